@@ -21,6 +21,7 @@ NODES = (
     'pendulum_bench',
     'recorder',
     'refit',
+    'replayer',
     'simulated_robot',
     'simulated_servo',
 )
@@ -71,10 +72,14 @@ SERVO = ('cmaes>=0.10', 'optuna>=4.0')
 #: To watch such a fit from elsewhere.
 WANDB = ('wandb>=0.15',)
 
+#: To calibrate many robots side by side.
+FLEET = ('dask>=2024.8', 'distributed>=2024.8')
+
 #: To take xacro files as models.
 XACRO = ('xacro>=2.0',)
 
 TEST = (
+    *FLEET,
     *PARQUET,
     *SERVO,
     *VIEWER,
@@ -167,6 +172,7 @@ setup(
         'servo': SERVO,
         'wandb': WANDB,
         'xacro': XACRO,
+        'fleet': FLEET,
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
     entry_points={

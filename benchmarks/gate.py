@@ -234,11 +234,11 @@ def run(case: Case, folder: Path, output: Path, seed: int) -> Calibration:
 
 
 def hashes(folder: Path) -> dict[str, str]:
-    """Return the hash of every file but those of rejected results."""
+    """Return the hash of every file in use."""
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob('*'))
-        if path.is_file() and 'rejected' not in path.relative_to(folder).parts
+        path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted((folder / 'current').resolve().rglob('*'))
+        if path.is_file()
     }
 
 

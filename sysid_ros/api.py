@@ -14,15 +14,17 @@ from sysid_ros.alignment import describe
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
-from sysid_ros.model.implied import add_actuators, drop_implied
-from sysid_ros.model.loading import compile_spec, read_model, write_delays
-from sysid_ros.model.targets import Role, resolve
-from sysid_ros.pipeline.calibration import RESULT, Calibration, Identified, identify, write
-from sysid_ros.pipeline.loading import ReadOptions, of_sequence, read_aligned
+from sysid_ros.export.stored import read_again
+from sysid_ros.model.implied import drop_implied
+from sysid_ros.model.loading import write_delays
+from sysid_ros.model.targets import Role
+from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
+from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
+from sysid_ros.results.store import find
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import StampChoice
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.loading import RobotModel
-    from sysid_ros.model.targets import Target
     from sysid_ros.signals.trajectory import Trajectory
 
 #: A path, as a string or as a Path.
@@ -104,13 +104,13 @@ class Result:
         """Read a stored result.
 
         Args:
-            path: ``result.json``, or the folder that it is in.
+            path: ``result.json``, the folder that it is in, or a folder of results, of which the
+                current one counts.
 
         Raises:
             ResultError: There is none, or it cannot be read.
         """
-        path = Path(path)
-        return cls(CalibrationResult.load(path / RESULT if path.is_dir() else path))
+        return cls(CalibrationResult.load(find(Path(path))))
 
     @property
     def accepted(self) -> bool:
@@ -126,8 +126,8 @@ class Result:
         """Write result, report and figures; where it is accepted the MJCF and servos' files, too.
 
         Args:
-            folder: Files in it are replaced one by one, each whole or not at all. A rejected result
-                goes to ``rejected/`` inside.
+            folder: Gets a new, dated folder, whole or not at all, and a link ``current`` to it, or
+                ``rejected``.
 
         Returns:
             The paths.
@@ -141,7 +141,7 @@ class Result:
         if identified is None and not self.accepted:
             identified = Identified(self.record)
         elif identified is None:
-            model, nominal, values = self._read_again()
+            model, nominal, _, values = read_again(self.record)
             entries: Any = self.record.provenance.config.get('servos', ())
             servos = [validated(ServoConfig, entry, 'servos of the result') for entry in entries]
             identified = Identified(self.record, values, model, joints_of(servos, nominal))
@@ -156,7 +156,7 @@ class Result:
         Raises:
             ModelError: The MJCF file that was calibrated is not there, or not as it was.
         """
-        (_, spec), nominal, values = self._read_again()
+        (_, spec), nominal, _, values = read_again(self.record)
         values = [(target, value) for target, value in values if target.in_mjcf]
         params = ParameterDict(
             {
@@ -168,25 +168,6 @@ class Result:
         write_delays(spec, nominal, [(t, v) for t, v in values if t.role is Role.COMMAND])
         drop_implied(spec)
         return spec
-
-    def _read_again(
-        self,
-    ) -> tuple[RobotModel, mujoco.MjModel, list[tuple[Target, float]]]:
-        """Return the model as read, what it compiles to, and the values of what is in it."""
-        path = Path(self.record.model)
-        config: Any = self.record.provenance.config
-        model = read_model(path, [Path(entry) for entry in config.get('package_path', ())])
-        spec = model.spec
-        add_actuators(spec, self.record.implied_actuators)
-        nominal = compile_spec(spec.copy(), path)
-        values = [
-            (target, found.value)
-            for found in self.parameters
-            for path_of_target in found.targets
-            if not of_sequence(path_of_target)
-            for target in resolve(path_of_target, nominal, spec=spec)
-        ]
-        return model, nominal, values
 
     def plot(self, what: str = 'sensors') -> Figure:
         """Draw the result; a notebook shows what is returned.

@@ -29,8 +29,7 @@ from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
-from sysid_ros.pipeline import calibrate
-from sysid_ros.report import write_report
+from sysid_ros.pipeline import identify, write
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -344,19 +343,17 @@ def _calibrate(assets: Path, folder: Path) -> None:
     print('\nCalibrating', flush=True)
     progress = Progress()
     path = folder / 'calibration.yaml'
-    done = calibrate(load_calibration(path), command=f'sysid calibrate {path}', observer=progress)
+    config = load_calibration(path)
+    found = identify(config, command=f'sysid calibrate {path}', observer=progress)
     progress.finish()
-    truth = true_values(assets / TRUTH, done.result)
-    write_report(done.result, done.report_path, truth=truth)
+    truth = true_values(assets / TRUTH, found.result)
+    done = write(found, config.output, truth)
     console = make_console()
     console.print()
     print_result(console, done.result, truth)
     console.print(_judged(done.result, truth))
     console.print()
-    paths = {'result': done.result_path, 'report': done.report_path, 'bags': folder / 'bags'}
-    if done.mjcf_path is not None:
-        paths = {'identified MJCF': done.mjcf_path, **paths}
-    print_paths(console, paths)
+    print_paths(console, {**done.paths, 'bags': folder / 'bags'})
 
 
 def _judged(result: CalibrationResult, truth: Mapping[str, float]) -> str:

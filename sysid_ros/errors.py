@@ -13,12 +13,18 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
+from sysid_ros.text import sentence, short
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class SysidError(Exception):
     """Root of every error that a user can cause and mend."""
+
+    def __str__(self) -> str:
+        # Sentences name what files and bags hold.
+        return sentence(super().__str__())
 
 
 class ConfigError(SysidError):
@@ -80,15 +86,15 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
     known = list(dict.fromkeys(choices))
     if not known:
         return 'there are none'
-    lowered = {choice.lower(): choice for choice in reversed(known)}
-    close = difflib.get_close_matches(name.lower(), lowered, n=limit, cutoff=0.5)
+    # Comparing takes the product of the lengths.
+    lowered = {short(choice).lower(): choice for choice in reversed(known)}
+    close = difflib.get_close_matches(short(name).lower(), lowered, n=limit, cutoff=0.5)
     if close:
-        return 'nearest: ' + ', '.join(lowered[key] for key in close)
-    shown = ', '.join(known[:limit])
-    return f'available: {shown}' + (', …' if len(known) > limit else '')
+        return 'nearest: ' + ', '.join(short(lowered[key]) for key in close)
+    return f'available: {some(known, limit)}'
 
 
 def some(items: Iterable[str], limit: int = 4) -> str:
     """Return the first names of a list, with ``…`` where there are more."""
     listed = list(items)
-    return ', '.join(listed[:limit]) + (', …' if len(listed) > limit else '')
+    return ', '.join(map(short, listed[:limit])) + (', …' if len(listed) > limit else '')

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sysid_ros.errors import nearest
+from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
     from sysid_ros.errors import SysidError
 
 #: A value is shown with at most so many characters.
 _SHOWN = 60
+#: Nothing that we write is nested deeper.
+_DEEPEST = 50
 
 
 def plain(value: object) -> Any:
@@ -49,7 +52,7 @@ def plain(value: object) -> Any:
 
 def to_json(value: object, *, indent: int | None = None) -> str:
     """Return a value as JSON text in which letters of any alphabet are themselves."""
-    return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return in_json(json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False))
 
 
 def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict[str, Any]:
@@ -61,7 +64,11 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
         what: What it is, for people.
     """
     try:
-        document = json.loads(path.read_text('utf-8-sig'))
+        text = path.read_text('utf-8-sig')
+        document = json.loads(text)
+        if '\\ud' in text.lower():
+            # Half of a pair of surrogates could not be written again.
+            json.dumps(document, ensure_ascii=False).encode()
     except FileNotFoundError as err:
         beside = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
         hint = nearest(path.name, sorted(entry.name for entry in beside))
@@ -74,13 +81,39 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
         place = f'{err.msg} in line {err.lineno}, column {err.colno}'
         msg = f'{str(path)!r} is not valid JSON: {place}.'
         raise error(msg) from err
-    except (ValueError, RecursionError) as err:
-        msg = f'{str(path)!r} is not valid JSON: it is not UTF-8 text, or nested without end.'
+    except ValueError as err:
+        why = (
+            'it is not UTF-8 text'
+            if isinstance(err, UnicodeError)
+            else 'it has a number without end'
+        )
+        msg = f'{str(path)!r} is not valid JSON: {why}.'
         raise error(msg) from err
+    except RecursionError as err:
+        raise error(_too_deep(path)) from err
     if not isinstance(document, dict):
         msg = f'Expected keys and values in {str(path)!r}, found {shown(document)}.'
         raise error(msg)
+    if not _is_flat(document):
+        raise error(_too_deep(path))
     return document
+
+
+def _too_deep(path: Path) -> str:
+    return f'Expected at most {_DEEPEST} values inside each other in {str(path)!r}, found more.'
+
+
+def _is_flat(document: dict[str, Any]) -> bool:
+    """Tell whether a document is not nested too deep for those who walk through it."""
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+    return not level
 
 
 def is_number(value: object) -> bool:

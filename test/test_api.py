@@ -101,7 +101,7 @@ def test_the_identified_spec_is_the_model_that_is_written(result: so.Result, tmp
     assert differing_fields(result.model().compile(), on_disk) == ()
     assert differing_fields(loaded.model().compile(), on_disk) == ()
     assert loaded.parameters['tip_mass'] == result.parameters['tip_mass']
-    assert (tmp_path / 'out' / 'report.html').is_file()
+    assert (tmp_path / 'out' / 'current' / 'report.html').is_file()
 
 
 @pytest.mark.slow
@@ -123,7 +123,8 @@ def test_a_rejected_result_is_saved_beside_the_accepted_one(result: so.Result, t
     written = rejected.save(tmp_path)
 
     assert written.mjcf_path is None
-    assert written.result_path == tmp_path / 'rejected' / 'result.json'
+    assert (tmp_path / 'rejected').resolve() == written.folder
+    assert not (tmp_path / 'current').exists()
     assert not CalibrationResult.load(written.result_path).accepted
 
 

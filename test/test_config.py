@@ -321,7 +321,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ('content', 'complaint'),
     [
-        (b'a: [', r"bad.yaml' is not valid YAML: .* line 1, column "),
+        (b'a: [', r"bad.yaml' is not valid YAML: .* line 2, column "),
         (b'a: b: c', r'is not valid YAML: .* line 1, column 5\.$'),
         (b'a: \xff', r'is not valid YAML: byte 3 is not UTF-8 text\.$'),
         (b'!!python/object:os.system {}', r'is not valid YAML: could not determine a constructor'),
@@ -402,3 +402,10 @@ def test_backends_and_losses_are_the_solvers() -> None:
     fields = SolverConfig.model_fields
     assert set(get_args(fields['backend'].annotation)) == set(BACKENDS)
     assert set(get_args(fields['loss'].annotation)) == set(LOSSES)
+
+
+def test_a_path_that_no_file_can_have_is_one_sentence(tmp_path: Path):
+    path = tmp_path / 'calibration.yaml'
+    path.write_text('model: "a\\0b"\nbags: [{path: x, role: train}]\nparameters: []\n')
+    with pytest.raises(ConfigError, match=r"Expected the name of a file, found 'a\\x00b', in "):
+        load_calibration(path)

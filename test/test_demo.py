@@ -92,8 +92,8 @@ def test_the_demo_records_calibrates_and_refits(
         'validate_1',
     ]
     for name in ('result.json', 'report.html', 'mjcf/arm.xml'):
-        assert (tmp_path / 'out' / name).stat().st_size > 1000, name
-    result = CalibrationResult.load(tmp_path / 'out' / 'result.json')
+        assert (tmp_path / 'out' / 'current' / name).stat().st_size > 1000, name
+    result = CalibrationResult.load(tmp_path / 'out' / 'current' / 'result.json')
     assert result.accepted
     assert len(result.parameters) == 8
     # The table has a line per parameter, with the truth that only the demo knows.
@@ -104,8 +104,8 @@ def test_the_demo_records_calibrates_and_refits(
     # The same over the service.
     assert '[refit] success: True' in done.stdout
     assert '[refit] /calibrator/parameters: 8 parameters' in done.stdout
-    again = CalibrationResult.load(tmp_path / 'refit' / 'result.json')
-    assert again.provenance.command == '/calibrator/refit'
+    again = CalibrationResult.load(tmp_path / 'refit' / 'current' / 'result.json')
+    assert again.provenance.command.startswith('sysid calibrate ')
     assert [p.value for p in again.parameters] == [p.value for p in result.parameters]
 
 

@@ -30,6 +30,7 @@ from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import (
     CalibrationConfig,
     DataConfig,
+    FleetConfig,
     MappingConfig,
     QosOverride,
     Section,
@@ -63,7 +64,10 @@ SCHEMAS: dict[str, type[Section]] = {
     'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
     'refit': config.RefitConfig,
+    'replayer': config.ReplayerConfig,
 }
+#: Files that examples show with every key.
+WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}
 #: Calls of rclpy that make a name, and what they make.
 CREATORS = {'create_service': 'service', 'create_publisher': 'topic'}
 #: Package of each interface that the nodes use.
@@ -75,7 +79,7 @@ PACKAGES = {
 
 #: Files and folders in the text that are the user's.
 USER_FILES = {'config/NODE.yaml'} | {
-    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'rejected', 'servos')
+    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'servos')
 }
 FILE = r'[\w.-]+(?:/[\w.-]+)*\.(?:py|yaml|j2|xml|md|rst|toml|cfg|ipynb)'
 FOLDER = r'[\w.-]+/(?:[\w.-]+/)*'
@@ -298,6 +302,7 @@ def test_the_tables_of_services_and_topics_name_their_types():
         '~/parameters',
         '~/mjcf',
         '~/result',
+        '~/drift',
         '/diagnostics',
     }
     assert all(interface[name] == kind for name, kind in rows)
@@ -415,10 +420,9 @@ def test_every_yaml_block_is_checked():
 @pytest.mark.parametrize('block', _checked_blocks(), ids=lambda b: f'{b.page}: {b.checked}')
 def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
     document = yaml.safe_load(block.text)
-    if block.checked == 'calibration':
-        shown = validate(CalibrationConfig, document, block.page)
-        assert set(document) == set(CalibrationConfig.model_fields), 'the example shows every key'
-        assert shown.parameters
+    if block.checked in WHOLE:
+        shown = validate(WHOLE[block.checked], document, block.page)
+        assert set(document) == set(type(shown).model_fields), 'the example shows every key'
     elif block.checked == 'part of a calibration':
         needed = {'model': 'm.xml', 'bags': [{'path': 'b'}], 'parameters': [{'target': 't'}]}
         validate(CalibrationConfig, {**needed, **document}, block.page)

@@ -23,6 +23,7 @@ from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.storage import write_arrays
+from sysid_ros.text import csv_header, one_line, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -108,13 +109,14 @@ def _table(title: str, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> 
     """Return a title and left-aligned columns, or nothing when there are no rows."""
     if not rows:
         return ''
+    rows = [tuple(one_line(short(cell)) for cell in row) for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [
         '  '
         + '  '.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in (header, *rows)
     ]
-    return '\n'.join([title, *lines])
+    return '\n'.join([one_line(title), *lines])
 
 
 class Format(enum.Enum):
@@ -194,7 +196,7 @@ def _write_csv(stem: str, folder: Path, table: _Table) -> list[Path]:
     series, columns, origin_ns = table
     stream = io.StringIO(newline='')
     rows = csv.writer(stream, lineterminator='\n')
-    rows.writerow(['time', *(column.name for column in columns)])
+    stream.write(csv_header(['time', *(column.name for column in columns)]))
     # The writer takes repr() of floats: the shortest text that reads as the same number.
     rows.writerows(np.column_stack([series.times, series.data]).tolist())
     beside = to_json({'origin_ns': origin_ns, 'columns': columns}, indent=1)

@@ -69,19 +69,35 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
     if table_files(path) and path.exists():
         return read_tables(path, topics)
     place = find_bag(path)
-    with ExitStack() as stack:
-        onward = Onward()
-        files = []
-        for file in place.files:
-            with _readable(path, file):
-                files.append(_opened(place, file, onward, stack))
-        with _readable(path, path):
+    onward = Onward()
+    with opened_files(place, onward) as files:
+        with readable(path, path):
             content = _Content(place, files, topics)
         for file, opened in zip(place.files, files, strict=True):
-            with _readable(path, file):
+            with readable(path, file):
                 content.read(opened)
-        with _readable(path, path):
+        with readable(path, path):
             return content.columns(tuple(onward.set_back))
+
+
+@contextmanager
+def opened_files(place: BagFiles, onward: Onward) -> Iterator[list[InputFile]]:
+    """Open the storage files of a bag, in the order of the recording.
+
+    Args:
+        place: The bag.
+        onward: Lets receive stamps go on where the recorder's clock was set back.
+
+    Raises:
+        UnfinishedBagError: The bag was not closed by its recorder.
+        BagError: A file is damaged.
+    """
+    with ExitStack() as stack:
+        files = []
+        for file in place.files:
+            with readable(place.path, file):
+                files.append(_opened(place, file, onward, stack))
+        yield files
 
 
 class _Content:
@@ -202,7 +218,7 @@ def _opened(place: BagFiles, file: Path, onward: Onward, stack: ExitStack) -> In
 
 
 @contextmanager
-def _readable(path: Path, file: Path) -> Iterator[None]:
+def readable(path: Path, file: Path) -> Iterator[None]:
     """Turn whatever damaged bytes raise into one sentence.
 
     Args:

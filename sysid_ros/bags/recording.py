@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.bags.output.metadata import joined
 from sysid_ros.bags.writer import BagWriter, TopicQos, define
 from sysid_ros.errors import BagError
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -95,7 +96,8 @@ class Summary(NamedTuple):
 def summary(counts: Iterable[TopicCount]) -> str:
     """Return the counts as a table of plain text, one line per topic, with a line of totals."""
     rows = [
-        (c.topic, str(c.messages), f'{c.rate:.1f}', str(c.lost), str(c.dropped)) for c in counts
+        (one_line(c.topic), str(c.messages), f'{c.rate:.1f}', str(c.lost), str(c.dropped))
+        for c in counts
     ]
     messages, lost, dropped = (str(sum(int(row[k]) for row in rows)) for k in (1, 3, 4))
     table = [

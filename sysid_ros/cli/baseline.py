@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         for line in (*part.notes, *(said(case) for case in part.cases if not case.passed))
     ]
     for line in lines or ['Nothing is another than the baseline.']:
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     if args.action == 'diff':
         return 1 if lines else 0
     for part in found:

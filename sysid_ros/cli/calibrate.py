@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Calibrate and print the result; return 1 when it was rejected."""
     if args.example:
-        print(resources.files('sysid_ros.cli').joinpath('example.yaml').read_text('utf-8'), end='')
+        example = resources.files('sysid_ros.cli').joinpath('example.yaml').read_text('utf-8')
+        print(example, end='')  # noqa: T201 (our own)
         return 0
     overrides = parse_overrides(args.overrides)
     if args.output is not None:
@@ -40,14 +41,12 @@ def run(args: argparse.Namespace) -> int:
         done = calibrate(config, command=args.command_line, observer=progress)
     progress.finish()
     console = make_console()
-    print_result(console, done.result)
-    console.print()
+    if not args.quiet:
+        print_result(console, done.result)
+        console.print()
     if profile is not None:
         profile.show(console)
-    paths = {'result': done.result_path, 'report': done.report_path}
-    if done.mjcf_path is not None:
-        paths = {'identified MJCF': done.mjcf_path, **paths}
-    print_paths(console, paths)
+    print_paths(console, done.paths)
     return 0 if done.result.accepted else 1
 
 

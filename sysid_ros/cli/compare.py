@@ -7,19 +7,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.errors import ConfigError
+from sysid_ros.yaml_text import scalar
 
 if TYPE_CHECKING:
     import argparse
 
-    from rich.console import Console
-
     from sysid_ros.pipeline.missing import Missing
     from sysid_ros.pipeline.models import Candidate, ModelComparison
+    from sysid_ros.report.tables import LiteralConsole
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     progress = None if args.json else Progress()
     found = compare_models(candidates, progress or Nobody())
     if progress is None:
-        print(to_json(found, indent=2))
+        print(to_json(found, indent=2))  # noqa: T201 (escaped as JSON)
         return 0
     progress.finish()
     print_models(make_console(), found)
@@ -82,19 +80,19 @@ def _run_missing(args: argparse.Namespace) -> int:
     if args.output is not None and found.changed is not None:
         written = write_model(*found.changed, args.output)
     if progress is None:
-        print(to_json(found.missing, indent=2))
+        print(to_json(found.missing, indent=2))  # noqa: T201 (escaped as JSON)
         return 0
     progress.finish()
     console = make_console()
     print_missing(console, found.missing)
     if written is not None:
         for note in written.notes:
-            console.print(note, markup=False)
-        console.print(f'wrote {written.path}', markup=False)
+            console.print(note)
+        console.print(f'wrote {written.path}')
     return 0
 
 
-def print_missing(console: Console, found: Missing) -> None:
+def print_missing(console: LiteralConsole, found: Missing) -> None:
     """Print what was tried, what is missing, and what to go on with."""
     from sysid_ros.cli.console import make_table  # noqa: PLC0415
 
@@ -106,7 +104,7 @@ def print_missing(console: Console, found: Missing) -> None:
     table.add_row('as it is', '-', _number(found.training), _number(found.held_out), '-')
     for trial in found.trials:
         table.add_row(
-            escape(f'with {trial.title}'),
+            f'with {trial.title}',
             ', '.join(_number(value.value) for value in trial.values),
             _number(trial.training),
             _number(trial.held_out),
@@ -115,31 +113,28 @@ def print_missing(console: Console, found: Missing) -> None:
     console.print(table)
     console.print()
     if found.note:
-        console.print(found.note, markup=False)
+        console.print(found.note)
     if found.named is None:
-        console.print(f'missing: nothing, as {found.reason}', markup=False)
+        console.print(f'missing: nothing, as {found.reason}')
         return
-    console.print(f'missing: {found.named.title}; {found.reason}', markup=False)
+    console.print(f'missing: {found.named.title}; {found.reason}')
     if found.as_good:
         listed = ', '.join(found.as_good)
-        console.print(f'these recordings do not tell it from: {listed}', markup=False)
-    console.print(
-        'parameters to add to calibration.yaml, with the model of --output:', markup=False
-    )
+        console.print(f'these recordings do not tell it from: {listed}')
+    console.print('parameters to add to calibration.yaml, with the model of --output:')
     for value in found.named.values:
         low, high = value.bounds
         scale = ', scale: log' if value.log else ''
         console.print(
-            f'  - {{target: {value.target}, initial: {value.value:.6g}, '
+            f'  - {{target: {scalar(value.target)}, initial: {value.value:.6g}, '
             f'bounds: [{low:.4g}, {high:.4g}]{scale}}}',
-            markup=False,
             soft_wrap=True,
         )
     for old, new in found.replaced.items():
-        console.print(f'  {new} instead of {old}', markup=False, soft_wrap=True)
+        console.print(f'  {new} instead of {old}', soft_wrap=True)
 
 
-def print_models(console: Console, found: ModelComparison) -> None:
+def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     """Print how well each model predicts, and which one is recommended."""
     from sysid_ros.cli.console import make_table  # noqa: PLC0415
 
@@ -149,7 +144,7 @@ def print_models(console: Console, found: ModelComparison) -> None:
     )
     for model in found.models:
         table.add_row(
-            escape(model.name),
+            model.name,
             str(model.parameters),
             *(_number(x) for x in (model.training, model.held_out)),
             *(_number(x, '.2g') for x in (model.difference, model.standard_error)),
@@ -157,18 +152,17 @@ def print_models(console: Console, found: ModelComparison) -> None:
         )
     console.print(table)
     console.print()
-    names = (f'>{escape(model.name)}' for model in found.models)
+    names = (f'>{model.name}' for model in found.models)
     parts = make_table('Held out (error in units of the noise)', 'bag', *names)
     for rows in zip(*(model.parts for model in found.models), strict=True):
-        parts.add_row(escape(rows[0].bag), *(_number(part.error) for part in rows))
+        parts.add_row(rows[0].bag, *(_number(part.error) for part in rows))
     if parts.row_count:
         console.print(parts)
         console.print()
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
-        markup=False,
     )
-    console.print(f'recommended: {found.recommended}, as {found.reason}', markup=False)
+    console.print(f'recommended: {found.recommended}, as {found.reason}')
 
 
 def _number(value: float, form: str = '.4g') -> str:

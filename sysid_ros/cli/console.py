@@ -10,10 +10,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import WIDE, make_table, print_result, print_table
+from sysid_ros.report.tables import WIDE, LiteralConsole, make_table, print_result, print_table
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,11 +28,18 @@ __all__ = [
     'print_comparison',
     'print_paths',
     'print_result',
+    'print_table',
+    'say',
 ]
 
 
 #: Less than so many seconds left are not worth saying, and would be wrong.
 _SHORT = 1.0
+
+
+def say(text: str, stream: TextIO | None = None) -> None:
+    """Print a line, in which everything is seen, to standard output unless told otherwise."""
+    print(one_line(text), file=stream or sys.stdout, flush=True)
 
 
 class Progress:
@@ -55,7 +61,7 @@ class Progress:
         """Say that a new stage begins."""
         self.finish()
         self._begun = time.monotonic()
-        print(text, file=self._stream, flush=True)
+        say(text, self._stream)
 
     def part(self, done: int, count: int) -> None:
         """Say how many parts of the stage are done; a log has the stage's own line only."""
@@ -85,7 +91,7 @@ class Progress:
         if self._live:
             self._show(parts)
         else:
-            print(', '.join(parts), file=self._stream, flush=True)
+            say(', '.join(parts), self._stream)
 
     def _show(self, parts: list[str]) -> None:
         """Replace the changing line; first and last part stay where there is no room for all."""
@@ -104,20 +110,20 @@ class Progress:
             self._open = False
 
 
-def make_console() -> Console:
+def make_console() -> LiteralConsole:
     """Return a console for standard output; wide and plain where that is not a terminal."""
     if sys.stdout.isatty():
-        return Console(highlight=False)
-    return Console(highlight=False, width=WIDE)
+        return LiteralConsole()
+    return LiteralConsole(width=WIDE)
 
 
-def print_paths(console: Console, paths: Mapping[str, Path]) -> None:
+def print_paths(console: LiteralConsole, paths: Mapping[str, Path]) -> None:
     """Print where things were written, one line each."""
     for name, path in paths.items():
-        console.print(f'{name + ":":18s} {path}', markup=False, soft_wrap=True)
+        console.print(f'{name + ":":18s} {path}', soft_wrap=True)
 
 
-def print_comparison(console: Console, comparisons: Iterable[ComparedQuantity]) -> None:
+def print_comparison(console: LiteralConsole, comparisons: Iterable[ComparedQuantity]) -> None:
     """Print what agrees with a baseline and what moved."""
     columns = ('quantity', '>baseline', '>now', '>moved by', '>allowed', 'unit', 'verdict')
     rows = []

@@ -12,6 +12,7 @@ from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
 from sysid_ros.bags import read_bag
+from sysid_ros.cli.console import say
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
@@ -50,9 +51,9 @@ def run(args: argparse.Namespace) -> int:
         ),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
-    print(describe(alignment))
+    print(describe(alignment))  # noqa: T201 (escaped there, cell by cell)
     for path in written:
-        print(f'wrote {path}')
+        say(f'wrote {path}')
     return 0
 
 
@@ -72,17 +73,17 @@ def propose_mapping(args: argparse.Namespace) -> int:
         replace_file(args.output, text.encode())
     if args.json or args.output is not None:
         for note in notes:
-            print(note, file=sys.stderr)
+            say(note, sys.stderr)
     if args.json:
-        print(to_json(proposal))
+        print(to_json(proposal))  # noqa: T201 (escaped as JSON)
     elif args.output is None:
-        print(text, end='')
+        print(text, end='')  # noqa: T201 (escaped as YAML)
     else:
         doubtful = [pair for pair in proposal.pairs if not pair.confident]
-        print(f'{len(proposal.pairs) - len(doubtful)} of {len(proposal.pairs)} pairs are certain')
+        say(f'{len(proposal.pairs) - len(doubtful)} of {len(proposal.pairs)} pairs are certain')
         for pair in doubtful:
-            print(f'  look at {pair.role.value} {pair.name}: {pair.score:.2f} {pair.reason}')
+            say(f'  look at {pair.role.value} {pair.name}: {pair.score:.2f} {pair.reason}')
         if doubtful:
-            print(f'Pairs below {CONFIDENCE:g} are commented out.')
-        print(f'wrote {args.output}')
+            say(f'Pairs below {CONFIDENCE:g} are commented out.')
+        say(f'wrote {args.output}')
     return 0

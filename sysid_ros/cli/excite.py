@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import mujoco
     import numpy as np
     from numpy.typing import NDArray
-    from rich.console import Console
 
     from sysid_ros.excitation.design import Design
     from sysid_ros.excitation.drives import Drive
     from sysid_ros.model.unknown import Unknown
+    from sysid_ros.report.tables import LiteralConsole
 
 #: Parts of limits are shown from here on; the others are far away.
 _SHOWN_LIMITS = 12
@@ -101,7 +101,8 @@ def run(args: argparse.Namespace) -> int:
         )
     replace_file(args.output, text.encode())
     replace_file(picture, draw_motion(found.motion, trace, limits))
-    console.print(f'wrote {args.output}\nwrote {picture}', highlight=False)
+    for path in (args.output, picture):
+        console.print(f'wrote {path}', soft_wrap=True)
     return 0
 
 
@@ -113,15 +114,19 @@ class _Progress:
         self._stage = ''
 
     def __call__(self, stage: str, part: float) -> None:
+        from sysid_ros.cli.console import say  # noqa: PLC0415
+
         if self._live:
-            print(f'\r{stage}: {100 * part:3.0f} %\x1b[K', end='', flush=True)
+            sys.stdout.write(f'\r{stage}: {100 * part:3.0f} %\x1b[K')
+            sys.stdout.flush()
         elif stage != self._stage:
-            print(stage, flush=True)
+            say(stage)
         self._stage = stage
 
     def finish(self) -> None:
         if self._live and self._stage:
-            print('\r\x1b[K', end='', flush=True)
+            sys.stdout.write('\r\x1b[K')
+            sys.stdout.flush()
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -189,7 +194,9 @@ def _check_ranges(chosen: Sequence[Drive]) -> None:
             raise ConfigError(msg)
 
 
-def _print(console: Console, found: Design, before: NDArray[np.float64], *, collide: bool) -> None:
+def _print(
+    console: LiteralConsole, found: Design, before: NDArray[np.float64], *, collide: bool
+) -> None:
     from rich.table import Table  # noqa: PLC0415 (see above)
 
     from sysid_ros.report.numbers import TIMES, significant  # noqa: PLC0415

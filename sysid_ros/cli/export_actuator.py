@@ -20,6 +20,7 @@ def run(args: argparse.Namespace) -> int:
         LogError: A log cannot be read, or is of another servo.
         ParameterError: The parameter file, or a number, cannot be used.
     """
+    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415
         PendulumLoad,
@@ -45,19 +46,19 @@ def run(args: argparse.Namespace) -> int:
     settings = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
     source = f'{servo.name} with {settings}, from {args.params}'
     write_plain_mjcf(args.output, actuator, load, (source,))
-    print(*snippet(actuator), sep='\n')
+    for line in snippet(actuator):
+        say(line)
     for note in actuator.notes:
-        print(f'note: {note}')
+        say(f'note: {note}')
     if logs:
         _print_nearness(nearness(servo, values, logs, friction, args.element))
-    print(f'wrote {args.output}')
+    say(f'wrote {args.output}')
     return 0
 
 
 def _print_nearness(found: Sequence[Nearness]) -> None:
     """Print how far MuJoCo's motions are from the law's and from the measured ones."""
     import numpy as np  # noqa: PLC0415
-    from rich.markup import escape  # noqa: PLC0415
 
     from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
@@ -66,7 +67,7 @@ def _print_nearness(found: Sequence[Nearness]) -> None:
     table = make_table('Motions in MuJoCo (mrad)', 'log', *headers)
     numbers = 1e3 * np.array([row[1:] for row in found])
     for row, entries in zip(found, numbers, strict=True):
-        table.add_row(escape(row.log), *(padded(float(value)) for value in entries))
+        table.add_row(row.log, *(padded(float(value)) for value in entries))
     squares = numbers[:, :2] ** 2
     known = [column[np.isfinite(column)] for column in squares.T]
     together = [float(np.sqrt(column.mean())) if len(column) else np.nan for column in known]
@@ -78,5 +79,4 @@ def _print_nearness(found: Sequence[Nearness]) -> None:
     console.print(
         'From the law: root mean square while the motor is powered, and while it is off; from the '
         'log: mean absolute error.',
-        markup=False,
     )

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from rich.console import Console
-
     from sysid_ros.config import ServoFitConfig
+    from sysid_ros.report.tables import LiteralConsole
     from sysid_ros.servos.session.calibration import ServoCalibration
     from sysid_ros.servos.session.choice import ServoComparison
 
@@ -67,7 +66,7 @@ def _choose(args: argparse.Namespace) -> int:
     for own in done.calibrations:
         name = own.servo.friction.name
         if not own.result.accepted:
-            console.print(f'{name} is rejected: {own.result.acceptance}', markup=False)
+            console.print(f'{name} is rejected: {own.result.acceptance}')
         paths[f'report of {name}'] = own.report_path
     print_servos(console, done.comparison)
     console.print()
@@ -80,6 +79,7 @@ def _choose(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     """Print how well a file of coefficients predicts logs."""
+    from sysid_ros.cli.console import say  # noqa: PLC0415
     from sysid_ros.servos.bench.pendulum import errors_by_log  # noqa: PLC0415
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
@@ -89,8 +89,8 @@ def _evaluate(args: argparse.Namespace) -> int:
     check_motor(logs, args.actuator)
     errors = errors_by_log(servo, values, logs, args.reset_period)
     for name, error in errors.items():
-        print(f'{name}: {1e3 * error:.4f} mrad')
-    print(_mean_error(errors))
+        say(f'{name}: {1e3 * error:.4f} mrad')
+    say(_mean_error(errors))
     return 0
 
 
@@ -108,8 +108,8 @@ def _print(done: ServoCalibration) -> None:
     print_result(console, done.result)
     if done.result.solver.start is StartKind.SAMPLED:
         sentence = done.result.solver.start_sentence
-        console.print(f'The fit began at {sentence}.', markup=False)
-    console.print(_mean_error(done.errors), markup=False)
+        console.print(f'The fit began at {sentence}.')
+    console.print(_mean_error(done.errors))
     console.print()
     paths = {'result': done.result_path, 'report': done.report_path}
     if done.parameters_path is not None:
@@ -132,7 +132,7 @@ def compare(args: argparse.Namespace) -> int:
     found = compare_servos(config, models, by=args.by, observer=progress)
     path = None if args.output is None else write_recommended(config, found)
     if progress is None:
-        print(found.to_json())
+        print(found.to_json())  # noqa: T201 (escaped as JSON)
         return 0
     progress.finish()
     console = make_console()
@@ -143,10 +143,8 @@ def compare(args: argparse.Namespace) -> int:
     return 0
 
 
-def print_servos(console: Console, found: ServoComparison) -> None:
+def print_servos(console: LiteralConsole, found: ServoComparison) -> None:
     """Print how well each friction law predicts, and which one is recommended."""
-    from rich.markup import escape  # noqa: PLC0415
-
     from sysid_ros.cli.console import make_table  # noqa: PLC0415
 
     numbers = ('coefficients', 'training', 'held out', 'worse by', 'AIC', 'BIC', 'seconds')
@@ -155,7 +153,7 @@ def print_servos(console: Console, found: ServoComparison) -> None:
     )
     for model in found.models:
         table.add_row(
-            escape(model.name),
+            model.name,
             str(model.fitted),
             _mrad(model.training),
             _mrad(model.held_out),
@@ -165,20 +163,19 @@ def print_servos(console: Console, found: ServoComparison) -> None:
     console.print(table)
     console.print()
     title = f'Held out by {found.by}, {found.why} (mean absolute error in mrad)'
-    names = (f'>{escape(model.name)}' for model in found.models)
+    names = (f'>{model.name}' for model in found.models)
     parts = make_table(title, found.by, '>logs', *names)
     for row in zip(*(model.groups for model in found.models), strict=True):
         first = row[0]
-        parts.add_row(escape(first.group), str(first.logs), *(_mrad(part.error) for part in row))
+        parts.add_row(first.group, str(first.logs), *(_mrad(part.error) for part in row))
     console.print(parts)
     console.print()
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
-        markup=False,
     )
     for warning in found.warnings:
-        console.print(f'warning: {warning}', markup=False)
-    console.print(f'recommended: {found.recommended}, as {found.reason}', markup=False)
+        console.print(f'warning: {warning}')
+    console.print(f'recommended: {found.recommended}, as {found.reason}')
 
 
 def _mrad(error: float) -> str:

@@ -8,41 +8,36 @@ import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
-from urllib.parse import quote
-
-from rich.markup import escape
 
 from sysid_ros.alignment.health import FindingKind, alike, sentence
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console, make_table
+from sysid_ros.cli.console import make_console, make_table, say
 from sysid_ros.config import load_mapping
-from sysid_ros.errors import AlignmentError, ConfigError, nearest
+from sysid_ros.errors import AlignmentError, ConfigError, nearest, some
 from sysid_ros.files import replace_file
 from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
+from sysid_ros.text import file_stems, short
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     import mujoco
-    from rich.console import Console
 
     from sysid_ros.bags import BagColumns
     from sysid_ros.config import MappingConfig
     from sysid_ros.inspection.inspection import Inspection
+    from sysid_ros.report.tables import LiteralConsole
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
 #: From this width on there is room for clocks and types.
 _WIDE = 110
-#: So many names stand in a line.
-_SHOWN = 4
 _SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
 _PHYSICS = ('gravity', 'inertia', 'friction')
 _RULE = (
@@ -87,11 +82,11 @@ def run(args: argparse.Namespace) -> int:
     bag, model, mapping = _Asked.read(args)
     found = inspect(bag, model, mapping=mapping, stamps=args.stamps)
     if args.json:
-        print(to_json(found, indent=1))
+        print(to_json(found, indent=1))  # noqa: T201 (escaped as JSON)
         return 0
     console = make_console()
     for line in _head(found):
-        _say(console, line)
+        console.print(line)
     console.print()
     _print_topics(console, found)
     _print_joints(console, found)
@@ -121,11 +116,11 @@ def plot(args: argparse.Namespace) -> int:
             msg = f'Joint {name!r} is not in the bag; {nearest(name, joints)}.'
             raise AlignmentError(msg)
     folder = args.output or Path(f'{args.bag.resolve().name}_plots')
-    for name in dict.fromkeys(args.joint or joints):
-        # Names may hold slashes.
-        path = folder / f'{quote(name, safe="")}.png'
-        replace_file(path, draw_joint(joints[name], f'{name} in {args.bag.name}'))
-        print(f'wrote {path}')
+    names = list(dict.fromkeys(args.joint or joints))
+    for name, stem in zip(names, file_stems(names), strict=True):
+        path = folder / f'{stem}.png'
+        replace_file(path, draw_joint(joints[name], f'{short(name)} in {args.bag.name}'))
+        say(f'wrote {path}')
     return 0
 
 
@@ -155,7 +150,7 @@ def _head(found: Inspection) -> list[str]:
     return lines
 
 
-def _print_topics(console: Console, found: Inspection) -> None:
+def _print_topics(console: LiteralConsole, found: Inspection) -> None:
     named = {item.subject for item in found.findings}
     of_joints = {
         channel
@@ -173,7 +168,7 @@ def _print_topics(console: Console, found: Inspection) -> None:
         table.add_column('type')
     for item in shown:
         row = [
-            item.topic,
+            short(item.topic),
             str(item.messages),
             _number(item.rate, 1),
             _number(1e3 * item.jitter, 2),
@@ -183,7 +178,7 @@ def _print_topics(console: Console, found: Inspection) -> None:
             _number(item.drift, 1),
             item.msgtype,
         ]
-        table.add_row(*map(escape, row[: len(table.columns)]))
+        table.add_row(*row[: len(table.columns)])
     if shown:
         console.print(table)
     for names, what in (
@@ -192,11 +187,11 @@ def _print_topics(console: Console, found: Inspection) -> None:
         ([item.topic for item in found.unread if not item.count], 'no messages'),
     ):
         if names:
-            _say(console, f'{len(names)} more, {what}: {_some(names)}')
+            console.print(f'{len(names)} more, {what}: {some(names)}')
     console.print()
 
 
-def _print_joints(console: Console, found: Inspection) -> None:
+def _print_joints(console: LiteralConsole, found: Inspection) -> None:
     if not found.joints:
         return
     judged = any(joint.excitation is not None for joint in found.joints)
@@ -206,7 +201,7 @@ def _print_joints(console: Console, found: Inspection) -> None:
     for joint in found.joints:
         low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
         row = [
-            joint.name,
+            short(joint.name),
             '-' if math.isnan(joint.low) else f'{low}…{high}',
             '-' if math.isnan(joint.step) else step,
         ]
@@ -222,7 +217,7 @@ def _print_joints(console: Console, found: Inspection) -> None:
             row.append('-' if math.isnan(covered) else f'{covered:.0%}')
             views = [None if what is None else getattr(what, name) for name in _PHYSICS]
             row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     console.print(table)
     for name in _PHYSICS:
         judgements = [
@@ -232,17 +227,17 @@ def _print_joints(console: Console, found: Inspection) -> None:
         ]
         reasons = [f'{joint} ({view.reason})' for joint, view in judgements if not view.shown]
         if reasons:
-            _say(console, f'no {name}: {_some(reasons)}')
+            console.print(f'no {name}: {some(reasons)}')
     if judged:
-        _say(console, _RULE)
+        console.print(_RULE)
     console.print()
 
 
-def _print_findings(console: Console, found: Inspection) -> None:
+def _print_findings(console: LiteralConsole, found: Inspection) -> None:
     together = alike(item for item in found.findings if item.kind is not FindingKind.UNMAPPED)
     table = make_table('Findings', '~what', '~where and how often: detail')
     for group in together:
-        table.add_row(escape(group[0].kind), escape(sentence(group)))
+        table.add_row(group[0].kind, sentence(group))
     if together:
         console.print(table)
     else:
@@ -250,16 +245,15 @@ def _print_findings(console: Console, found: Inspection) -> None:
     console.print()
 
 
-def _print_mapping(console: Console, found: Inspection) -> None:
+def _print_mapping(console: LiteralConsole, found: Inspection) -> None:
     report = found.mapping
     if report is None:
         return
     if report.problem:
-        _say(console, f'Mapping: {report.problem}')
+        console.print(f'Mapping: {report.problem}')
         return
     roles = [pair.role.value for pair in report.pairs]
-    _say(
-        console,
+    console.print(
         f'Mapping: {roles.count("sensor")} columns are sensors of the model, '
         f'{roles.count("actuator")} its actuators',
     )
@@ -268,15 +262,7 @@ def _print_mapping(console: Console, found: Inspection) -> None:
         if item.kind is not UnmappedKind.COLUMN:
             reasons.setdefault((item.kind.value, item.reason), []).append(item.name)
     for (kind, reason), names in reasons.items():
-        _say(console, f'{kind} {_some(names)}: {reason}')
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ', '.join(names[:_SHOWN]) + (', …' if len(names) > _SHOWN else '')
+        console.print(f'{kind} {some(names)}: {reason}')
 
 
 def _number(value: float, digits: int) -> str:

@@ -8,10 +8,12 @@ import importlib
 import io
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import BAD_INPUT, make_parser
 from sysid_ros.errors import SysidError
+from sysid_ros.text import sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,7 @@ _BESIDE = {
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',
     'process': 'servo_logs.process_raw',
+    'rollback': 'history.rollback',
 }
 
 
@@ -37,32 +40,69 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: What follows the command's name; default the process's own.
 
     Returns:
-        0 when all is well, 1 when a check found a difference, 2 on bad input, 130 on Ctrl-C.
+        0 when all is well, 1 when a check found a difference, 2 on bad input, and where standard
+        output takes no more, 130 on Ctrl-C.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # A locale without × must not end a fit that took minutes.
-            stream.reconfigure(errors='backslashreplace')
-    args = make_parser().parse_args(arguments)
-    args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
+    _prepare_streams()
     # Products here are tall and narrow: threads of OpenBLAS gain nothing, and where other processes
     # want the cores, they wait for each other a hundred times longer than they work.
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     try:
-        # Imported here, so that --help does not wait for numpy and MuJoCo.
-        place = _BESIDE.get(args.command, f'{args.command.replace("-", "_")}.run')
-        file, function = place.split('.')
-        runner = importlib.import_module(f'sysid_ros.cli.{file}')
-        code = int(getattr(runner, function)(args))
-        sys.stdout.flush()
+        try:
+            return _run(arguments)
+        finally:
+            # Also where argparse leaves, after --help.
+            sys.stdout.flush()
+            sys.stderr.flush()
     except SysidError as error:
-        print(f'sysid: {error}', file=sys.stderr)
+        _complain(str(error))
         return BAD_INPUT
     except KeyboardInterrupt:
-        print('sysid: interrupted; what was not finished is not written.', file=sys.stderr)
+        _complain('interrupted; what was not finished is not written.')
         return INTERRUPTED
     except BrokenPipeError:
-        # Python would complain when it flushes standard output at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _let_go()
         return BROKEN_PIPE
-    return code
+    except OSError as error:
+        # Files are named; what is not is standard output, as on a full disk.
+        if error.filename is None:
+            _complain(f'Cannot write standard output: {error.strerror}.')
+            _let_go()
+        else:
+            _complain(sentence(f'Cannot use {str(error.filename)!r}: {error.strerror}.'))
+        return BAD_INPUT
+
+
+def _prepare_streams() -> None:
+    """Make standard output and error such that they take any text."""
+    # Python has none where they are closed, and would print errors among the output.
+    sys.stdout = sys.stdout or Path(os.devnull).open('w')  # noqa: SIM115 (until the end)
+    sys.stderr = sys.stderr or Path(os.devnull).open('w')  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A locale without × must not end a fit that took minutes.
+            stream.reconfigure(errors='backslashreplace')
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    args = make_parser().parse_args(arguments)
+    args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
+    # Imported here, so that --help does not wait for numpy and MuJoCo.
+    place = _BESIDE.get(args.command, f'{args.command.replace("-", "_")}.run')
+    file, function = place.split('.')
+    runner = importlib.import_module(f'sysid_ros.cli.{file}')
+    return int(getattr(runner, function)(args))
+
+
+def _complain(text: str) -> None:
+    try:
+        print(f'sysid: {text}', file=sys.stderr, flush=True)  # noqa: T201 (one line of ours)
+    except OSError:
+        _let_go()
+
+
+def _let_go() -> None:
+    """Let nothing more be written: Python would complain when it flushes streams at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(nowhere, stream.fileno())

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from sysid_ros.cli.console import say
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.model.implied import implied_sensors
@@ -30,10 +31,13 @@ def run(args: argparse.Namespace) -> int:
     found, spec = read_model(args.model, args.package_path)
     model = compile_spec(spec, args.model)
     text = decode(args.model.read_bytes()) if found.mjcf is None else found.mjcf
-    if args.output is None:
-        print(text, end='')
-    else:
+    if args.output is not None:
         replace_file(args.output, encode(text))
+    elif sys.stdout.isatty():
+        for line in text.splitlines():
+            say(line.expandtabs())
+    else:
+        print(text, end='')  # noqa: T201 (a file, as it is)
     notes = list(found.notes)
     sensors = len(implied_sensors(spec))
     if sensors:
@@ -42,13 +46,13 @@ def run(args: argparse.Namespace) -> int:
         notes.append(
             'Nothing drives it: servos or motors are implied for what a bag has commands for.'
         )
-    print(
+    say(
         f'{model.nbody - 1} bodies, {model.njnt} joints, {model.nactuator} actuators, '
         f'{model.body_mass.sum():.4g} kg',
-        file=sys.stderr,
+        sys.stderr,
     )
     for note in notes:
-        print(note, file=sys.stderr)
+        say(note, sys.stderr)
     if args.output is not None:
-        print(f'wrote {args.output}')
+        say(f'wrote {args.output}')
     return 0

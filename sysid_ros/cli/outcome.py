@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
-    from rich.console import Console
-
+    from sysid_ros.report.tables import LiteralConsole
     from sysid_ros.results.case import Case
 
 _DIGITS = 4
@@ -45,7 +44,7 @@ def show_outcome(
     title: str,
     cases: Sequence[Case],
     notes: Sequence[str],
-    show: Callable[[Console], None] | None = None,
+    show: Callable[[LiteralConsole], None] | None = None,
 ) -> int:
     """Say what was checked in the forms that were asked for.
 
@@ -66,7 +65,7 @@ def show_outcome(
         _tell_github(title, cases, notes)
     if args.json:
         document = {'title': title, 'passed': not failed, 'notes': notes, 'cases': cases}
-        print(to_json(document, indent=1))
+        print(to_json(document, indent=1))  # noqa: T201 (escaped as JSON)
         return 1 if failed else 0
     console = make_console()
     if show is None:
@@ -74,14 +73,14 @@ def show_outcome(
     else:
         show(console)
     for note in notes:
-        console.print(note, markup=False, soft_wrap=True)
+        console.print(note, soft_wrap=True)
     return 1 if failed else 0
 
 
 def _tell_github(title: str, cases: Sequence[Case], notes: Sequence[str]) -> None:
     """Annotate on standard error, which has what is wrong, and add to the summary of the step."""
     for line in workflow_commands(cases):
-        print(line, file=sys.stderr)
+        print(line, file=sys.stderr)  # noqa: T201 (escaped as such commands are)
     summary = os.environ.get('GITHUB_STEP_SUMMARY')
     if summary:
         try:
@@ -92,7 +91,7 @@ def _tell_github(title: str, cases: Sequence[Case], notes: Sequence[str]) -> Non
             raise ResultError(msg) from err
 
 
-def _print_cases(console: Console, title: str, cases: Sequence[Case]) -> None:
+def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> None:
     columns = ('what', 'recording', '>value', '>limit', '>baseline', 'unit', 'verdict')
     rows = []
     for case in cases:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sysid_ros.errors import ConfigError, nearest
+from sysid_ros.text import sentence
 from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
         text = message[:1].upper() + message[1:].rstrip('.')
-        self.exit(BAD_INPUT, f'sysid: {text}; see `{self.prog} --help`.\n')
+        self.exit(BAD_INPUT, f'sysid: {sentence(text)}; see `{self.prog} --help`.\n')
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
@@ -56,12 +57,17 @@ def make_parser() -> Parser:
     _add_inspect(commands)
     _add_plot(commands)
     _add_recover(commands)
+    _add_predict(commands)
     _add_map(commands)
     _show_model(commands)
     _add_evaluate(commands)
     _add_check(commands)
     _add_baseline(commands)
+    _add_history(commands)
+    _add_rollback(commands)
     _add_compare(commands)
+    _add_export(commands)
+    _add_fleet(commands)
     _add_preflight(commands)
     _add_excite(commands)
     _add_process(commands)
@@ -92,6 +98,9 @@ def _add_calibrate(commands: Commands) -> None:
         '--profile', action='store_true', help='say in the end where the time of the fit went'
     )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+    parser.add_argument(
+        '-q', '--quiet', action='store_true', help='say how far it is and where the result is only'
+    )
 
 
 def _add_convert(commands: Commands) -> None:
@@ -158,6 +167,34 @@ def _add_recover(commands: Commands) -> None:
     parser.add_argument('bag', type=Path, help='bag folder, or one of its files')
     parser.add_argument(
         '-o', '--output', type=Path, help='folder of the new bag; default <bag>_recovered'
+    )
+
+
+def _add_predict(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'predict',
+        help='write a bag with what a model predicts beside it, for PlotJuggler and Foxglove',
+        description=(
+            'Predict what joints do along a bag, before and after a fit, and write that beside the '
+            'messages of the bag into one MCAP file.'
+        ),
+    )
+    parser.add_argument(
+        'source',
+        type=Path,
+        metavar='result',
+        help='result.json or its folder; or a calibration.yaml, with the result in its output if '
+        'there is one; or an MJCF, URDF or xacro file as it is',
+    )
+    parser.add_argument('bag', type=Path, help='bag folder or file')
+    parser.add_argument(
+        '-o', '--output', type=Path, required=True, metavar='FILE.mcap', help='new MCAP file'
+    )
+    parser.add_argument(
+        '--layout',
+        type=Path,
+        metavar='FILE.json',
+        help='new layout for Foxglove; default beside it',
     )
 
 
@@ -289,6 +326,78 @@ def _add_check(commands: Commands) -> None:
     _add_outcome(parser)
 
 
+def _add_export(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'export',
+        help='write an identified model for other programs, and models drawn from its intervals',
+        description=(
+            'Write what a calibration found as MJCF, URDF, gains of ros2_controllers or actuators '
+            'of IsaacLab and mjlab, and say what a format does not hold. With --samples, write '
+            'models that vary as much as the data leave open.'
+        ),
+    )
+    parser.add_argument('result', type=Path, help='result.json, or its folder')
+    parser.add_argument(
+        '--format',
+        choices=['mjcf', 'urdf', 'ros2-control', 'isaaclab', 'mjlab'],
+        default='mjcf',
+        help='default mjcf',
+    )
+    parser.add_argument(
+        '-o', '--output', type=Path, required=True, help='new file; for mjcf a new folder'
+    )
+    parser.add_argument(
+        '--samples', type=int, metavar='N', help='of mjcf, also N models drawn from the intervals'
+    )
+    parser.add_argument('--seed', type=int, default=0, help='equal seeds give equal samples')
+    parser.add_argument(
+        '--model', type=Path, metavar='FILE', help='the model that was calibrated, if it was moved'
+    )
+    parser.add_argument(
+        '--urdf',
+        type=Path,
+        metavar='FILE',
+        help='URDF to write into, where an MJCF was calibrated: with the same names',
+    )
+    parser.add_argument(
+        '--package-path',
+        action='append',
+        type=Path,
+        default=[],
+        metavar='DIR',
+        help='folder of a ROS package that --urdf refers to, or of several; may be repeated',
+    )
+    parser.add_argument('--json', action='store_true', help='say what was written as JSON')
+
+
+_RESULTS = 'folder of results, or calibration.yaml; default calibration.yaml, else out'
+
+
+def _add_history(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'history',
+        help='show results over time: which is current, how good, what of the robot changed',
+        description='Show the results of a folder in order of time.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
+    parser.add_argument(
+        '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
+    )
+
+
+def _add_rollback(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'rollback',
+        help='make an earlier accepted result current again',
+        description='Let the link current lead to an earlier accepted result; nothing is removed.',
+    )
+    parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
+    parser.add_argument(
+        'folder', nargs='?', help='of the result; default the accepted one before the current one'
+    )
+
+
 def _add_preflight(commands: Commands) -> None:
     parser = commands.add_parser(
         'preflight',
@@ -389,6 +498,29 @@ def _add_compare(commands: Commands) -> None:
     )
     parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     _add_overrides(parser)
+
+
+def _add_fleet(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'fleet',
+        help='fit many robots side by side; say what they have in common and which is odd',
+        description=(
+            'Calibrate each robot of a fleet on the workers of Dask, and compare them. What is '
+            'finished is kept: the same command goes on where it was interrupted.'
+        ),
+    )
+    parser.add_argument('config', type=Path, help='fleet.yaml')
+    parser.add_argument(
+        '--scheduler',
+        default='',
+        metavar='ADDRESS',
+        help='of Dask, as tcp://HOST:8786; default processes on this machine',
+    )
+    parser.add_argument(
+        '--workers', type=int, metavar='N', help='number of those processes; default one per core'
+    )
+    parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
+    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_overrides(parser: argparse.ArgumentParser) -> None:
@@ -637,6 +769,8 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
     """
     import yaml  # noqa: PLC0415 (--help must not wait for it)
 
+    from sysid_ros.yaml_text import parse_yaml  # noqa: PLC0415
+
     found: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition('=')
@@ -644,7 +778,7 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:
             msg = f'Expected --set KEY=VALUE, as solver.loss=huber, got {pair!r}.'
             raise ConfigError(msg)
         try:
-            found[key] = yaml.safe_load(text)
+            found[key] = parse_yaml(text)
         except yaml.YAMLError as err:
             msg = f'The value in --set {pair!r} is not YAML.'
             raise ConfigError(msg) from err

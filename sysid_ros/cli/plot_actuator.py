@@ -32,6 +32,7 @@ def run(args: argparse.Namespace) -> int:
     ):
         msg = f'Expected a positive --reset-period in seconds, found {args.reset_period:g}.'
         raise ConfigError(msg)
+    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.formats.logs import read_logs  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.pictures import (  # noqa: PLC0415
         predict_logs,
@@ -45,23 +46,19 @@ def run(args: argparse.Namespace) -> int:
     if predictions is not None:
         _print_errors(predictions)
     folder = args.output or Path(f'{args.logdir.resolve().name}_plots')
-    write_pictures(
-        folder, logs, candidates, predictions, observe=lambda path: print(f'wrote {path}')
-    )
+    write_pictures(folder, logs, candidates, predictions, observe=lambda path: say(f'wrote {path}'))
     return 0
 
 
 def _print_errors(predictions: Predictions) -> None:
-    from rich.markup import escape  # noqa: PLC0415
-
     from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
 
-    names = (f'>{escape(name)}' for name in predictions.names)
+    names = (f'>{name}' for name in predictions.names)
     table = make_table('Mean absolute error (mrad)', 'log', *names)
     milli = 1e3 * predictions.errors
     for log, column in zip(predictions.logs, milli.T, strict=True):
-        table.add_row(escape(log), *(padded(float(value)) for value in column))
+        table.add_row(log, *(padded(float(value)) for value in column))
     table.add_row('mean', *(padded(float(value)) for value in milli.mean(axis=1)))
     console = make_console()
     console.print(table)

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Iterator
 
-    from rich.console import Console
-
     from sysid_ros.alignment.health import FindingKind, HealthFinding
     from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
+    from sysid_ros.report.tables import LiteralConsole
 
 #: Exit code where some parameter would not be identified.
 DOUBTFUL = 1
@@ -48,21 +47,21 @@ def run(args: argparse.Namespace) -> int:
     observer = progress or Nobody()
     found = preflight(config, observer)
     if progress is None:
-        print(to_json(found, indent=1))
+        print(to_json(found, indent=1))  # noqa: T201 (escaped as JSON)
     else:
         progress.finish()
         print_preflight(make_console(), found)
     return DOUBTFUL if found.doubtful else 0
 
 
-def print_preflight(console: Console, found: Preflight) -> None:
+def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     """Print what a fit would say, and what it rests on."""
     for note in found.notes:
-        _say(console, note)
+        console.print(note)
     if found.sensitivity is None:
         _print_parameters(console, found)
     else:
-        _say(console, diverging(found.sensitivity))
+        console.print(diverging(found.sensitivity))
         console.print()
     _print_bags(console, found)
     _print_joints(console, found)
@@ -73,8 +72,7 @@ def print_preflight(console: Console, found: Preflight) -> None:
     if doubtful:
         names.append(f'{doubtful} of {len(of_links)} numbers of links')
     count = len(found.parameters)
-    _say(
-        console,
+    console.print(
         f'Not identified by these bags: {", ".join(names)}.'
         if names
         else f'All {count} parameters would be identified by these bags.',
@@ -86,7 +84,7 @@ def _links(found: Preflight) -> dict[str, list[int]]:
     return link_places([(item.name,) for item in found.parameters])
 
 
-def _print_parameters(console: Console, found: Preflight) -> None:
+def _print_parameters(console: LiteralConsole, found: Preflight) -> None:
     links = _links(found)
     of_links = {place for own in links.values() for place in own}
     told_by = 'told by (times wider without)'
@@ -117,11 +115,11 @@ def _print_parameters(console: Console, found: Preflight) -> None:
     print_first(console, explained((item.name, item.explanation) for item in unsure))
     names = {item.name for item in singles}
     print_first(console, (determined(c) for c in found.combinations if names >= {*c.parameters}))
-    _say(console, f'± expected: {found.method} ({found.samples} samples).')
+    console.print(f'± expected: {found.method} ({found.samples} samples).')
     console.print()
 
 
-def _print_links(console: Console, found: Preflight, links: dict[str, list[int]]) -> None:
+def _print_links(console: LiteralConsole, found: Preflight, links: dict[str, list[int]]) -> None:
     """Print what is to be expected of links, those that are alike in one line."""
     alike: dict[str, list[str]] = {}
     for body, places in links.items():
@@ -129,9 +127,9 @@ def _print_links(console: Console, found: Preflight, links: dict[str, list[int]]
         said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
         alike.setdefault(said, []).append(body)
     if alike:
-        _say(console, 'Inertias of links, ten numbers each, of which no motion tells all apart:')
+        console.print('Inertias of links, ten numbers each, of which no motion tells all apart:')
         for said, bodies in alike.items():
-            _say(console, f'  {", ".join(bodies)}: {said}')
+            console.print(f'  {", ".join(bodies)}: {said}')
         console.print()
 
 
@@ -173,7 +171,7 @@ def _told_by(found: Preflight, place: int) -> str:
     )
 
 
-def _print_bags(console: Console, found: Preflight) -> None:
+def _print_bags(console: LiteralConsole, found: Preflight) -> None:
     """Print what each bag adds, and which sources add nothing."""
     for bag in found.bags if len(found.bags) > 1 else ():
         known = [
@@ -184,17 +182,17 @@ def _print_bags(console: Console, found: Preflight) -> None:
         if known:
             most, name = max(known)
             wider = 'lost' if math.isinf(most) else f'known {most:.2g} times worse'
-            _say(console, f'bag {bag.name}: without it {name} would be {wider}')
+            console.print(f'bag {bag.name}: without it {name} would be {wider}')
     idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
     if idle:
-        _say(console, f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
+        console.print(f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
     if found.dead:
-        _say(console, f'never moves, left out: {", ".join(found.dead)}')
+        console.print(f'never moves, left out: {", ".join(found.dead)}')
     if len(found.bags) > 1 or idle or found.dead:
         console.print()
 
 
-def _print_joints(console: Console, found: Preflight) -> None:
+def _print_joints(console: LiteralConsole, found: Preflight) -> None:
     if not found.joints:
         return
     title = 'Motion (a quick look without a fit, as in sysid inspect)'
@@ -214,10 +212,9 @@ def _print_joints(console: Console, found: Preflight) -> None:
     print_table(console, title, ('bag', 'joint', *numbers), rows, spare=('>of range',))
 
 
-def _print_trouble(console: Console, found: Preflight) -> None:
+def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
     for item in found.diverged:
-        _say(
-            console,
+        console.print(
             f'{item.sequence}: the nominal model becomes unstable after {item.seconds:.2f} s; '
             'left out here',
         )
@@ -229,9 +226,9 @@ def _print_trouble(console: Console, found: Preflight) -> None:
         less = [at.sequence for at in places if at is not worst]
         also = f'; at most that in {_listed(less)}' if less else ''
         share = f'{worst.share:.1%} of the time'
-        _say(console, f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
+        console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
     for line in finding_lines(found.health):
-        _say(console, line)
+        console.print(line)
     if found.diverged or found.saturations or found.health:
         console.print()
 
@@ -255,7 +252,3 @@ def finding_lines(findings: Iterable[HealthFinding]) -> Iterator[str]:
 def _listed(names: list[str]) -> str:
     more = [f'{len(names) - _LISTED} more'] if len(names) > _LISTED else []
     return ', '.join(names[:_LISTED] + more)
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
     from typing import Self
 
-    from rich.console import Console
+    from sysid_ros.report.tables import LiteralConsole
 
 #: What each of these does; time counts for the innermost one that runs.
 _PHASES: dict[str, tuple[Callable[..., object], ...]] = {
@@ -118,7 +118,7 @@ class Profile:
             if self._seconds[name]
         }
 
-    def show(self, console: Console) -> None:
+    def show(self, console: LiteralConsole) -> None:
         """Print the time of each phase, how much of it MuJoCo simulated, and the cores in use."""
         spent = self.spent()
         total = Spent(*map(sum, zip(*spent.values(), strict=True)))

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.bags.recovery.recover import examine, recover
+from sysid_ros.cli.console import say
+from sysid_ros.text import one_line, short
 
 if TYPE_CHECKING:
     import argparse
@@ -25,10 +27,11 @@ def run(args: argparse.Namespace) -> int:
     if args.output is None:
         found = examine(args.bag)
         if found.whole:
-            print(f'{args.bag} is whole: {found.saved} messages; nothing to recover')
+            say(f'{args.bag} is whole: {found.saved} messages; nothing to recover')
             return 0
     found = recover(args.bag, args.output or _default_target(args.bag))
-    print(describe(found))
+    for line in describe(found):
+        say(line)
     return 0
 
 
@@ -39,8 +42,8 @@ def _default_target(bag: Path) -> Path:
     return path.with_name(f'{name}_recovered')
 
 
-def describe(found: Recovered) -> str:
-    """Return what was saved and what not, as text of several lines."""
+def describe(found: Recovered) -> list[str]:
+    """Return what was saved and what not, line by line."""
     firsts = [topic.first_ns for topic in found.topics if topic.saved]
     start = min(firsts, default=0)
     began = datetime.fromtimestamp(start * 1e-9, UTC).isoformat(' ', 'milliseconds')
@@ -48,7 +51,7 @@ def describe(found: Recovered) -> str:
     for topic in found.topics:
         span = [(stamp - start) * 1e-9 for stamp in (topic.first_ns, topic.last_ns)]
         times = [f'{seconds:.3f}' if topic.saved else '' for seconds in span]
-        rows.append((topic.topic, str(topic.saved), str(topic.lost), *times))
+        rows.append((one_line(short(topic.topic)), str(topic.saved), str(topic.lost), *times))
     rows.append(('total', str(found.saved), str(found.lost), '', ''))
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = [
@@ -68,7 +71,7 @@ def describe(found: Recovered) -> str:
             'a byte that was changed inside of them is not noticed'
         )
     lines.append(f'wrote {found.target}')
-    return '\n'.join(lines)
+    return lines
 
 
 def _line(part: Skipped, start: int) -> str:

@@ -17,17 +17,18 @@ def run(args: argparse.Namespace) -> int:
         SysidError: In one sentence, what is wrong with the configuration or the bag.
     """
     from sysid_ros.alignment import describe  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.console import say  # noqa: PLC0415
     from sysid_ros.config import load_servo_bag  # noqa: PLC0415
     from sysid_ros.servos.formats.from_bag import convert_servo  # noqa: PLC0415
 
     config = load_servo_bag(args.config)
     alignment, logs, paths = convert_servo(args.bag, config, args.output)
-    print(describe(alignment))
+    print(describe(alignment))  # noqa: T201 (escaped there, cell by cell)
     for log, path in zip(logs, paths, strict=True):
         seconds = float(log.times[-1])
         numbers = ', '.join(f'{name} {value:g}' for name, value in log.constants.items())
         load = f'{log.mass:g} kg at {log.length:g} m'
-        print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s, {load}, {numbers}')
+        say(f'wrote {path}: {len(log)} samples, {seconds:.2f} s, {load}, {numbers}')
     return 0
 
 
@@ -37,6 +38,7 @@ def process_raw(args: argparse.Namespace) -> int:
     Raises:
         SysidError: In one sentence, what is wrong with a log or a folder.
     """
+    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.formats.logs import process, read_log  # noqa: PLC0415 (heavy)
 
     written = process(args.raw or args.raw_option, args.output or args.output_option, args.dt)
@@ -44,5 +46,5 @@ def process_raw(args: argparse.Namespace) -> int:
         # As a fit will read it.
         log = read_log(path)
         seconds = (len(log) - 1) * log.dt
-        print(f'wrote {path}: {len(log)} samples, {seconds:.2f} s')
+        say(f'wrote {path}: {len(log)} samples, {seconds:.2f} s')
     return 0

@@ -26,6 +26,7 @@ from sysid_ros.config.calibration import (
 )
 from sysid_ros.config.files import (
     load_calibration,
+    load_fleet,
     load_mapping,
     load_segments,
     load_servo_bag,
@@ -34,6 +35,7 @@ from sysid_ros.config.files import (
     read_yaml,
     validate,
 )
+from sysid_ros.config.fleet import Fleet, FleetConfig, RobotConfig
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
@@ -42,6 +44,7 @@ from sysid_ros.config.nodes import (
     QosOverride,
     RecorderConfig,
     RefitConfig,
+    ReplayerConfig,
     SimulatedRobotConfig,
     SimulatedServoConfig,
     Storage,
@@ -64,6 +67,8 @@ __all__ = [
     'CheckConfig',
     'DataConfig',
     'ExciterConfig',
+    'Fleet',
+    'FleetConfig',
     'GateConfig',
     'MappingConfig',
     'MarkerConfig',
@@ -76,6 +81,8 @@ __all__ = [
     'Ranges',
     'RecorderConfig',
     'RefitConfig',
+    'ReplayerConfig',
+    'RobotConfig',
     'Section',
     'SegmentsConfig',
     'ServoBagConfig',
@@ -91,6 +98,7 @@ __all__ = [
     'ThresholdsConfig',
     'ValidationConfig',
     'load_calibration',
+    'load_fleet',
     'load_mapping',
     'load_segments',
     'load_servo_bag',

@@ -113,7 +113,7 @@ class MemoryConfig(Section):
 
     previous: Literal['none', 'auto'] | Path = Field(
         default='none',
-        description='none, an earlier result.json, or auto: the last accepted one in output',
+        description='none, an earlier result.json or its folder, or auto: the current one',
     )
     forgetting: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.9, description='weight of what the earlier result knew; 1 forgets nothing'

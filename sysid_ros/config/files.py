@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,14 +17,16 @@ from sysid_ros.config.calibration import (
     ServoConfig,
     ThresholdsConfig,
 )
+from sysid_ros.config.fleet import Fleet, FleetConfig
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section, explain
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import matching
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 T = TypeVar('T', bound=BaseModel)
 
@@ -39,7 +42,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
     """
     try:
-        document = yaml.safe_load(path.read_text(encoding='utf-8'))
+        document = parse_yaml(path.read_text(encoding='utf-8'))
     except FileNotFoundError as err:
         near = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
         hint = nearest(path.name, sorted(entry.name for entry in near))
@@ -95,15 +98,27 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
     Raises:
         ConfigError: The file cannot be read or is not valid.
     """
-    values = read_yaml(path)
-    folder = path.parent
-    given = dict(overrides or {})
+    return _resolve(read_yaml(path), path.parent, overrides or {}, Path(), str(path))
+
+
+def _resolve(
+    values: dict[str, Any], folder: Path, given: Mapping[str, Any], here: Path, where: str
+) -> CalibrationConfig:
+    """Return the calibration that some keys and values mean.
+
+    Args:
+        values: Keys of calibration.yaml; changed.
+        folder: What relative paths among them are relative to.
+        given: Dotted keys to values that replace these.
+        here: What relative paths among those are relative to.
+        where: What held the values, for people.
+    """
     for key, value in given.items():
         _put(values, key, value)
-    config = validate(CalibrationConfig, values, str(path))
+    config = validate(CalibrationConfig, values, where)
 
     def at(*keys: str) -> Path:
-        return Path() if given.keys() & set(keys) else folder
+        return here if given.keys() & set(keys) else folder
 
     bags = tuple(bag.model_copy(update={'path': str(at('bags') / bag.path)}) for bag in config.bags)
     found = {
@@ -153,6 +168,55 @@ def load_thresholds(path: Path) -> ThresholdsConfig:
         unsaid = DataConfig.model_fields.keys() - config.model_fields_set
         found |= {key: getattr(calibration, key) for key in unsaid}
     return config.model_copy(update=found)
+
+
+#: Keys of a calibration that are a fleet's own, and what it has instead.
+_OF_FLEET = {
+    'bags': 'bags in train and validate',
+    'output': 'one output of the fleet',
+    'memory': 'no memory, as a fleet begins anew,',
+}
+
+
+def load_fleet(path: Path, output: Path | None = None) -> Fleet:
+    """Read ``fleet.yaml``; relative paths inside are relative to the file's folder.
+
+    Args:
+        path: The file.
+        output: Folder for all results; the file's unless given.
+
+    Raises:
+        ConfigError: The file, or the calibration of a robot, cannot be read or is not valid.
+    """
+    # Workers have working directories of their own.
+    path = path.absolute()
+    config = validate(FleetConfig, read_yaml(path), str(path))
+    output = path.parent / config.output if output is None else output.absolute()
+    if isinstance(config.base, Path):
+        base = path.parent / config.base
+        values, folder, where = read_yaml(base), base.parent, str(base)
+    else:
+        values, folder, where = config.base, path.parent, f'base of {path}'
+    robots = {}
+    for robot in config.robots:
+        for key in robot.overrides:
+            instead = _OF_FLEET.get(key.partition('.')[0])
+            if instead is not None:
+                msg = f'Expected {instead} for robot {robot.name!r}, found {key!r} in overrides.'
+                raise ConfigError(msg)
+        bags = [{'path': bag, 'role': 'train'} for bag in robot.train]
+        bags += [{'path': bag, 'role': 'validate'} for bag in robot.validate_]
+        given = {
+            **robot.overrides,
+            'bags': bags,
+            'memory': {},
+            'output': str(output / 'robots' / robot.name),
+            # Robots side by side fill the machine.
+            'solver.threads': 1,
+        }
+        own = f'{where} with the overrides of {robot.name!r}' if robot.overrides else where
+        robots[robot.name] = _resolve(copy.deepcopy(values), folder, given, path.parent, own)
+    return Fleet(path.parent, output, robots)
 
 
 def _first(pattern: str) -> Path:

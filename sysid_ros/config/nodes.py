@@ -7,7 +7,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from sysid_ros.config.section import Section
 
@@ -23,6 +30,16 @@ def _without_empty(values: object) -> object:
     )
 
 
+def _is_an_expression(expression: str, info: ValidationInfo) -> str:
+    try:
+        re.compile(expression)
+    except re.error as err:
+        msg = f'Expected a regular expression for {info.field_name!r}, found {expression!r} ({err})'
+        raise ValueError(msg) from err
+    return expression
+
+
+Expression = Annotated[str, AfterValidator(_is_an_expression)]
 Numbers = Annotated[tuple[float, ...], BeforeValidator(_without_empty)]
 Names = Annotated[tuple[str, ...], BeforeValidator(_without_empty)]
 
@@ -35,14 +52,14 @@ class RecorderConfig(Section):
         default=(),
         description='topics to record; default joint_states and the command topics in the graph',
     )
-    regex: str = Field(
+    regex: Expression = Field(
         default='', description='record topics in whose name this regular expression is found'
     )
     types: Names = Field(
         default=(), description='record topics of these message types, as sensor_msgs/msg/Imu'
     )
     all: bool = Field(default=False, description='record every topic')
-    exclude: str = Field(
+    exclude: Expression = Field(
         default='', description='but none in whose name this regular expression is found'
     )
     wait_for: Names = Field(
@@ -104,19 +121,6 @@ class RecorderConfig(Section):
                 )
                 raise ValueError(msg)
         return types
-
-    @field_validator('regex', 'exclude')
-    @classmethod
-    def _is_an_expression(cls, expression: str, info: ValidationInfo) -> str:
-        try:
-            re.compile(expression)
-        except re.error as err:
-            msg = (
-                f'Expected a regular expression for {info.field_name!r}, found {expression!r} '
-                f'({err})'
-            )
-            raise ValueError(msg) from err
-        return expression
 
 
 class QosDuration(Section):
@@ -244,6 +248,17 @@ class CalibratorConfig(Section):
 
     config: str = Field(default='', description='calibration.yaml; required')
     output: str = Field(default='', description="folder for results; default the file's")
+    refit_on_bag: bool = Field(
+        default=False, description='refit by itself when a new training bag is finished'
+    )
+    refit_every: Annotated[float, Field(ge=0, le=1e8)] = Field(
+        default=0.0,
+        description='refit by itself so often, s, if a training bag was finished since; 0 is never',
+    )
+    budget: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0,
+        description='a refit is ended after so many seconds, its fit after half; 0 is never',
+    )
 
 
 class RefitConfig(Section):
@@ -252,6 +267,34 @@ class RefitConfig(Section):
     calibrator: str = Field(default='/calibrator', description='full name of the calibrator node')
     timeout: Annotated[float, Field(gt=0, le=3600)] = Field(
         default=10.0, description='seconds to wait for the service to appear'
+    )
+
+
+class ReplayerConfig(Section):
+    """Parameters of the ``replayer`` node."""
+
+    bag: str = Field(default='', description='bag folder or file; required')
+    topics: Names = Field(
+        default=(), description='topics to replay, names or patterns such as /left/*; default all'
+    )
+    exclude: Expression = Field(
+        default='', description='but none in whose name this regular expression is found'
+    )
+    rate: Annotated[float, Field(ge=0.001, le=1000)] = Field(
+        default=1.0, description='seconds of the bag per second; may change'
+    )
+    loop: bool = Field(default=False, description='begin again after the end; may change')
+    start_paused: bool = Field(default=False, description='wait for ~/resume')
+    clock: Annotated[float, Field(ge=0, le=1000)] = Field(
+        default=0.0, description='messages per second on /clock, the time in the bag; 0 means none'
+    )
+    config: str = Field(
+        default='',
+        description='calibration.yaml whose model predicts, with the result in its output if any',
+    )
+    result: str = Field(
+        default='',
+        description='result.json, or its folder, whose values the model predicts with',
     )
 
 

@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, field_validator
 
 from sysid_ros.errors import nearest
 
@@ -41,6 +42,14 @@ class Section(BaseModel):
     """A section of a configuration: unknown keys are errors, values do not change."""
 
     model_config = ConfigDict(extra='forbid', frozen=True)
+
+    @field_validator('*')
+    @classmethod
+    def _may_be_a_file(cls, value: object) -> object:
+        if isinstance(value, Path) and '\0' in str(value):
+            msg = f'Expected the name of a file, found {str(value)!r}'
+            raise ValueError(msg)
+        return value
 
 
 def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
@@ -110,7 +119,8 @@ def _keys(schema: type[BaseModel], parts: list[int | str]) -> list[str]:
             continue
         fields = getattr(current, 'model_fields', {})
         current = _section(fields[part].annotation) if part in fields else current
-    return list(getattr(current, 'model_fields', {}))
+    fields = getattr(current, 'model_fields', {})
+    return [field.alias or name for name, field in fields.items()]
 
 
 def _section(annotation: Any) -> Any:

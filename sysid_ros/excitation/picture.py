@@ -12,6 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from sysid_ros.excitation.drives import drives
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +66,9 @@ def draw_motion(motion: Motion, trace: SimulatedMotion, limits: Limits) -> bytes
             colour = _COMMAND if commanded else _SIMULATED
             axes.plot(times, panel.values, color=colour, linewidth=0.9)
             _bounds(axes, panel, limits.margin)
-            axes.set_title(panel.title, fontsize=8, loc='left')
+            title = axes.set_title(one_line(panel.title), fontsize=8, loc='left')
+            # A name may hold dollars, which would start a formula.
+            title.set_parse_math(False)
         if drive.takes_positions and drive.joint:
             position = trace.qpos[:, model.jnt_qposadr[model.joint(drive.joint).id]]
             shown = drive.offset + drive.slope * position

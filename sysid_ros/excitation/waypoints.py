@@ -16,6 +16,7 @@ from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.motion import Motion, sample_times
+from sysid_ros.text import csv_header, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,11 +87,11 @@ def format_waypoints(model: mujoco.MjModel, motion: Motion, comments: Iterable[s
         else:
             names.append(drive.actuator)
             columns.append(commands)
-    stream = io.StringIO()
+    stream = io.StringIO(newline='')
     for comment in comments:
-        stream.write(f'# {comment}\n')
+        stream.write(f'# {one_line(comment)}\n')
     writer = csv.writer(stream, lineterminator='\n')
-    writer.writerow(['time', *names])
+    stream.write(csv_header(['time', *names]))
     for time, row in zip(motion.times, np.stack(columns, axis=1), strict=True):
         writer.writerow([f'{time:.9g}', *(f'{value:.9g}' for value in row)])
     return stream.getvalue()

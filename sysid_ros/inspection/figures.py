@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from sysid_ros.alignment.health import gaps
 from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,7 +51,9 @@ def draw_joint(joint: Joint, title: str) -> bytes:
     for axes, quantity in zip(panels, shown, strict=True):
         _draw(axes, joint, quantity, end, end - begin)
     panels[-1].set_xlabel('time [s]', fontsize=9, color=_INK)
-    figure.suptitle(title, x=0.01, ha='left', fontsize=10, color=_INK).set_parse_math(False)
+    figure.suptitle(one_line(title), x=0.01, ha='left', fontsize=10, color=_INK).set_parse_math(
+        False
+    )
     buffer = io.BytesIO()
     figure.savefig(buffer, format='png', dpi=_DPI)
     return buffer.getvalue()

@@ -16,6 +16,7 @@ from sysid_ros.config import RefitConfig
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.ros.parameters import declare
 from sysid_ros.nodes.ros.runtime import latched, run
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -64,7 +65,8 @@ class RefitCall:
             msg = f'No service {name}/refit appeared within {self._config.timeout:g} s.'
             raise RosError(msg)
         answer = self._answer(client)
-        print(f'success: {answer.success}\nmessage: {answer.message}', flush=True)  # noqa: T201
+        print(f'success: {answer.success}', flush=True)  # noqa: T201
+        print(f'message: {one_line(answer.message)}', flush=True)  # noqa: T201
         if not answer.success:
             raise RosError(answer.message)
         arrived: list[tuple[threading.Event, str]] = []
@@ -137,7 +139,7 @@ def _show_parameters(message: Any) -> str:
             f'  {status.name:32s} {value:10.5g} [{low:.5g}, {high:.5g}] '
             f'{found["unit"]}, {status.message}'
         )
-    return '\n'.join(lines)
+    return '\n'.join(map(one_line, lines))
 
 
 def _show_text(message: Any) -> str:

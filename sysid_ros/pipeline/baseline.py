@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.config import MemoryConfig, load_calibration
 from sysid_ros.errors import ResultError
-from sysid_ros.pipeline.calibration import RESULT, check, identify
+from sysid_ros.pipeline.calibration import check, identify
 from sysid_ros.pipeline.evaluation import evaluate_model
 from sysid_ros.results.evaluation import Evaluation, differences, judge_evaluation
+from sysid_ros.results.store import RESULT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from sysid_ros.config import MemoryConfig
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.loading import RobotModel, compile_spec, read_model
+from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.stated import stated
@@ -36,23 +36,22 @@ from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.results.case import Place, parameter_cases
 from sysid_ros.results.comparison import causes, check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
+from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft, find
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
+    from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.case import Case
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
-RESULT = 'result.json'
-#: Folder in the output for a result that was rejected.
-REJECTED = 'rejected'
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
@@ -100,12 +99,52 @@ class Checked(NamedTuple):
 
 @dataclass(frozen=True)
 class Calibration:
-    """A result and where it was written; ``mjcf`` is None when the result was rejected."""
+    """A result and where it was written.
+
+    Attributes:
+        result: What was found.
+        folder: The dated folder; what is in it never changes.
+    """
 
     result: CalibrationResult
-    result_path: Path
-    report_path: Path
-    mjcf_path: Path | None
+    folder: Path
+
+    @classmethod
+    def load(cls, folder: Path) -> Calibration:
+        """Read what was written into a dated folder.
+
+        Raises:
+            ResultError: It cannot be read.
+        """
+        return cls(CalibrationResult.load(folder / RESULT), folder)
+
+    @property
+    def result_path(self) -> Path:
+        """The result as JSON."""
+        return self.folder / RESULT
+
+    @property
+    def report_path(self) -> Path:
+        """The report."""
+        return self.folder / REPORT
+
+    @property
+    def mjcf_path(self) -> Path | None:
+        """Main file of the identified model; None when the result was rejected."""
+        return self.folder / self.result.mjcf if self.result.mjcf else None
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """What a person opens, by what it is; through the link, which later results move."""
+        link = self.folder.parent / (CURRENT if self.result.accepted else REJECTED)
+        mjcf = self.result.mjcf
+        model = {'identified MJCF': link / mjcf} if mjcf else {}
+        return {
+            **model,
+            'result': link / RESULT,
+            'report': link / REPORT,
+            'kept in': self.folder,
+        }
 
 
 def convert(
@@ -146,8 +185,8 @@ def calibrate(
 ) -> Calibration:
     """Identify the parameters of a configuration and write result, report and MJCF.
 
-    Nothing is written before the fit has succeeded. A rejected result is written into a folder of
-    its own: files of an earlier, accepted one stay as they are.
+    Nothing is written before the fit has succeeded. Every result has a folder of its own, and a
+    rejected one never becomes the current one.
 
     Args:
         config: The validated configuration.
@@ -191,7 +230,7 @@ def identify(
     """
     deadline = deadline_of(config)
     observer = observer or Nobody()
-    memory, warnings = recall(config.memory, config.output / RESULT)
+    memory, warnings = recall(config.memory, find(config.output))
     if memory is not None:
         config, warnings = without_known_bags(config, memory)
     problem = load(config, observer, subject=subject)
@@ -244,15 +283,16 @@ def identify(
     return Identified(result, values, problem.source, problem.servos)
 
 
-def write(identified: Identified, folder: Path) -> Calibration:
+def write(
+    identified: Identified, output: Path, truth: Mapping[str, float] | None = None
+) -> Calibration:
     """Write result, report and figures; of an accepted result also the MJCF and servos' files.
-
-    A rejected result is written into a folder of its own: files of an earlier, accepted one stay
-    as they are.
 
     Args:
         identified: What was found.
-        folder: Files in it are replaced one by one, each whole or not at all.
+        output: Gets a new, dated folder, whole or not at all, and a link to it: ``current``, or
+            ``rejected``; see `sysid_ros.results.store`.
+        truth: True values by name where they are known, for the report.
 
     Raises:
         SysidError: In one sentence, what cannot be written.
@@ -260,32 +300,45 @@ def write(identified: Identified, folder: Path) -> Calibration:
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
     from sysid_ros.report import write_figures, write_report  # noqa: PLC0415
 
-    result, mjcf = identified.result, None
-    if result.accepted:
-        source = identified.model or Path(result.model)
-        values, biases = list(identified.values), dict[str, float]()
-        if result.solver is not None and result.solver.estimator is EstimatorKind.TORQUE:
-            spec = source.spec if isinstance(source, RobotModel) else read_model(source).spec
-            biases, read = motor_biases(compile_spec(spec, Path(result.model)), values)
-            values = [v for v in values if v[0].name not in read or v[0].attribute != 'bias']
-        written = write_model(source, values, folder / MODEL, biases)
-        mjcf = folder / MODEL / written.path.relative_to(absolute(folder / MODEL))
-        if identified.servos is not None:
-            named = {target.path: value for target, value in values}
-            write_servos(folder / SERVOS, identified.servos, named)
-        notes = list(written.notes)
-        if biases:
-            shown = ', '.join(f'{name} {bias:.4g}' for name, bias in biases.items())
-            notes.append(
-                f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.'
-            )
-        result = result.with_warnings(notes)
-    else:
-        folder = folder / REJECTED
-    result.save(folder / RESULT)
-    write_figures(result, folder / FIGURES)
-    write_report(result, folder / REPORT)
-    return Calibration(result, folder / RESULT, folder / REPORT, mjcf)
+    result = identified.result
+    with draft(output) as begun:
+        if result.accepted:
+            mjcf, notes = _write_model(identified, begun.folder)
+            result = result.with_warnings(notes).model_copy(update={'mjcf': str(mjcf)})
+        result.save(begun.folder / RESULT)
+        write_figures(result, begun.folder / FIGURES)
+        write_report(result, begun.folder / REPORT, truth=truth)
+        return Calibration(result, begun.keep(accepted=result.accepted))
+
+
+def _write_model(identified: Identified, folder: Path) -> tuple[Path, list[str]]:
+    """Write MJCF and servos' files; return the main file's place in the folder, and notes."""
+    result = identified.result
+    source = identified.model or read_model(Path(result.model))
+    values, biases = with_biases(result, source, identified.values)
+    written = write_model(source, values, folder / MODEL, biases)
+    if identified.servos is not None:
+        named = {target.path: value for target, value in values}
+        write_servos(folder / SERVOS, identified.servos, named)
+    notes = list(written.notes)
+    if biases:
+        shown = ', '.join(f'{name} {bias:.4g}' for name, bias in biases.items())
+        notes.append(f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.')
+    return written.path.relative_to(absolute(folder)), notes
+
+
+def with_biases(
+    result: CalibrationResult, source: RobotModel, values: Sequence[tuple[Target, float]]
+) -> tuple[list[tuple[Target, float]], dict[str, float]]:
+    """Turn offsets of efforts into constant forces of motors, where the fit was one of efforts.
+
+    Returns:
+        The other values, and actuators with the constant forces that they exert.
+    """
+    if result.solver is None or result.solver.estimator is not EstimatorKind.TORQUE:
+        return list(values), {}
+    biases, read = motor_biases(compile_spec(source.spec, Path(result.model)), values)
+    return [v for v in values if v[0].name not in read or v[0].attribute != 'bias'], biases
 
 
 def check(
@@ -299,14 +352,14 @@ def check(
 
     Args:
         config: The validated configuration.
-        baseline: ``result.json`` of the calibration that is the reference.
+        baseline: ``result.json`` of the calibration that is the reference, or a folder of it.
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
 
     Raises:
         SysidError: In one sentence, what is wrong with the input.
     """
-    reference = CalibrationResult.load(baseline)
+    reference = CalibrationResult.load(find(baseline))
     check_tolerance(config.check.tolerance, reference)
     if config.memory.previous == 'auto':
         # The latest result is, or knows the bags of, the one that is to be reproduced.

@@ -8,50 +8,41 @@ import dataclasses
 import fnmatch
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
-from sysid_ros.config import BagSelection, CalibrationConfig, DataConfig, validate
-from sysid_ros.errors import ConfigError, ModelError, nearest
+from sysid_ros.config import BagSelection, DataConfig
+from sysid_ros.errors import ConfigError
 from sysid_ros.files import sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.stated import stated
 from sysid_ros.model.units import sensor_unit
-from sysid_ros.pipeline.estimators import driven, estimated, with_motors
-from sysid_ros.pipeline.loading import bags_of, load, of_sequence
-from sysid_ros.pipeline.validation import DIVERGED, Predictor, horizon_errors, residuals_of
+from sysid_ros.pipeline.estimators import driven, with_motors
+from sysid_ros.pipeline.forecast import forecaster, known_problem
+from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.validation import DIVERGED, horizon_errors, residuals_of
 from sysid_ros.results.evaluation import (
     EvaluatedBag,
     Evaluation,
     ModelValue,
     PredictionError,
 )
-from sysid_ros.results.result import CalibrationResult, EstimatorKind
+from sysid_ros.results.result import EstimatorKind
 from sysid_ros.results.summary import versions_now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sysid_ros.config import ThresholdsConfig
+    from sysid_ros.config import CalibrationConfig, ThresholdsConfig
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.estimators import Estimated
+    from sysid_ros.pipeline.forecast import Forecaster, Known
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import HorizonJoint
 
 #: Seconds ahead at which errors are given unless told otherwise.
 HORIZON = (0.2, 1.0)
-#: Where a result lies in a folder of results.
-_RESULTS = ('result.json', 'current/result.json')
-
-
-class _Subject(NamedTuple):
-    """What is evaluated: how to read it and its recordings, and values of what is in no file."""
-
-    config: CalibrationConfig
-    values: dict[str, float]
-    file: str
 
 
 def evaluate(
@@ -65,8 +56,8 @@ def evaluate(
     """Predict recordings with a model as it is, and return its errors.
 
     Args:
-        model: MJCF, URDF or xacro file, or a ``result.json`` or the folder of one: then its model
-            with all that was identified, read and compared as its calibration did.
+        model: MJCF, URDF or xacro file; or a ``result.json``, its folder or a calibration.yaml:
+            then its model with all that was identified, compared as its calibration did.
         bags: Recordings, folders or patterns.
         data: How recordings are read and compared; what it does not set is as for the result.
         horizon: Seconds after measured states at which errors of positions are given as well.
@@ -76,38 +67,37 @@ def evaluate(
         SysidError: In one sentence, what is wrong with the model or a recording.
     """
     observer = observer or Nobody()
-    subject = _subject(model, bags, data or DataConfig())
-    config = _with_segments_of(subject.config)
-    problem = load(config, observer)
-    seen = estimated(config, problem)
-    x = np.array([subject.values[parameter.name] for parameter in problem.parameters])
-    fitted = Predictor(
-        seen.problem.spec, seen.problem.parameters, x, config.solver.threads, problem.servos
-    )
-    if not problem.parameters:
-        fitted = fitted._replace(model=seen.problem.model, values=None)
-    observer.stage(f'predicting {len(problem.recordings)} recordings')
+    forecast = forecaster(model)
+    forecast = forecast._replace(config=_config(forecast, bags, data or DataConfig()))
+    known = known_problem(forecast, observer)
+    observer.stage(f'predicting {_count(known.recorded)}')
+    whole_runs = known.seen.kind is not EstimatorKind.WINDOWS
     errors, told = [], []
-    for place, recording in enumerate(seen.problem.recordings):
-        name = recording.alignment.bag
-        whole = list(_whole(seen, fitted, recording)) if config.estimator != 'windows' else []
-        diverged = any(np.isnan(entry.error) for entry in whole)
-        errors += [*whole, *_ahead(seen, problem, fitted, place, horizon)]
-        told.append(EvaluatedBag(name=name, sha256=_hash(recording), diverged=diverged))
+    for place, recording in enumerate(known.seen.problem.recordings):
+        whole = list(_whole(known, recording)) if whole_runs else []
+        errors += [*whole, *_ahead(known, place, horizon)]
+        told.append(
+            EvaluatedBag(
+                name=recording.alignment.bag,
+                sha256=_hash(recording),
+                diverged=any(np.isnan(entry.error) for entry in whole),
+            )
+        )
     if not errors:
         names = ', '.join(bag.name for bag in told)
         msg = f'Expected measurements of what the model senses in {names}, found none.'
         raise ConfigError(msg)
     values = [
         ModelValue(key=entry.key, value=entry.value, file=str(entry.file), line=entry.line)
-        for entry in stated(problem.source.description)
+        for entry in stated(known.recorded.source.description)
     ]
-    values += [
-        ModelValue(key=name, value=repr(value), file=subject.file, line=0)
-        for name, value in subject.values.items()
-    ]
+    if forecast.result is not None:
+        values += [
+            ModelValue(key=entry.name, value=repr(entry.value), file=str(model), line=0)
+            for entry in forecast.result.parameters
+        ]
     return Evaluation(
-        model=subject.file,
+        model=str(model),
         values=tuple(values),
         bags=tuple(told),
         errors=tuple(errors),
@@ -126,34 +116,18 @@ def evaluate_model(thresholds: ThresholdsConfig, *, observer: Observer | None = 
     )
 
 
-def _subject(model: Path, bags: Sequence[str], data: DataConfig) -> _Subject:
-    """Return what a path stands for, with the recordings in the place of those it was fitted to."""
+def _count(problem: Problem) -> str:
+    count = len(problem.recordings)
+    return f'{count} recording' if count == 1 else f'{count} recordings'
+
+
+def _config(forecast: Forecaster, bags: Sequence[str], data: DataConfig) -> CalibrationConfig:
+    """Return how recordings are read: as for a result but where something else was said."""
+    given = {key: getattr(data, key) for key in DataConfig.model_fields}
+    if forecast.result is not None:
+        given = {key: value for key, value in given.items() if key in data.model_fields_set}
     selected = tuple(BagSelection(path=bag) for bag in bags)
-    asked = {key: getattr(data, key) for key in DataConfig.model_fields}
-    inside = [model / place for place in _RESULTS] if model.is_dir() else [model]
-    stored = next((p for p in inside if p.suffix == '.json' and p.is_file()), None)
-    if stored is None and model.suffix == '.json':
-        near = [entry.name for entry in model.parent.glob('*.json')]
-        msg = f'There is no result {str(model)!r}; {nearest(model.name, near)}.'
-        raise ModelError(msg)
-    if stored is None:
-        config = CalibrationConfig.model_construct(
-            None, **{**asked, 'model': model, 'bags': selected}
-        )
-        return _Subject(config, {}, str(model))
-    result = CalibrationResult.load(stored)
-    config = validate(CalibrationConfig, dict(result.provenance.config), str(stored))
-    parameters = tuple(entry for entry in config.parameters if not of_sequence(entry.target))
-    given = {key: value for key, value in asked.items() if key in data.model_fields_set}
-    config = config.model_copy(update={**given, 'bags': selected, 'parameters': parameters})
-    values = {
-        entry.name: entry.value
-        for entry in result.parameters
-        if not all(of_sequence(target) for target in entry.targets)
-    }
-    if result.solver.window is not None:
-        config = config.model_copy(update={'estimator': 'windows'})
-    return _Subject(config, values, str(stored))
+    return _with_segments_of(forecast.config.model_copy(update={**given, 'bags': selected}))
 
 
 def _with_segments_of(config: CalibrationConfig) -> CalibrationConfig:
@@ -171,14 +145,12 @@ def _with_segments_of(config: CalibrationConfig) -> CalibrationConfig:
     return config.model_copy(update={'segments': config.segments.model_copy(update=kept)})
 
 
-def _whole(
-    seen: Estimated, predictor: Predictor, recording: CalibrationBag
-) -> Iterator[PredictionError]:
+def _whole(known: Known, recording: CalibrationBag) -> Iterator[PredictionError]:
     """Yield the errors over whole recordings; NaN where a simulation becomes unstable."""
-    model, sequences = seen.problem.model, recording.alignment.sequences
+    model, sequences = known.seen.problem.model, recording.alignment.sequences
     names = {name for s in sequences for series in s.measurements for name in series.names}
     units = {name: sensor_unit(model, name) for name in sorted(names)}
-    found = residuals_of(predictor, sequences, dict.fromkeys(units, 1.0))
+    found = residuals_of(known.predictor, sequences, dict.fromkeys(units, 1.0))
     for sensor, unit in units.items():
         parts = [own[sensor] for own in found if sensor in own]
         residuals = np.concatenate(parts) if parts else np.zeros(0)
@@ -193,19 +165,18 @@ def _whole(
             )
 
 
-def _ahead(
-    seen: Estimated, problem: Problem, predictor: Predictor, place: int, horizon: Sequence[float]
-) -> Iterator[PredictionError]:
+def _ahead(known: Known, place: int, horizon: Sequence[float]) -> Iterator[PredictionError]:
     """Yield the errors of positions so many seconds after measured states."""
-    recorded = driven(with_motors(problem)) if seen.kind is EstimatorKind.TORQUE else problem
+    recorded = known.recorded
+    if known.seen.kind is EstimatorKind.TORQUE:
+        recorded = driven(with_motors(recorded))
     one = dataclasses.replace(recorded, recordings=(recorded.recordings[place],))
     positions = {
         recorded.model.sensor(row).name: 1.0
         for row in np.flatnonzero(recorded.model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS)
     }
-    made_of = recorded.spec if predictor.parameters else recorded.model
-    fitted = predictor._replace(model=made_of)
-    for point in horizon_errors(one, fitted, positions, horizon):
+    predictor = known.predictor._replace(model=recorded.spec)
+    for point in horizon_errors(one, predictor, positions, horizon):
         for joint in point.joints:
             yield _of_joint(one, joint, point.seconds)
 

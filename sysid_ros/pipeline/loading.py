@@ -31,6 +31,7 @@ from sysid_ros.model.implied import (
 )
 from sysid_ros.model.loading import compile_spec, load_spec, read_model
 from sysid_ros.model.targets import Role as Acting
+from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
 from sysid_ros.pipeline.driven import (
     NotToldError,
@@ -61,11 +62,6 @@ if TYPE_CHECKING:
 _MJCF = frozenset({'.xml', '.mjcf'})
 #: So many bags are named one by one.
 _NAMED = 3
-
-
-def of_sequence(path: str) -> bool:
-    """Whether a target, as it is written, is of a sequence: known only when the bags were read."""
-    return path.partition('/')[0] == 'sequence'
 
 
 @dataclass(frozen=True)

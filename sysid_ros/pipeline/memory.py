@@ -15,17 +15,13 @@ import numpy as np
 
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.files import sha256
-from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.inference.drift import JointEstimate
+from sysid_ros.identification.continuing import continue_from
+from sysid_ros.model.targets import of_sequence
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import bags_of, of_sequence
-from sysid_ros.results.result import (
-    CalibrationResult,
-    Drift,
-    DriftedParameter,
-    FileHash,
-    StartKind,
-)
+from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.results.drift import describe, known_of
+from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
+from sysid_ros.results.store import RESULT, find, named
 
 if TYPE_CHECKING:
     import threading
@@ -34,13 +30,10 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
-    from sysid_ros.inference.drift import Difference
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import ParameterResult, Provenance
+    from sysid_ros.results.result import Drift, ParameterResult, Provenance
 
-#: A sentence names so many changes.
-_NAMED = 3
 _TRAINED = ('train', 'memory')
 
 
@@ -57,6 +50,11 @@ class Memory:
     path: Path
     sha256: str
     result: CalibrationResult
+
+    @property
+    def place(self) -> str:
+        """The folder that it is in; the file, where that has another name than usual."""
+        return str(self.path.parent if self.path.name == RESULT else self.path)
 
     @property
     def trained(self) -> frozenset[str]:
@@ -111,7 +109,8 @@ def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str
     if memory.previous == 'none':
         return None, ()
     if memory.previous != 'auto':
-        path = Path(memory.previous)
+        path = find(Path(memory.previous))
+        path = named(path.parent) / path.name
         result = _usable(CalibrationResult.load(path), path)
         return Memory(path, sha256(path), result), ()
     if not latest.exists():
@@ -203,7 +202,7 @@ def fit_with_memory(
     def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
         chosen = config
         if earlier is not None:
-            observer.stage(f'continuing {memory.path}')
+            observer.stage(f'continuing {memory.place}')
             start = StartKind.NOMINAL if earlier.window is None else config.solver.start
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
@@ -212,7 +211,8 @@ def fit_with_memory(
 
     parameters = problem.parameters
     warnings = list(_unmatched(memory.result, problem))
-    known = known_of(memory.result, parameters, config.memory.wander)
+    now = {p.name: {target.path for target in p.targets} for p in parameters}
+    known = known_of(memory.result, now, config.memory.wander)
     if not known.names:
         return fit(parameters, None, None), Remembered(memory, None, tuple(warnings))
     done = continue_from(
@@ -220,45 +220,19 @@ def fit_with_memory(
     )
     found = done.fit
     if found.start == StartKind.NOMINAL:
-        found = dataclasses.replace(found, start_sentence=f'the values of {memory.path}')
-    drift = _drift(memory, found, known, done.difference)
+        found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
+    values = dict(zip((p.name for p in found.parameters), found.solution.x.tolist(), strict=True))
+    drift = describe(
+        memory.place,
+        known,
+        np.array([values[name] for name in known.names]),
+        {p.name: p.unit for p in found.parameters},
+        done.difference,
+        'what was known of it before is dropped',
+    )
     if drift.changed or math.isnan(drift.p_value):
         warnings.insert(0, drift.sentence)
     return found, Remembered(memory, drift, tuple(warnings))
-
-
-def known_of(
-    result: CalibrationResult, parameters: tuple[Unknown, ...], wander: float = 0.0
-) -> Known:
-    """Return what an earlier result knows of parameters that are still the same.
-
-    They are matched by name and targets; what was not determined says nothing.
-
-    Args:
-        result: The earlier one.
-        parameters: Those now.
-        wander: Part of its value by which each may have changed since, one standard deviation.
-    """
-    inference = result.inference
-    if inference is None:
-        return Known((), JointEstimate(np.zeros(0), np.zeros((0, 0)), 1.0))
-    count = len(result.parameters)
-    covariance = np.array(inference.covariance).reshape(count, count)
-    now = {parameter.name: parameter for parameter in parameters}
-    own = [
-        place
-        for place, earlier in enumerate(result.parameters)
-        if earlier.name in now
-        and _same(earlier, now[earlier.name])
-        and np.isfinite(covariance[place, place])
-        and covariance[place, place] > 0
-    ]
-    x = np.array([result.parameters[place].value for place in own])
-    spread = covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2)
-    freedom = float(np.fmax(inference.effective_samples - 1.0, 1.0))
-    return Known(
-        tuple(result.parameters[place].name for place in own), JointEstimate(x, spread, freedom)
-    )
 
 
 def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
@@ -288,64 +262,3 @@ def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
             'parameters differs, what was known before is not true of it.'
         )
     return found
-
-
-def _drift(memory: Memory, fit: Fit, known: Known, seen: Difference) -> Drift:
-    names = [parameter.name for parameter in fit.parameters]
-    rows = tuple(
-        DriftedParameter(
-            name=known.names[place],
-            previous=float(known.estimate.x[place]),
-            value=float(fit.solution.x[names.index(known.names[place])]),
-            deviations=float(seen.deviations[place]),
-            changed=bool(seen.changed[place]),
-        )
-        for place in np.flatnonzero(seen.compared)
-    )
-    units = {parameter.name: parameter.unit for parameter in fit.parameters}
-    return Drift(
-        previous=str(memory.path),
-        statistic=seen.statistic,
-        freedom=len(rows),
-        p_value=seen.p_value,
-        changed=bool(seen.changed.any()),
-        sentence=_sentence(rows, units, seen.p_value),
-        parameters=rows,
-    )
-
-
-def _sentence(rows: tuple[DriftedParameter, ...], units: dict[str, str], p_value: float) -> str:
-    if not rows:
-        return (
-            'Whether the robot changed cannot be told: the new data determine nothing that the '
-            'earlier result knew.'
-        )
-    changed = sorted((row for row in rows if row.changed), key=lambda row: -abs(row.deviations))
-    if not changed:
-        return (
-            f'The robot did not change by more than chance: {len(rows)} compared, '
-            f'p = {p_value:.2g}.'
-        )
-    changes = [_change(row, units[row.name]) for row in changed[:_NAMED]]
-    more = len(changed) - len(changes)
-    if more:
-        changes.append(f'{more} more changed')
-    if len(changed) < len(rows):
-        changes.append('nothing else did')
-    return f'The robot changed: {"; ".join(changes)}; what was known of it before is dropped.'
-
-
-def _change(row: DriftedParameter, unit: str) -> str:
-    relative = ''
-    if row.previous:
-        percent = 100 * (row.value - row.previous) / abs(row.previous)
-        relative = f' ({percent:+.{_digits(percent)}f} %)'
-    deviations = abs(row.deviations)
-    return (
-        f'{row.name} from {row.previous:.4g} to {row.value:.4g} {unit}'.rstrip()
-        + f'{relative}, {deviations:.{_digits(deviations)}f} standard errors'
-    )
-
-
-def _digits(number: float) -> int:
-    return 0 if abs(number) >= 10 else 1  # noqa: PLR2004 (two digits at least)

@@ -15,6 +15,7 @@ from sysid_ros.servos.formats.parameter_file import read_parameters, write_param
 from sysid_ros.servos.laws.friction import Coefficient
 from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.text import file_stems
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -164,7 +165,8 @@ def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float])
         The new files, in the order of the actuators.
     """
     made = []
-    for actuator, joint in zip(joints.actuators, joints.joints, strict=True):
+    stems = file_stems(joints.actuators)
+    for actuator, joint, stem in zip(joints.actuators, joints.joints, stems, strict=True):
         drive = joints.drive_of(actuator)
         dof = joints.dofs[joints.place(actuator)]
         found = {**starting_values(drive.servo), **drive.values, _OFFSET: 0.0}
@@ -172,7 +174,7 @@ def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float])
         for name, start in found.items():
             element = f'joint/{joint}' if name == 'armature' else f'actuator/{actuator}'
             found[name] = values.get(f'{element}/{name}', start)
-        file = folder / f'{actuator.replace("/", "_")}.json'
+        file = folder / f'{stem}.json'
         write_parameters(file, drive.servo, {n: found[n] for n in drive.servo.coefficients})
         made.append(file)
     return made

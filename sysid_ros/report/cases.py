@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING
 from lxml import etree
 
 from sysid_ros.report.numbers import significant
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from sysid_ros.results.case import Case
 
-#: What XML cannot hold, or no log should.
-_CONTROL = re.compile(
-    r'[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufffe\uffff]'
-)
 _DIGITS = 5
 #: Rows of the Markdown table where all passed; what failed is listed in full.
 _ROWS = 60
@@ -59,7 +56,7 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
     """
     failed = str(sum(not case.passed for case in cases))
     root = etree.Element('testsuites')
-    parent = etree.SubElement(root, 'testsuite', name=_printable(suite))
+    parent = etree.SubElement(root, 'testsuite', name=_xml(suite))
     for name, count in (('tests', str(len(cases))), ('failures', failed), ('errors', '0')):
         parent.set(name, count)
     for case in cases:
@@ -67,20 +64,20 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
         node = etree.SubElement(
             parent,
             'testcase',
-            classname=_printable(classname),
-            name=_printable(case.name),
+            classname=_xml(classname),
+            name=_xml(case.name),
             time='0',
         )
         if case.place is not None:
-            node.set('file', _printable(case.place.file))
+            node.set('file', _xml(case.place.file))
             node.set('line', str(case.place.line))
         known = list(properties(case))
         if known:
             holder = etree.SubElement(node, 'properties')
             for name, value in known:
-                etree.SubElement(holder, 'property', name=name, value=_printable(value))
+                etree.SubElement(holder, 'property', name=name, value=_xml(value))
         if not case.passed:
-            message = _printable(said(case))
+            message = _xml(said(case))
             etree.SubElement(node, 'failure', message=message, type=str(case.kind)).text = message
     return bytes(etree.tostring(root, xml_declaration=True, encoding='UTF-8', pretty_print=True))
 
@@ -131,18 +128,19 @@ def _table(cases: Sequence[Case]) -> Iterator[str]:
     yield ''
 
 
-def _printable(text: str) -> str:
-    return _CONTROL.sub('\N{REPLACEMENT CHARACTER}', text)
+def _xml(text: str) -> str:
+    # Two more that XML cannot hold.
+    return re.sub('[\ufffe\uffff]', '\N{REPLACEMENT CHARACTER}', one_line(text))
 
 
 def _cell(text: str) -> str:
     """Return text for a line of Markdown, in which nothing of it is markup."""
-    line = ' '.join(_printable(text).split())
+    line = one_line(text)
     return re.sub(r'([\\`*_\[\]|#~])', r'\\\1', html.escape(line, quote=False))
 
 
 def _data(text: str) -> str:
-    return _printable(text.replace('%', '%25').replace('\r', '%0D').replace('\n', '%0A'))
+    return one_line(text).replace('%', '%25')
 
 
 def _property(text: str) -> str:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,9 +16,9 @@ from matplotlib.ticker import MaxNLocator
 from sysid_ros.files import replace_file
 from sysid_ros.report import pictures, signals
 from sysid_ros.report.numbers import significant
+from sysid_ros.text import file_stems, one_line, short
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from matplotlib.axes import Axes
@@ -37,6 +36,8 @@ _WIDTH = 12.0  # inches
 _PANEL_HEIGHT = 2.1  # inches
 _ROW_HEIGHT = 0.3  # inches
 _COLUMNS = 3
+#: Of longer names, the middle is left out.
+_LONGEST = 100
 
 
 class Drawing(Figure):
@@ -77,7 +78,12 @@ def calm(axes: Axes) -> None:
 def _title(axes: Axes, text: str) -> None:
     """Set a title literally: a name may hold dollars, which would start a formula."""
     # With y given, no draw looks for ticks above the axes, of which there are none.
-    axes.set_title(text, loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
+    axes.set_title(shown(text), loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
+
+
+def shown(text: str) -> str:
+    """Return a name as it fits into a picture, where a line break would move everything else."""
+    return short(one_line(text), _LONGEST)
 
 
 def _unlabelled(*every: Axis) -> None:
@@ -100,7 +106,7 @@ def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
         axes.plot(mark.value, row, 'o', color=AFTER, markerfacecolor=face, markersize=6)
         if mark.truth is not None:
             axes.plot(mark.truth, row, 'D', color=INK, markerfacecolor='none', markersize=7)
-    axes.set_yticks(list(rows), [mark.parameter.name for mark in panel.marks])
+    axes.set_yticks(list(rows), [shown(mark.parameter.name) for mark in panel.marks])
     axes.set_xticks([tick.position for tick in panel.ticks], [tick.label for tick in panel.ticks])
     calm(axes)
     for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
@@ -177,7 +183,7 @@ class _SequenceDrawing:
             if ends is not None:
                 axes.set_ylim(*ends)
             _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
-        name = f'{group.sequence} ({signals.ROLE_NAMES[group.role]})'
+        name = f'{shown(group.sequence)} ({signals.ROLE_NAMES[group.role]})'
         self.figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
 
 
@@ -214,19 +220,6 @@ def _trace(result: CalibrationResult, folder: Path) -> Path:
     return _save(figure, folder / 'solver_trace.png')
 
 
-def _file_names(groups: Sequence[signals.SequenceFigures]) -> list[str]:
-    """Turn sequence names into file names, each its own even where names differ by a slash."""
-    names: list[str] = []
-    for group in groups:
-        stem = re.sub(r'[^A-Za-z0-9._-]+', '_', group.sequence).strip('._') or 'sequence'
-        name, count = f'sequence_{stem}.png', 1
-        while name in names:
-            count += 1
-            name = f'sequence_{stem}_{count}.png'
-        names.append(name)
-    return names
-
-
 def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
     """Write the figures of a result as PNG files into a folder, and return their paths.
 
@@ -241,12 +234,12 @@ def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
         written.append(_save(draw_parameters(result), folder / 'parameters.png'))
     groups = signals.sequences(result)
     drawings: dict[int, _SequenceDrawing] = {}
-    for group, name in zip(groups, _file_names(groups), strict=True):
+    for group, name in zip(groups, file_stems(group.sequence for group in groups), strict=True):
         count = len(group.figures)
         if count not in drawings:
             drawings[count] = _SequenceDrawing(count)
         drawings[count].show(group)
-        written.append(_save(drawings[count].figure, folder / name))
+        written.append(_save(drawings[count].figure, folder / f'sequence_{name}.png'))
     if result.solver.trace:
         written.append(_trace(result, folder))
     return tuple(written)

@@ -22,6 +22,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals, tables
 from sysid_ros.results.result import ROLES, Standing
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -104,7 +105,8 @@ class Headline(NamedTuple):
     change: str
 
 
-_STANDING = {
+#: Word, symbol and tone of what may be done with a result.
+STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
     for standing, symbol, tone in (
         (Standing.ACCEPTED, '✓', 'good'),
@@ -127,7 +129,7 @@ def _headline(result: CalibrationResult) -> Headline:
     if sentence and sentence[-1] not in '.!?':
         sentence += '.'
     return Headline(
-        _STANDING[result.standing],
+        STANDING[result.standing],
         sentence,
         ('Held-out error' if held_out else 'Training error (nothing is held out)')
         + result.solver.over_windows,
@@ -139,7 +141,7 @@ def _headline(result: CalibrationResult) -> Headline:
 
 def _breakable(text: str) -> Markup:
     """Escape a name and allow line breaks after its separators."""
-    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(text)))
+    safe = _BREAKS.sub(r'\g<0><wbr>', str(escape(one_line(text))))
     return Markup(safe)  # noqa: S704 (escaped above)
 
 
@@ -154,16 +156,18 @@ def _source_hash(script: str) -> str:
     return 'sha256-' + base64.b64encode(digest).decode('ascii')
 
 
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """Return what renders the templates of the report: names are escaped, numbers for people."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader('sysid_ros.report'),
         autoescape=True,
+        finalize=lambda value: one_line(value) if type(value) is str else value,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(breakable=_breakable)
-    environment.globals.update(
+    made.filters.update(breakable=_breakable)
+    made.globals.update(
         bounds=numbers.bounds,
         duration=numbers.duration,
         interval=numbers.interval,
@@ -174,10 +178,11 @@ def _environment() -> jinja2.Environment:
         significant=numbers.significant,
         times=numbers.times,
     )
-    return environment
+    return made
 
 
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """Return the text of a style sheet or script."""
     folder = resources.files('sysid_ros.report').joinpath('templates')
     return folder.joinpath(name).read_text(encoding='utf-8')
 
@@ -210,7 +215,7 @@ def _context(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    library, script = get_plotlyjs(), _asset('report.js')
+    library, script = get_plotlyjs(), asset('report.js')
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -239,11 +244,13 @@ def _context(
         'horizon': pictures.horizon(result),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
-        'config_text': (
-            yaml.safe_dump(config, sort_keys=False, allow_unicode=True) if config else ''
+        'config_lines': (
+            yaml.safe_dump(config, sort_keys=False, allow_unicode=True).splitlines()
+            if config
+            else ()
         ),
         # These hold no text of the user's.
-        'style': Markup(_asset('report.css')),  # noqa: S704
+        'style': Markup(asset('report.css')),  # noqa: S704
         'scripts': (Markup(library), Markup(script)),  # noqa: S704
         'curves': signals.curves_json(result, groups),
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
@@ -267,7 +274,7 @@ def render_report(
         films: Animations of the motion, shown before the signals.
     """
     context = _context(result, truth, title, films)
-    return _environment().get_template('report.html.j2').render(context)
+    return environment().get_template('report.html.j2').render(context)
 
 
 def write_report(

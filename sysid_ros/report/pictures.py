@@ -162,7 +162,7 @@ def _axis(rows: Sequence[_Ratios]) -> _Axis:
 
 def _panel(title: str, rows: Sequence[_Ratios]) -> Panel:
     axis = _axis(rows)
-    ratios = _decades(axis) if axis.logarithmic else _steps(axis.left, axis.right)
+    ratios = _decades(axis) if axis.logarithmic else steps(axis.left, axis.right)
     ticks = tuple(Tick(axis.position(ratio), significant(ratio)) for ratio in ratios)
     return Panel(title, axis.logarithmic, ticks, tuple(_mark(row, axis) for row in rows))
 
@@ -186,7 +186,7 @@ def _mark(row: _Ratios, axis: _Axis) -> Mark:
     )
 
 
-def _steps(left: float, right: float) -> list[float]:
+def steps(left: float, right: float) -> list[float]:
     """Return round numbers at most ``_TICKS`` of which lie between two ends."""
     rough = (right - left) / _TICKS
     unit = 10.0 ** math.floor(math.log10(rough))

@@ -4,22 +4,24 @@
 
 from __future__ import annotations
 
+import html
 import io
 import math
 from collections import Counter
-from html import escape as html_escape
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.markup import escape
+from rich.console import Console  # noqa: TID251 (for the one that takes its place)
 from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.result import Standing
+from sysid_ros.text import one_line, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from rich.text import Text
 
     from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
@@ -51,6 +53,24 @@ _COLOURS = {
 }
 
 
+class LiteralConsole(Console):
+    """A console that shows text of others as it is: no markup, no codes of emoji, nothing unseen.
+
+    A text is a line, so that a name cannot begin another one.
+    """
+
+    def __init__(self, file: IO[str] | None = None, width: int | None = None) -> None:
+        super().__init__(file=file, width=width, markup=False, emoji=False, highlight=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text as it is shown; whatever is printed, in tables as well, comes by here."""
+        return super().render_str(one_line(text), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller; rich would end the process with a code that means something."""
+        raise BrokenPipeError
+
+
 def result_text(result: CalibrationResult) -> str:
     """Return what `print_result` prints, nothing folded."""
     return _printed(lambda console: print_result(console, result))
@@ -61,15 +81,15 @@ def parameters_text(parameters: Sequence[ParameterResult]) -> str:
     return _printed(lambda console: _print_parameters(console, parameters))
 
 
-def _printed(show: Callable[[Console], None]) -> str:
+def _printed(show: Callable[[LiteralConsole], None]) -> str:
     """Return what is printed without the spaces that tables end their lines with."""
     stream = io.StringIO()
-    show(Console(file=stream, highlight=False, width=WIDE))
-    return '\n'.join(line.rstrip() for line in stream.getvalue().rstrip().splitlines())
+    show(LiteralConsole(stream, WIDE))
+    return '\n'.join(row.rstrip() for row in stream.getvalue().rstrip().splitlines())
 
 
 def print_result(
-    console: Console, result: CalibrationResult, truth: Mapping[str, float] | None = None
+    console: LiteralConsole, result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> None:
     """Print the parameters of a result, beside true values by name if known, and its errors."""
     numbers = result.of_links
@@ -80,18 +100,18 @@ def print_result(
     _print_errors(console, result)
     _print_folds(console, result)
     for warning in result.warnings:
-        console.print(f'warning: {warning}', markup=False)
-    console.print(result.acceptance, markup=False)
+        console.print(f'warning: {warning}')
+    console.print(result.acceptance)
     if result.standing is Standing.RESERVED:
-        console.print('ACCEPTED WITH RESERVATIONS:', markup=False)
+        console.print('ACCEPTED WITH RESERVATIONS:')
         for check in result.reservations:
-            console.print(f'  {check.detail}', markup=False)
+            console.print(f'  {check.detail}')
     if not result.accepted:
-        console.print('REJECTED: the identified model is not written.', markup=False)
+        console.print('REJECTED: the identified model is not written.')
 
 
 def _print_parameters(
-    console: Console,
+    console: LiteralConsole,
     parameters: Iterable[ParameterResult],
     truth: Mapping[str, float] | None = None,
 ) -> None:
@@ -120,7 +140,7 @@ def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
     ]
 
 
-def _print_links(console: Console, result: CalibrationResult) -> None:
+def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print links instead of the ten numbers by which the inertia of each was fitted."""
     if result.links:
         numbers = result.of_links
@@ -133,13 +153,13 @@ def _print_links(console: Console, result: CalibrationResult) -> None:
         if rows:
             print_table(console, title, columns, rows, spare=('>start',))
         else:
-            console.print(title, markup=False)
+            console.print(title)
         if len(rows) < every:
             console.print(
                 f'Of the {every} masses, centres and moments of links, {every - len(rows)} stay '
-                'wide and are in the report only.\n',
-                markup=False,
+                'wide and are in the report only.',
             )
+            console.print()
 
 
 def base_row(base: BaseParameter, most: int | None = None) -> list[str]:
@@ -152,7 +172,7 @@ def base_row(base: BaseParameter, most: int | None = None) -> list[str]:
     ]
 
 
-def _print_bases(console: Console, result: CalibrationResult) -> None:
+def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the sums of numbers of links that are known, those of the last links first."""
     known = [base for base in reversed(result.bases) if base.known]
     if known:
@@ -165,9 +185,9 @@ def _print_bases(console: Console, result: CalibrationResult) -> None:
         more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
         console.print(
             f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
-            'bodies; the report has all terms.\n',
-            markup=False,
+            'bodies; the report has all terms.',
         )
+        console.print()
 
 
 def _parameter_row(parameter: ParameterResult, width: int = WIDE) -> list[str]:
@@ -201,42 +221,41 @@ def explained(found: Iterable[tuple[str, str]]) -> Iterator[str]:
         yield f'{", ".join(own)}: {explanation}'
 
 
-def print_first(console: Console, lines: Iterable[str]) -> None:
+def print_first(console: LiteralConsole, lines: Iterable[str]) -> None:
     """Print the first lines of many, and how many more there are."""
     every = list(lines)
     shown = every if len(every) <= _LINES + 1 else every[:_LINES]
-    for line in shown:
-        console.print(line, markup=False)
+    for text in shown:
+        console.print(text)
     if len(every) > len(shown):
         console.print(f'… and {len(every) - len(shown)} more.')
 
 
-def _print_trust(console: Console, result: CalibrationResult) -> None:
+def _print_trust(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print how intervals were found, what the data cannot say, and what they say instead."""
     numbers = result.of_links
     unsure = [p for p in result.parameters if p.explanation and p.name not in numbers]
     print_first(console, explained((p.name, p.explanation) for p in unsure))
     print_first(console, map(determined, result.combinations_beside_links))
     if result.solver.estimator_sentence:
-        console.print(f'Compared are {result.solver.estimator_sentence}.', markup=False)
+        console.print(f'Compared are {result.solver.estimator_sentence}.')
     if result.inference is not None:
         size = significant(result.inference.effective_samples, 3)
         console.print(
             f'Intervals: {result.inference.method}; {result.inference.samples} residuals say as '
             f'much as {size} independent ones.',
-            markup=False,
         )
         if result.inference.all_at_once is not None:
             times_ = significant(result.inference.all_at_once, 3)
             console.print(f'All parameters at once (95 %) are within {times_} half-widths.')
         for note in result.inference.notes:
-            console.print(note, markup=False)
+            console.print(note)
     if result.drift is not None:
-        console.print(f'Against the last result: {result.drift.sentence}', markup=False)
+        console.print(f'Against the last result: {result.drift.sentence}')
     console.print()
 
 
-def _print_folds(console: Console, result: CalibrationResult) -> None:
+def _print_folds(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the error on each bag of a fit to the others."""
     if not result.folds:
         return
@@ -248,7 +267,7 @@ def _print_folds(console: Console, result: CalibrationResult) -> None:
     print_table(console, 'Fitted to the other bags (error in units of the noise)', columns, rows)
 
 
-def _print_errors(console: Console, result: CalibrationResult) -> None:
+def _print_errors(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the error of each sensor before and after, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
     title = 'Held-out error' if held_out else 'Training error'
@@ -287,7 +306,7 @@ def make_table(title: str, *headers: str) -> Table:
 
 
 def print_table(
-    console: Console,
+    console: LiteralConsole,
     title: str,
     headers: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -300,7 +319,8 @@ def print_table(
     such as ``joint/elbow/damping`` come under a heading with what they share, unit included.
     """
     # In the table the title would be folded at the table's width.
-    console.print(title, style='italic', markup=False)
+    console.print(title, style='italic')
+    rows = [(short(name), *cells) for name, *cells in rows]
     full = 0
     for cells in ([tuple(headers), *rows], _under_headings(headers, rows)):
         for count in range(len(spare) + 1) if cells else ():
@@ -308,7 +328,7 @@ def print_table(
             kept = [place for place, header in enumerate(cells[0]) if header not in left_out]
             table = make_table('', *(cells[0][place] for place in kept))
             for row in cells[1:]:
-                table.add_row(*(escape(row[place]) for place in kept))
+                table.add_row(*(row[place] for place in kept))
             # Measured without limit: in its own width a table always fits.
             wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
             full = full or wanted
@@ -316,14 +336,14 @@ def print_table(
                 console.print(table)
                 if left_out:
                     names = ', '.join(header.lstrip('>~') for header in left_out)
-                    console.print(f'({names}: from {full} columns on)', markup=False)
+                    console.print(f'({names}: from {full} columns on)')
                 console.print()
                 return
     for name, *middle, last in rows:
         pairs = zip(headers[1:-1], middle, strict=True)
         text = ', '.join(f'{header.lstrip(">~")} {cell}' for header, cell in pairs if cell)
-        console.print(f'{name}: {last}', markup=False)
-        console.print(Padding(escape(text), (0, 0, 0, 4)))
+        console.print(f'{name}: {last}')
+        console.print(Padding(text, (0, 0, 0, 4)))
     console.print()
 
 
@@ -373,12 +393,12 @@ def result_html(result: CalibrationResult) -> str:
             for error in held_out or result.errors
         ],
     )
-    warnings = ''.join(f'<li>{html_escape(warning)}</li>' for warning in result.warnings)
+    warnings = ''.join(f'<li>{_html(warning)}</li>' for warning in result.warnings)
     unsure = sum(1 for parameter in result.parameters if math.isnan(parameter.half_width))
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
         f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
-        f'{html_escape(result.acceptance)} {html_escape(said)}{note}</p>'
+        f'{_html(result.acceptance)} {_html(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error'
         f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'
@@ -386,16 +406,21 @@ def result_html(result: CalibrationResult) -> str:
     )
 
 
+def _html(text: str) -> str:
+    """Escape a text; in HTML, too, a mark that reverses the direction would hide what is there."""
+    return html.escape(one_line(text))
+
+
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return an HTML table; ``>`` before a header says that its column is aligned on the right."""
 
-    def line(cells: Iterable[str], tag: str) -> str:
+    def row_of(cells: Iterable[str], tag: str) -> str:
         styled = (
-            f'<{tag} {_NUMBER if title.startswith(">") else _NAME}>{html_escape(cell)}</{tag}>'
+            f'<{tag} {_NUMBER if title.startswith(">") else _NAME}>{_html(cell)}</{tag}>'
             for title, cell in zip(header, cells, strict=True)
         )
         return f'<tr>{"".join(styled)}</tr>'
 
-    head = line((title.lstrip('>') for title in header), 'th')
-    body = ''.join(line(row, 'td') for row in rows)
+    head = row_of((title.lstrip('>') for title in header), 'th')
+    body = ''.join(row_of(row, 'td') for row in rows)
     return f'<table><thead>{head}</thead><tbody>{body}</tbody></table>'

@@ -19,6 +19,7 @@ from sysid_ros.model.stated import changes
 from sysid_ros.results.case import Case, CaseKind, Place
 from sysid_ros.results.comparison import code_changed
 from sysid_ros.results.result import Frozen, MaybeFloat
+from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -90,7 +91,7 @@ class Evaluation(Frozen):
 
     def save(self, path: Path) -> None:
         """Write it as JSON; an existing file is replaced only when all is written."""
-        replace_file(path, (self.model_dump_json(indent=1) + '\n').encode())
+        replace_file(path, (in_json(self.model_dump_json(indent=1)) + '\n').encode())
 
     @classmethod
     def load(cls, path: Path) -> Evaluation:

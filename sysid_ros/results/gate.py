@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
@@ -111,7 +111,8 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
     what += result.solver.over_windows
     over = [error for error in result.errors if error.role == role]
     noise = f'{before:.3g} to {after:.3g} times the noise'
-    figures = '; '.join([*filter(None, [_physical(over)]), noise])
+    physical = ', '.join(f'{e.before:.3g} to {e.after:.3g} {e.unit}' for e in physical_errors(over))
+    figures = '; '.join([*filter(None, [physical]), noise])
     wrong = ''
     if not after < before:
         wrong = f'{what} did not fall: {figures}.'
@@ -125,7 +126,15 @@ def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> Gate
     return _check('better than nominal', wrong, f'{what} fell: {figures}.')
 
 
-def _physical(errors: Sequence[SensorError]) -> str:
+class PhysicalError(NamedTuple):
+    """Root mean square error of all positions, or all forces, in a unit that people think in."""
+
+    before: float
+    after: float
+    unit: str
+
+
+def physical_errors(errors: Sequence[SensorError]) -> list[PhysicalError]:
     """Return errors of positions and forces before and after, in units that people think in."""
     found = []
     for unit, shown, factor in _PHYSICAL:
@@ -136,8 +145,8 @@ def _physical(errors: Sequence[SensorError]) -> str:
                 factor * math.sqrt(sum(e.samples * value**2 for e, value in pairs) / count)
                 for pairs in ([(e, e.before) for e in own], [(e, e.after) for e in own])
             )
-            found.append(f'{before:.3g} to {after:.3g} {shown}')
-    return ', '.join(found)
+            found.append(PhysicalError(before, after, shown))
+    return found
 
 
 def _check(name: str, wrong: str, right: str) -> GateCheck:

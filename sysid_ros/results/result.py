@@ -25,6 +25,7 @@ from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
+from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 3
+SCHEMA_MINOR = 4
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -643,12 +644,15 @@ class CalibrationResult(UnjudgedResult):
 
     ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     ``reservations`` is what a reader has to know before he relies on it, though it may be used.
+    ``mjcf`` is the main file of the identified model, from the result's own folder; empty where
+    there is none, and in results of older versions.
     """
 
     accepted: bool
     acceptance: str
     gate: tuple[GateCheck, ...] = ()
     reservations: tuple[GateCheck, ...] = ()
+    mjcf: str = ''
 
     @property
     def standing(self) -> Standing:
@@ -672,7 +676,7 @@ class CalibrationResult(UnjudgedResult):
 
     def to_json(self) -> str:
         """Return the result as JSON text."""
-        return self.model_dump_json(indent=1) + '\n'
+        return in_json(self.model_dump_json(indent=1)) + '\n'
 
     def save(self, path: Path) -> None:
         """Write the result as JSON; an existing file is replaced only when all is written."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -15,12 +14,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.files import replace_file
-from sysid_ros.report.figures import AFTER, BEFORE, INK, MEASURED, blank, calm
+from sysid_ros.report.figures import AFTER, BEFORE, INK, MEASURED, blank, calm, shown
 from sysid_ros.report.numbers import padded, significant
 from sysid_ros.servos.bench.pendulum import predict, stack_logs
 from sysid_ros.servos.formats.logs import check_motor
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.friction import drive_diagram, friction_under_load
+from sysid_ros.text import file_stems
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -175,9 +175,9 @@ def write_pictures(
         written.append(path)
         observe(path)
 
-    for place, log in enumerate(logs):
-        # Names may hold what a file's name must not.
-        name = f'{quote(log.name, safe=" ")}.png'
+    stems = file_stems(log.name for log in logs)
+    for place, (log, stem) in enumerate(zip(logs, stems, strict=True)):
+        name = f'{stem}.png'
         taken = name in {_FRICTION, _DRIVE, _ERRORS}
         write(f'log_{name}' if taken else name, draw_log(log, place, predictions))
     if candidates:
@@ -278,7 +278,7 @@ def draw_errors(logs: Sequence[str], names: Sequence[str], errors: Array) -> byt
         face = colour if place < len(_COLOURS) else 'white'
         axes.plot(values, rows + shift, 'o', color=colour, markerfacecolor=face, markersize=5)
     axes.axhline(len(logs) - 0.5, color=INK, linewidth=0.6)
-    axes.set_yticks(rows, [*logs, 'mean of all logs'])
+    axes.set_yticks(rows, [*map(shown, logs), 'mean of all logs'])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     positive = means[means > 0]
     if len(positive) and positive.max() > 10 * positive.min():
@@ -415,7 +415,9 @@ def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
                 axes.plot(torques, item.loads, color=colour, linestyle=dashes, linewidth=1.5)
         axes.plot([0, heaviest], [0, heaviest], color=INK, linewidth=0.6)
         calm(axes)
-        axes.set_title(file.name, loc='left', fontsize=_TEXT, color=INK).set_parse_math(False)
+        axes.set_title(shown(file.name), loc='left', fontsize=_TEXT, color=INK).set_parse_math(
+            False
+        )
         axes.set_xlim(0, heaviest)
         axes.set_ylim(0, heaviest)
         axes.set_aspect('equal')
@@ -444,7 +446,7 @@ def draw_drive(files: Sequence[ParameterFile], heaviest: float) -> bytes:
 
 def _head(figure: Figure, text: str) -> None:
     """Set a title literally: a name may hold dollars, which would start a formula."""
-    figure.suptitle(text, x=0.01, ha='left', fontsize=11, color=INK).set_parse_math(False)
+    figure.suptitle(shown(text), x=0.01, ha='left', fontsize=11, color=INK).set_parse_math(False)
 
 
 def _legend(
@@ -453,7 +455,7 @@ def _legend(
     """Put a legend below everything."""
     found = figure.legend(
         list(handles),
-        list(labels),
+        list(map(shown, labels)),
         loc='outside lower left',
         ncols=min(columns, len(labels)),
         fontsize=_SMALL,

@@ -24,6 +24,7 @@ import yaml
 
 from sysid_ros.errors import ParameterError, SysidError, nearest
 from sysid_ros.files import replace_file
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     import os
@@ -604,7 +605,7 @@ class ParameterDict:
             msg = f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
             raise ParameterError(msg)
         try:
-            content = yaml.safe_load(path.read_text('utf-8'))
+            content = parse_yaml(path.read_text('utf-8'))
         except (yaml.YAMLError, UnicodeDecodeError) as err:
             clause = ' '.join(str(err).split())
             msg = f'The parameter file {str(path)!r} is not YAML: {clause}.'

@@ -17,6 +17,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.bags.messages import batch, decode
 from sysid_ros.bags.messages.cdr import CdrError
+from sysid_ros.bags.messages.layout import find_layout, message_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -357,3 +358,34 @@ def test_the_padding_that_empty_sequences_are_counted_with_is_left_alone() -> No
     data = bytes(store.serialize_cdr(message, kind)) + b'\x48\x01\x01\x2b\xf0\x00\x48\x01'
     (field,) = decode('/js', kind, [0, 1], [data, data]).fields
     assert field.values.tolist() == [[0.5], [0.5]]
+
+
+def _nested(depth: int, members: int, leaf: str) -> str:
+    """Return a definition of types inside types, each with so many members of the next."""
+    inside = '\n'.join(f'p/T1 f{place}' for place in range(members))
+    parts = [inside]
+    for level in range(1, depth):
+        named = '\n'.join(f'p/T{level + 1} f{place}' for place in range(members))
+        parts.append(f'MSG: p/T{level}\n{named}')
+    separator = '\n' + '=' * 80 + '\n'
+    return separator.join([*parts, f'MSG: p/T{depth}\n{leaf}'])
+
+
+@pytest.mark.parametrize(
+    ('definition', 'complaint'),
+    [
+        (_nested(3000, 1, 'float64 x'), 'is nested more than 50 deep'),
+        (_nested(40, 2, 'float64[0] x'), 'more than 65536 structures'),
+        (_nested(1, 1, 'p/T0 x'), 'contains itself'),
+        ('p/T1[1000000000] x\n' + '=' * 80 + '\nMSG: p/T1\nfloat64[0] y', 'more than 65536'),
+        ('float64[1000000000] x', 'has 1000000000 elements, which are data'),
+    ],
+    ids=['deep', 'doubling', 'itself', 'many of nothing', 'many'],
+)
+def test_definitions_without_end_are_told_and_not_walked_through(definition: str, complaint: str):
+    with pytest.raises(CdrError, match=complaint):
+        find_layout(
+            message_type('p/msg/T0', definition, 'ros2msg'),
+            b'\0\1\0\0' + bytes(64),
+            texts_matter=True,
+        )

@@ -265,7 +265,7 @@ def test_a_mapping_that_does_not_fit(
 @pytest.mark.parametrize(
     ('text', 'complaint'),
     [
-        ('sensors: {elbow: [', "'map.yaml' is not valid YAML: expected the node content"),
+        ('sensors: {elbow: [', "'map.yaml' is not valid YAML: did not find expected node content"),
         ('sensors: [1, 2]', "Bad value [1, 2] for 'sensors' in map.yaml: expected keys and"),
         ('', "Expected keys and values in 'map.yaml', found nothing."),
         ('sensor: {}', "Unknown key 'sensor' in map.yaml; nearest: sensors."),
@@ -388,7 +388,7 @@ def test_a_configuration_that_cannot_be(
 @pytest.mark.parametrize(
     ('content', 'complaint'),
     [
-        (b'model: [', 'is not valid YAML: expected the node content'),
+        (b'model: [', 'is not valid YAML: did not find expected node content'),
         (b'- 1', 'found a list.'),
         (b'', 'found nothing.'),
         (b'model: \xff', 'byte 7 is not UTF-8 text.'),

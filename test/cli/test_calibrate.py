@@ -39,7 +39,7 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
 ):
     project, done = finished
     assert (done.code, done.err) == (0, '')
-    out = project.folder / 'out'
+    out = project.folder / 'out' / 'current'
     result = CalibrationResult.load(out / 'result.json')
     for parameter in result.parameters:
         assert parameter.value == pytest.approx(_hidden(project, parameter.targets[0]), rel=0.02)
@@ -54,7 +54,7 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
     assert (out / 'report.html').read_text().startswith('<!DOCTYPE html>')
     figures = {path.name for path in (out / 'figures').iterdir()}
     assert {'parameters.png', 'sequence_validate.png'} <= figures
-    for place in ('out/mjcf/arm.xml', 'out/result.json', 'out/report.html'):
+    for place in ('out/current/mjcf/arm.xml', 'out/current/result.json', 'out/current/report.html'):
         assert f' {place}\n' in done.out
     model = mujoco.MjModel.from_xml_path(str(out / 'mjcf' / 'arm.xml'))
     assert model.joint('elbow').armature[0] == result.parameter('joint/elbow/armature').value
@@ -62,7 +62,7 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
 
 def test_a_result_does_not_hold_the_folders_of_the_machine(finished: tuple[Project, Outcome]):
     folder = finished[0].folder
-    assert str(folder.parent) not in (folder / 'out/result.json').read_text()
+    assert str(folder.parent) not in (folder / 'out/current/result.json').read_text()
 
 
 def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysid: Sysid):
@@ -79,7 +79,7 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
         'elsewhere/deep',
     )
     assert done.code == 0
-    result = CalibrationResult.load(quick.folder / 'elsewhere/deep/result.json')
+    result = CalibrationResult.load(quick.folder / 'elsewhere/deep/current/result.json')
     assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
     assert result.solver.backend == 'scipy'
     assert '--set solver.max_iterations=30' in result.provenance.command
@@ -90,10 +90,27 @@ def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
     done = sysid('calibrate', 'calibration.yaml', '--time', '.01', '--output', 'hasty')
     assert done.code in (0, 1)
     assert 'limit of time' in ' '.join(done.out.split())
-    path = quick.folder / ('hasty' if done.code == 0 else 'hasty/rejected') / 'result.json'
+    link = 'current' if done.code == 0 else 'rejected'
+    path = quick.folder / 'hasty' / link / 'result.json'
     solver = CalibrationResult.load(path).solver
     assert solver.status is SolverStatus.TIME
     assert solver.left > 0
+
+
+def test_quiet_says_how_far_it_is_and_where_the_result_is(quick: Project, sysid: Sysid):
+    done = sysid('calibrate', 'calibration.yaml', '--quiet', '-o', 'small')
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0] == 'reading train'
+    assert [line.partition(':')[0] for line in lines[-4:]] == [
+        'identified MJCF',
+        'result',
+        'report',
+        'kept in',
+    ]
+    kept = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
+    assert lines[-1].split()[-1] == str(kept)
+    assert 'joint/elbow/damping' not in done.out
 
 
 def test_a_limit_of_time_that_is_none_is_named(quick: Project, sysid: Sysid):
@@ -124,7 +141,7 @@ def test_a_rejected_fit_changes_no_file_of_an_accepted_one_and_exits_1(
     finished: tuple[Project, Outcome], quick: Project, sysid: Sysid
 ):
     out = quick.folder / 'out'
-    shutil.copytree(finished[0].folder / 'out', out)
+    shutil.copytree(finished[0].folder / 'out', out, symlinks=True)
     before = {path: path.read_bytes() for path in out.rglob('*') if path.is_file()}
     assert before
     quick.change(gate={'margin': 0.9999})

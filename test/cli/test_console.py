@@ -12,12 +12,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 
 from sysid_ros.cli.console import Progress, print_comparison, print_result
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.identification.observer import Nobody, counted
-from sysid_ros.report.tables import print_table
+from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.result import (
     BaseParameter,
@@ -44,7 +43,7 @@ def baseline(project: Project) -> CalibrationResult:
 def show(printer: Callable[..., None], *arguments: Any, width: int) -> list[str]:
     """Return the lines that are printed to a console of some width."""
     stream = io.StringIO()
-    printer(Console(file=stream, width=width, highlight=False), *arguments)
+    printer(LiteralConsole(stream, width), *arguments)
     return [line.rstrip() for line in stream.getvalue().splitlines()]
 
 

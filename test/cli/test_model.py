@@ -110,7 +110,7 @@ def test_a_bag_that_describes_its_robot_needs_no_model(
     assert done.code == 0, done.out
     # The first bag once for the description and once for its columns.
     assert sorted(read) == ['train', 'train', 'validate']
-    folder = tmp_path / 'out'
+    folder = tmp_path / 'out' / 'current'
     assert (folder / 'mjcf' / 'robot_description.urdf').read_text() == BARE.read_text()
     written = mujoco.MjModel.from_xml_path(str(folder / 'mjcf' / 'robot_description.xml'))
     result = sysid_ros.Result.load(folder)

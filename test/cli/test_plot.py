@@ -55,7 +55,7 @@ def test_a_name_with_a_slash_stays_in_the_folder(project: Any, sysid: Callable[.
     )
     done = sysid('plot', 'train', 'arm.xml', '--mapping', 'm.yaml', '-o', 'new')
     assert (done.code, done.err) == (0, '')
-    assert [path.name for path in (project.folder / 'new').iterdir()] == ['..%2Fe.png']
+    assert [path.name for path in (project.folder / 'new').iterdir()] == ['e.png']
 
 
 def test_a_joint_that_is_not_there_is_one_line(project: Any, sysid: Callable[..., Any]):

@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.console import Console
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.preflight import diverging, finding_lines, print_preflight
@@ -28,6 +27,7 @@ from sysid_ros.pipeline.preflight import (
     Sensitivity,
     SourceKind,
 )
+from sysid_ros.report.tables import LiteralConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +72,7 @@ FOUND = Preflight(
 
 def _printed(found: Preflight) -> list[str]:
     stream = io.StringIO()
-    print_preflight(Console(file=stream, width=150, highlight=False), found)
+    print_preflight(LiteralConsole(stream, 150), found)
     return [' '.join(line.split()) for line in stream.getvalue().splitlines()]
 
 
@@ -207,7 +207,7 @@ def test_a_limit_is_one_line_for_all_sequences():
     places = [Saturation(f's{n}', 'motor', 'ctrlrange', 0.1 * n) for n in (1, 3, 2)]
     stream = io.StringIO()
     found = dataclasses.replace(FOUND, saturations=tuple(places), health=())
-    print_preflight(Console(file=stream, width=200), found)
+    print_preflight(LiteralConsole(stream, 200), found)
     assert 's3: motor is at its ctrlrange 30.0% of the time; at most that in s1, s2' in (
         stream.getvalue()
     )

@@ -19,6 +19,7 @@ from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment, SensorAccuracy, sensor_noise
 from sysid_ros.excitation.fourier import make_plan
 from sysid_ros.excitation.limits import Collisions, Guard, find_limits
+from sysid_ros.excitation.picture import draw_motion
 from sysid_ros.excitation.surrogate import Surrogate
 from sysid_ros.model.unknown import Scope, make_unknowns
 
@@ -197,6 +198,16 @@ def test_one_motion_is_not_simulated_with_the_commands_of_another() -> None:
         with experiment(slide(), 'joint/x/damping') as tried:
             alone.append(float(tried.information(motion)[0, 0]))
     np.testing.assert_allclose(together, alone, rtol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_name_that_would_be_a_formula_is_drawn() -> None:
+    spec = slide()
+    spec.actuators[0].name = '$\\foo$\n\x1b'
+    motion = Motion(np.arange(101) / 100, np.zeros((101, 1)), (spec.actuators[0].name,))
+    with experiment(spec, 'joint/x/damping') as tried:
+        picture = draw_motion(motion, tried.trace(motion), find_limits(spec.compile()))
+    assert picture.startswith(b'\x89PNG')
 
 
 @pytest.mark.slow

@@ -6,7 +6,11 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import re
 import shutil
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import mujoco
@@ -16,11 +20,13 @@ from rosbags.typesys import Stores, get_typestore
 
 from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
 from sysid_ros.bags import BagWriter
+from sysid_ros.config import load_calibration
+from sysid_ros.pipeline import calibrate
+from sysid_ros.results.history import roll_back
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from builders.ros_graph import NodeProcess, RosClient, StartNode
 
@@ -58,6 +64,8 @@ PENDULUM = """
 </mujoco>
 """
 TRUTH = {'joint/*/armature': 0.05, 'joint/*/damping': 0.6}
+#: Somebody let the grease of one joint dry.
+WORN_TRUTH = {**TRUTH, 'joint/knee/damping': 0.7}
 OTHER_TRUTH = {'joint/*/armature': 0.005, 'joint/*/damping': 0.02}
 NAMES = [f'joint/{joint}/{what}' for what in ('armature', 'damping') for joint in ('hinge', 'knee')]
 
@@ -71,6 +79,11 @@ parameters:
   - {target: joint/*/damping, bounds: [0, 5]}
 output: out
 """
+
+
+CANCELLED = re.compile(
+    r'The refit was cancelled while it was at "(?P<stage>.*)"; what was current still is\.'
+)
 
 
 def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, seed: int) -> None:
@@ -110,7 +123,7 @@ def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, s
 
 @pytest.fixture(scope='module')
 def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a model and bags: train_1, train_2, validate, other, long."""
+    """Return a folder with a model and bags: train_1, train_2, validate, other, worn, long."""
     folder = tmp_path_factory.mktemp('recordings')
     model = folder / 'arm.xml'
     model.write_text(PENDULUM)
@@ -120,6 +133,7 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ('train_2', TRUTH, 3.0),
             ('validate', TRUTH, 2.0),
             ('other', OTHER_TRUTH, 2.0),
+            ('worn', WORN_TRUTH, 3.0),
             ('long', TRUTH, 60.0),
         ]
     ):
@@ -177,7 +191,7 @@ class Node:
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
         from std_msgs.msg import String  # noqa: PLC0415
 
-        kind = DiagnosticArray if topic == 'parameters' else String
+        kind = DiagnosticArray if topic in ('parameters', 'drift') else String
         return self.client.message(kind, f'/calibrator/{topic}')
 
     def result(self) -> dict[str, Any]:
@@ -185,19 +199,35 @@ class Node:
         found: dict[str, Any] = json.loads(self.latched('result').data)
         return found
 
-    def status(self, accept: Callable[[Any], bool] = lambda _: True) -> Any:
-        """Return the first status on /diagnostics that is accepted."""
+    def status(
+        self, accept: Callable[[Any], bool] = lambda _: True, what: str = 'calibration'
+    ) -> Any:
+        """Return the first status of a kind on /diagnostics that is accepted."""
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
 
-        (status,) = self.client.message(
-            DiagnosticArray,
-            '/diagnostics',
-            lambda message: accept(message.status[0]),
-            latched=False,
-        ).status
-        return status
+        def own(message: Any) -> Any:
+            (status,) = [s for s in message.status if s.name == f'/calibrator: {what}']
+            return status
 
-    def change(self, name: str, value: str) -> tuple[bool, str]:
+        return own(
+            self.client.message(
+                DiagnosticArray,
+                '/diagnostics',
+                lambda message: accept(own(message)),
+                latched=False,
+            )
+        )
+
+    def child(self) -> int:
+        """Return the process id of the fit that is running."""
+        pid = self.process.process._process.pid
+        for task in Path(f'/proc/{pid}/task').iterdir():
+            for child in (task / 'children').read_text().split():
+                if 'calibrate' in Path(f'/proc/{child}/cmdline').read_text().split('\0'):
+                    return int(child)
+        pytest.fail('no fit is running')
+
+    def change(self, name: str, value: object) -> tuple[bool, str]:
         """Set a parameter and return success and reason."""
         from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
         from rclpy.parameter import Parameter  # noqa: PLC0415
@@ -306,14 +336,14 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
 
     success, message = node.ask('refit')
 
-    out = problem.parent / 'out'
+    out = (problem.parent / 'out' / 'current').resolve()
     assert success, message
     assert message.startswith('accepted: Held-out error fell: ')
     assert message.endswith(f'4 of 4 parameters identified; report {out / "report.html"}')
     result = node.result()
     assert result == json.loads((out / 'result.json').read_text())
     assert result['accepted'] is True
-    assert result['provenance']['command'] == '/calibrator/refit'
+    assert result['provenance']['command'].startswith('sysid calibrate ')
     assert [parameter['name'] for parameter in result['parameters']] == NAMES
     text = node.latched('mjcf').data
     assert text == (out / 'mjcf' / 'arm.xml').read_text()
@@ -383,10 +413,12 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     assert not success
     assert message.startswith('A refit is running already (iteration ')
     assert not call.answered
-    assert node.ask('cancel') == (True, 'Cancelling the refit.')
+    cancelled, message = node.ask('cancel')
     answer = call.answer()
 
-    assert (answer.success, answer.message) == (False, 'The calibration was cancelled.')
+    assert cancelled
+    assert CANCELLED.fullmatch(message)['stage'].startswith('iteration ')
+    assert (answer.success, answer.message) == (False, message)
     assert _files(long_problem.parent) == before
     status = node.status(lambda status: 'cancelled' in status.message)
     assert {pair.key: pair.value for pair in status.values}['fitting'] == 'false'
@@ -395,6 +427,95 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     node.status(lambda status: status.values[0].value == 'true')
     assert node.ask('cancel')[0]
     assert not call.answer().success
+
+
+def test_a_refit_answers_when_its_budget_is_used_up(
+    start_node: StartNode, ros_client: RosClient, long_problem: Path
+):
+    process = start_node(CALIBRATOR, *_arguments(config=long_problem, budget=8.0))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    before = _files(long_problem.parent)
+
+    success, message = node.ask('refit')
+
+    assert not success
+    assert message.startswith('The refit used up its budget of 8 s while it was at "')
+    assert _files(long_problem.parent) == before
+    status = node.status(lambda status: 'used up its budget' in status.message)
+    assert status.level == type(status).WARN
+
+
+def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
+    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+):
+    text = CALIBRATION.replace('  - {path: validate, role: validate}\n', '')
+    problem.write_text(f'{text}memory: auto\n')
+    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_on_bag=True))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    assert node.ask('refit')[0]
+    out = problem.parent / 'out'
+    first = out / (out / 'current').readlink()
+    status = node.status(what='drift')
+    assert (status.level, status.message) == (type(status).OK, 'nothing to compare')
+
+    shutil.copytree(recordings / 'worn', problem.parent / 'train_worn')
+    process.wait_for_line('refitting by itself: train_worn is new', FIT_TIMEOUT)
+    status = node.status(lambda status: status.level == type(status).WARN, what='drift')
+
+    assert status.message.startswith('The robot changed: joint/knee/damping from 0.6')
+    (latched,) = node.latched('drift').status
+    assert (latched.name, latched.level) == ('/calibrator: drift', type(status).WARN)
+    values = {pair.key: pair.value for pair in latched.values}
+    assert values['previous'] == str(first)
+    assert values['changed'] == 'joint/knee/damping'
+    node.status(lambda status: 'the last refit was' in status.message)
+    worn = node.result()
+    assert worn['drift']['changed']
+
+    # A person goes back: what was found then is published again, and there is nothing to warn of.
+    roll_back(out)
+
+    status = node.status(lambda status: status.level == type(status).OK, what='drift')
+    assert status.message == f'{first.name} was made current.'
+    assert node.result() == json.loads((first / 'result.json').read_text())
+    assert node.latched('mjcf').data == (first / 'mjcf' / 'arm.xml').read_text()
+    (latched,) = node.latched('drift').status
+    assert latched.level == type(status).OK
+
+
+def test_it_refits_on_a_schedule_when_there_is_something_to_learn(
+    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+):
+    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_every=1.0))
+    process.wait_for_line(READY, FIT_TIMEOUT)
+    node = Node(process, ros_client)
+    # Longer than the schedule: what was there at the start is no reason.
+    for _ in range(3):
+        node.status()
+    assert 'refitting' not in process.output
+
+    shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
+
+    process.wait_for_line('refitting by itself: train_2 is new', FIT_TIMEOUT)
+    node.status(lambda status: status.message.startswith('idle: the last refit was accepted'))
+    assert {topic['bag'] for topic in node.result()['topics']} >= {'train_1', 'train_2'}
+
+
+def test_a_node_that_starts_publishes_what_is_current(
+    start_node: StartNode, ros_client: RosClient, problem: Path
+):
+    config = load_calibration(problem)
+    folder = calibrate(config).folder
+
+    process = start_node(CALIBRATOR, *_arguments(config=problem))
+    process.wait_for_line(f'current is {folder}', FIT_TIMEOUT)
+
+    node = Node(process, ros_client)
+    assert node.result() == json.loads((folder / 'result.json').read_text())
+    assert [status.name for status in node.latched('parameters').status] == NAMES
+    assert node.status().message == 'idle: no refit yet'
 
 
 @pytest.mark.parametrize('stage', ['reading ', 'iteration 0: cost'])
@@ -409,7 +530,8 @@ def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
     assert node.process.stop() == 0
 
     answer = call.answer()
-    assert (answer.success, answer.message) == (False, 'The calibration was cancelled.')
+    assert not answer.success
+    assert CANCELLED.fullmatch(answer.message)['stage'].startswith(stage)
     assert 'Traceback' not in node.process.output
     assert 'never retrieved' not in node.process.output
     assert _files(long_problem.parent) == before
@@ -421,7 +543,7 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert node.ask('refit')[0]
     mjcf = node.latched('mjcf').data
     out = problem.parent / 'out'
-    before = _files(out / 'mjcf')
+    before = _files(out / 'current')
     shutil.rmtree(problem.parent / 'validate')
     shutil.copytree(recordings / 'other', problem.parent / 'validate')
 
@@ -433,12 +555,12 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert result['accepted'] is False
     assert result['held_out_after'] > result['held_out_before']
     assert result == json.loads((out / 'rejected' / 'result.json').read_text())
-    assert json.loads((out / 'result.json').read_text())['accepted'] is True
+    assert json.loads((out / 'current' / 'result.json').read_text())['accepted'] is True
     for status in node.latched('parameters').status:
         assert status.level == type(status).ERROR
         assert status.message == 'rejected: identified'
     assert node.latched('mjcf').data == mjcf
-    assert _files(out / 'mjcf') == before
+    assert _files(out / 'current') == before
     status = node.status(lambda status: 'REJECTED' in status.message)
     assert status.level == type(status).WARN
 
@@ -469,36 +591,25 @@ def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
     assert 'Traceback' not in node.process.output
 
 
-def test_an_unexpected_failure_is_told_and_the_node_goes_on(
-    start_node: StartNode, ros_client: RosClient, problem: Path, tmp_path: Path
+def test_a_fit_that_is_killed_is_told_and_the_node_goes_on(
+    calibrator: StartCalibrator, long_problem: Path
 ):
-    program = tmp_path / 'failing.py'
-    program.write_text(
-        'import sys\n'
-        'from sysid_ros.nodes import calibrator\n'
-        'from sysid_ros.nodes.ros import calibrator as node\n'
-        'works = node.calibrate\n'
-        'def fails(*args, **kwargs):\n'
-        '    node.calibrate = works\n'
-        '    raise RuntimeError("out of luck")\n'
-        'node.calibrate = fails\n'
-        'sys.exit(calibrator.main())\n'
-    )
-    process = start_node(program, *_arguments(config=problem))
-    process.wait_for_line(READY, FIT_TIMEOUT)
-    node = Node(process, ros_client)
+    node = calibrator(long_problem)
+    before = _files(long_problem.parent)
+    call = node.begin('refit')
+    node.process.wait_for_line('iteration 0: cost')
 
-    success, message = node.ask('refit')
+    os.kill(node.child(), signal.SIGKILL)
 
-    assert not success
-    assert message == (
-        "The fit failed unexpectedly (RuntimeError('out of luck')); the traceback is in the log."
-    )
-    process.wait_for_line('Traceback')
+    answer = call.answer()
+    assert not answer.success
+    assert answer.message == 'The fit failed unexpectedly (exit code -9).'
     status = node.status(lambda status: 'unexpectedly' in status.message)
     assert status.level == type(status).ERROR
+    assert _files(long_problem.parent) == before
+    shutil.rmtree(long_problem.parent / 'train_long')
     assert node.ask('refit')[0]
-    assert process.stop() == 0
+    assert node.process.stop() == 0
 
 
 def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path, tmp_path: Path):
@@ -519,7 +630,7 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
     success, message = node.ask('refit')
 
     assert success, message
-    assert (tmp_path / 'elsewhere' / 'result.json').is_file()
+    assert (tmp_path / 'elsewhere' / 'current' / 'result.json').is_file()
     assert not (problem.parent / 'out').exists()
 
 

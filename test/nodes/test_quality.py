@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sysid_ros.report.tables import LiteralConsole
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -66,7 +68,6 @@ def test_a_model_that_does_not_exist_is_one_sentence(
 @pytest.mark.usefixtures('ros_env')
 def test_the_panel_shows_every_topic_and_joint() -> None:
     from rclpy.serialization import serialize_message  # noqa: PLC0415 (absent without ROS)
-    from rich.console import Console  # noqa: PLC0415
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
     from sysid_ros.inspection.live import LiveQuality  # noqa: PLC0415
@@ -84,7 +85,7 @@ def test_the_panel_shows_every_topic_and_joint() -> None:
             serialize_message(message),
         )
     written = io.StringIO()
-    Console(width=120, file=written).print(panel(live.report()))
+    LiteralConsole(written, 120).print(panel(live.report()))
     text = written.getvalue()
     assert '/joint_states' in text
     assert '100.0 Hz' in text

@@ -123,6 +123,26 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 
 
 @pytest.mark.patient
+def test_a_name_from_the_network_is_one_line_in_the_log(
+    start_node: StartNode, ros_client: RosClient
+):
+    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415 (as above)
+
+    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot.wait_for_line(READY)
+    trajectories = _publisher(
+        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
+    )
+    point = JointTrajectoryPoint(positions=[0.4])
+    name = '\x1b[31mred\x1b]0;title\x07\n[ERROR] forged'
+    trajectories.publish(JointTrajectory(joint_names=[name], points=[point]))
+    assert '\\x1b[31mred' in robot.wait_for_line('forged')
+    assert robot.stop() == 0
+    assert '\x1b[31m' not in robot.output
+    assert '\x07' not in robot.output
+
+
+@pytest.mark.patient
 def test_commands_that_do_not_fit_are_ignored_with_one_warning(
     start_node: StartNode, ros_client: RosClient
 ):

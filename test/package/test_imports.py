@@ -31,9 +31,11 @@ MODULES = frozenset(_module(path) for path in SOURCES)
 
 #: The rooms of the package, low to high: each imports those before it.
 ROOMS = (
+    'text',
     'errors',
     'files',
     'json_text',
+    'yaml_text',
     'version',
     'config',
     'signals',
@@ -53,6 +55,7 @@ ROOMS = (
     'virtual_robot',
     'toolbox',
     'pipeline',
+    'export',
     'api',
     '__init__',
     'nodes',
@@ -176,7 +179,7 @@ def test_only_the_nodes_import_ros():
 
 @pytest.mark.slow
 def test_third_party_imports_are_declared_in_setup_py():
-    lists = ('REQUIRED', 'PARQUET', 'XACRO')
+    lists = ('REQUIRED', 'PARQUET', 'XACRO', 'FLEET')
     declared = {_normal(name) for listed in lists for name in _strings_of(listed)}
     providers = packages_distributions()
 

@@ -262,7 +262,7 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
     (tmp_path / 'ratio.xml').write_text(text)
     result = identified.result.model_copy(update={'model': str(tmp_path / 'ratio.xml')})
     done = write(dataclasses.replace(identified, result=result, model=None), config.output)
-    assert done.mjcf_path == config.output / 'mjcf' / 'ratio.xml'
+    assert done.mjcf_path == done.folder / 'mjcf' / 'ratio.xml'
     assert any('dampratio' in warning for warning in done.result.warnings)
 
 

@@ -14,7 +14,7 @@ import yaml
 from builders.plant_bags import record
 from builders.recorded_pendulum import FOLDER, TIMES, calibration
 from sysid_ros.config import DataConfig, SegmentsConfig
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError
+from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError, ResultError
 from sysid_ros.model.loading import read_model
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
@@ -136,7 +136,7 @@ def test_a_simulation_that_runs_away_is_told(tmp_path: Path):
     ('model', 'bag', 'error', 'complaint'),
     [
         ('arn.xml', 'validate', ModelError, 'nearest: arm.xml'),
-        ('base.json', 'validate', ModelError, 'There is no result .* nearest: baseline.json'),
+        ('base.json', 'validate', ResultError, 'There is no result .* nearest: baseline.json'),
         ('arm.xml', 'valdate', BagError, 'nearest: validate'),
         ('arm.xml', 'x_*', BagError, 'No bag matches'),
     ],

@@ -29,7 +29,7 @@ WRONG = Case(
     sentence='moved by 0.4',
     place=Place('robot/arm.xml', 7),
 )
-TEXT = st.text(max_size=40)
+TEXT = st.text(max_size=40) | st.sampled_from(['\ufffe', 'a\x00\x1b[0m', '::error::', '|`<b>'])
 
 
 def test_junit_has_the_numbers_as_properties_and_what_failed():
@@ -60,7 +60,7 @@ def test_a_workflow_command_marks_the_line_of_what_failed():
 
     (command,) = workflow_commands([RIGHT, odd])
     assert command == (
-        '::error file=robot/arm.xml,line=7,title=a%2Cb%3Ac%0Ad::a,b:c%0Ad: 100 %25 off '
+        '::error file=robot/arm.xml,line=7,title=a%2Cb%3Ac\\nd::a,b:c\\nd: 100 %25 off '
         '(value 2.4, limit 0.1, baseline 2 N·m·s/rad)'
     )
 

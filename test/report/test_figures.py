@@ -72,7 +72,7 @@ def test_names_that_would_be_formulas_or_paths_are_harmless(
     parameter = rich_result.parameters[0].model_copy(update={'name': '$\\alpha_{$'})
     result = _with_plots(rich_result, *plots).model_copy(update={'parameters': (parameter,)})
     files = write_figures(result, tmp_path)
-    names = ['sequence_a.png', 'sequence_a_2.png', 'sequence_sequence.png']
+    names = ['sequence_a.png', 'sequence_a_2.png', 'sequence_unnamed.png']
     assert [file.name for file in files[1:-1]] == names
     assert {file.parent for file in files} == {tmp_path}
 

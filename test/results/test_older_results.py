@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from sysid_ros.cli.console import print_result
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report
+from sysid_ros.report.tables import LiteralConsole
 from sysid_ros.results.comparison import compare
 from sysid_ros.results.result import CalibrationResult
 
@@ -57,7 +57,7 @@ def test_an_old_result_is_rendered_compared_and_stored_again(path: Path, tmp_pat
     result = CalibrationResult.load(path)
     page = render_report(result)
     stream = io.StringIO()
-    print_result(Console(file=stream, width=200), result)
+    print_result(LiteralConsole(stream, 200), result)
     for parameter in result.parameters:
         assert parameter.name in stream.getvalue()
         assert repr(parameter.value) in page

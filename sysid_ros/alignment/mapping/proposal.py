@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
-import yaml
 
 from sysid_ros.alignment.health import UNSIGNED, are_magnitudes
 from sysid_ros.alignment.mapping.arms import (
@@ -39,6 +37,9 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
 )
 from sysid_ros.errors import AlignmentError
+from sysid_ros.json_text import to_json as json_of
+from sysid_ros.text import one_line
+from sysid_ros.yaml_text import block_entry, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,8 +92,6 @@ _OF_ACTUATORS = {
 #: Numbers that a proposal rounds to: an offset is not known better.
 _DIGITS = 10
 _OFFSET_DIGITS = 5
-#: Texts that need no quotes, unless YAML takes them for something else.
-_PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
 
 
 def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
@@ -620,12 +619,12 @@ def _unmapped(
 def to_yaml(proposal: Proposal, model: str, notes: Sequence[str] = ()) -> str:
     """Return a mapping file with notes; pairs that are not certain are commented out."""
     lines = [
-        f'# Proposed by sysid map for bag {proposal.bag} and model {model}.',
+        f'# Proposed by sysid map for bag {one_line(proposal.bag)} and model {one_line(model)}.',
         f'# It looked at {proposal.seconds:.0f} s of motion. The number above a pair is its score.',
         f'# Pairs below {CONFIDENCE:g} are commented out: look at them, correct them, drop the #.',
         '# The value in the model is scale * bag value + offset.',
         '# Use it with `mapping: THIS_FILE` in calibration.yaml.',
-        *(f'# {note}' for note in notes),
+        *(f'# {one_line(note)}' for note in notes),
     ]
     for role, title in ((PairRole.SENSOR, 'sensors'), (PairRole.ACTUATOR, 'actuators')):
         pairs = [pair for pair in proposal.pairs if pair.role is role]
@@ -635,22 +634,23 @@ def to_yaml(proposal: Proposal, model: str, notes: Sequence[str] = ()) -> str:
             lines.append(f'# Remove the {{}} behind {title} when you use one of these:')
         for pair in pairs:
             start = '  ' if pair.confident else '  # '
-            lines += [
-                f'  # {pair.score:.2f} {pair.reason}',
-                f'{start}{_scalar(pair.name)}: {{{_entry(pair)}}}',
-            ]
+            lines.append(f'  # {pair.score:.2f} {one_line(pair.reason)}')
+            lines += [f'{start}{line}' for line in block_entry(pair.name, f'{{{_entry(pair)}}}')]
     if proposal.unmapped:
         lines += ['', '# Without a counterpart:']
-        lines += [f'#   {item.kind.value} {item.name}: {item.reason}' for item in proposal.unmapped]
+        lines += [
+            f'#   {item.kind.value} {one_line(item.name)}: {one_line(item.reason)}'
+            for item in proposal.unmapped
+        ]
     return '\n'.join(lines) + '\n'
 
 
 def _entry(pair: ProposedPair) -> str:
-    parts = [f'topic: {_scalar(pair.topic)}', f'field: {_scalar(pair.field)}']
+    parts = [f'topic: {scalar(pair.topic)}', f'field: {scalar(pair.field)}']
     if len(pair.labels) == 1:
-        parts.append(f'label: {_scalar(pair.labels[0])}')
+        parts.append(f'label: {scalar(pair.labels[0])}')
     else:
-        parts.append(f'labels: [{", ".join(map(_scalar, pair.labels))}]')
+        parts.append(f'labels: [{", ".join(map(scalar, pair.labels))}]')
     if pair.scale != 1.0:
         parts.append(f'scale: {pair.scale:.{_DIGITS}g}')
     if pair.offset:
@@ -658,13 +658,6 @@ def _entry(pair: ProposedPair) -> str:
     if pair.kind not in {None, EffortKind.TORQUE}:
         parts.append(f'kind: {pair.kind}')
     return ', '.join(parts)
-
-
-def _scalar(text: str) -> str:
-    """Return a text as YAML reads it back: JSON's strings are YAML's, too."""
-    if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
-        return text
-    return json.dumps(text, ensure_ascii=False)
 
 
 def to_json(proposal: Proposal) -> str:
@@ -684,4 +677,4 @@ def to_json(proposal: Proposal) -> str:
         ],
         'unmapped': [{**item._asdict(), 'kind': item.kind.value} for item in proposal.unmapped],
     }
-    return json.dumps(document, indent=2, ensure_ascii=False)
+    return json_of(document, indent=2)

@@ -46,6 +46,7 @@ class Stream(NamedTuple):
         definition: Definition of the type, or empty.
         language: Language of the definition, ``ros2msg`` or ``ros2idl``, or empty.
         serialization: How messages are encoded; ``cdr`` is what we read.
+        qos: Quality of service of its publishers, as YAML; empty where the file does not say.
     """
 
     topic: str
@@ -53,6 +54,7 @@ class Stream(NamedTuple):
     definition: str = ''
     language: str = ''
     serialization: str = 'cdr'
+    qos: str = ''
 
 
 class InputFile(Protocol):

@@ -176,7 +176,12 @@ class McapInput:
         language = _LANGUAGES.get(schema.encoding, '') if schema else ''
         text = schema.data.decode('utf-8', 'replace') if schema and language else ''
         self._streams[channel.id] = Stream(
-            channel.topic, name, text, language, channel.message_encoding
+            channel.topic,
+            name,
+            text,
+            language,
+            channel.message_encoding,
+            channel.metadata.get('offered_qos_profiles', ''),
         )
 
     def _cut(

@@ -13,6 +13,7 @@ from rosbags.typesys.msg import normalize_msgtype
 
 from sysid_ros.bags.input import mcap_file, sqlite_file
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +26,6 @@ CSV, PARQUET, NPZ = TABLE_SUFFIXES = ('.csv', '.parquet', '.npz')
 #: Behind the suffix of a file that rosbag2 has compressed as a whole.
 COMPRESSED = '.zstd'
 _DIGITS = re.compile(r'(\d+)')
-#: That of LibYAML, where PyYAML has it, is many times as fast.
-_LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
 
 class UnfinishedBagError(BagError):
@@ -133,7 +132,7 @@ def _described(path: Path) -> BagFiles:
         BagError: It is damaged, or a file that it names is missing.
     """
     try:
-        document = yaml.load((path / METADATA).read_text('utf8'), _LOADER)  # noqa: S506 (is safe)
+        document = parse_yaml((path / METADATA).read_text('utf8'))
         information = document['rosbag2_bagfile_information']
         # Old versions name files with the folder before them.
         names = [str(name).rsplit('/', 1)[-1] for name in information['relative_file_paths']]

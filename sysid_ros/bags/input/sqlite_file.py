@@ -133,15 +133,20 @@ class SqliteInput:
         if FACTS in tables:
             rows = execute(f'SELECT key, value FROM {FACTS}')  # noqa: S608
             self.facts = {str(key): str(value) for key, value in rows}
-        rows = execute('SELECT id, name, type, serialization_format FROM topics ORDER BY id')
+        # Before ROS 2 Foxy there was no quality of service.
+        known = {row[1] for row in execute('PRAGMA table_info(topics)')}
+        qos = 'offered_qos_profiles' if 'offered_qos_profiles' in known else "''"
+        columns = f'id, name, type, serialization_format, {qos}'
+        rows = execute(f'SELECT {columns} FROM topics ORDER BY id')  # noqa: S608
         return {
             number: Stream(
                 str(topic),
                 normalize_msgtype(str(kind)),
                 *definitions.get(str(kind), ('', '')),
                 serialization=str(serialization),
+                qos=str(offered),
             )
-            for number, topic, kind, serialization in rows
+            for number, topic, kind, serialization, offered in rows
         }
 
 

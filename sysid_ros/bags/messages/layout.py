@@ -52,6 +52,8 @@ MOST_BYTES = 64
 MOST_NUMBERS = 256
 #: No message has this many numbers that somebody wants to see one by one.
 _MOST_PARTS = 65_536
+#: No message type that somebody wrote is nested deeper.
+_DEEPEST = 50
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
@@ -115,6 +117,9 @@ def _collected(name: str, own: Mapping[str, Any]) -> dict[str, tuple[Member, ...
     def collect(item: str, around: tuple[str, ...]) -> None:
         if item in around:
             msg = f'message type {item!r} contains itself'
+            raise DefinitionError(msg)
+        if len(around) > _DEEPEST:
+            msg = f'message type {around[0]!r} is nested more than {_DEEPEST} deep'
             raise DefinitionError(msg)
         if item in found:
             return
@@ -213,9 +218,15 @@ class _Walk:
         self._structures = kind.structures
         self._texts_matter = texts_matter
         self._in_header = False
+        self._visited = 0
 
     def structure(self, name: str, path: str) -> None:
         """Walk through a structure."""
+        # Those without numbers are counted, too: types inside types twice each grow without end.
+        self._visited += 1
+        if self._visited > _MOST_PARTS:
+            msg = f'it has more than {_MOST_PARTS} structures, which are data, not columns'
+            raise NoColumnsError(msg)
         for member, (kind, detail) in self._structures[name]:
             place = f'{path}.{member}' if path else member
             if kind == Nodetype.NAME:

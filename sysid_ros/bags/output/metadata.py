@@ -13,15 +13,16 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
-from rosbags.rosbag2.metadata import dump_qos_v9
+from rosbags.interfaces import QosDurability, QosReliability
+from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
 
-from sysid_ros.bags.output.files import Extent, sync_folder
+from sysid_ros.bags.output.files import Extent, TopicQos, sync_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sysid_ros.bags.output.files import Topic, TopicQos
+    from sysid_ros.bags.output.files import Topic
 
 METADATA = 'metadata.yaml'
 VERSION = 9
@@ -40,6 +41,26 @@ class WrittenFile(NamedTuple):
 def qos_text(qos: TopicQos) -> str:
     """Return the quality of service of a topic as storage files hold it."""
     return _dump(dump_qos_v9([qos.profile()])).strip()
+
+
+@functools.lru_cache(maxsize=256)
+def qos_of(text: str) -> TopicQos:
+    """Return the quality of service of a topic's first publisher as files hold it, or the default.
+
+    Args:
+        text: YAML of any version of rosbag2, or whatever is there instead.
+    """
+    try:
+        profile = parse_qos(text)[0]
+        depth = int(profile.depth)
+    # Damaged text causes many kinds of errors.
+    except Exception:  # noqa: BLE001
+        return TopicQos()
+    return TopicQos(
+        reliable=profile.reliability == QosReliability.RELIABLE,
+        transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
+        depth=depth,
+    )
 
 
 def information(

@@ -9,7 +9,6 @@ are not kept.
 
 from __future__ import annotations
 
-import functools
 import tempfile
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,9 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 import zstandard
-from rosbags.interfaces import QosDurability, QosReliability
 from rosbags.rosbag2 import Reader
-from rosbags.rosbag2.metadata import parse_qos
 
 from sysid_ros.bags.input.files import unpacked
 from sysid_ros.bags.input.places import (
@@ -31,13 +28,15 @@ from sysid_ros.bags.input.places import (
     natural_order,
     suffix,
 )
-from sysid_ros.bags.output.files import ENCODINGS, Definition, TopicQos, known_types, sync_folder
+from sysid_ros.bags.output.files import ENCODINGS, Definition, known_types, sync_folder
+from sysid_ros.bags.output.metadata import qos_of
 from sysid_ros.bags.recovery.mcap import SalvagedMcap
 from sysid_ros.bags.recovery.parts import FoundTopic, SalvagedFile, Skipped
 from sysid_ros.bags.recovery.sqlite import SalvagedSqlite
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.version import __version__
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -204,8 +203,8 @@ def _metadata(source: Path) -> dict[str, Any]:
 
 def _parsed(text: str) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = parse_yaml(text)
+    except yaml.YAMLError:
         return {}
     return document if isinstance(document, dict) else {}
 
@@ -418,7 +417,7 @@ def _copy(old: Salvage, writer: BagWriter | None) -> _SavedTally:
         for number, topic in topics.items():
             if writer is not None and not reasons[number] and topic.name not in added:
                 writer.add_topic(
-                    topic.name, topic.msgtype, _qos(topic.qos), definition=_definition(topic)
+                    topic.name, topic.msgtype, qos_of(topic.qos), definition=_definition(topic)
                 )
                 added.add(topic.name)
         for number, receive_ns, stored, sent_ns in file.messages():
@@ -444,22 +443,6 @@ def _definition(topic: FoundTopic) -> Definition | None:
     if topic.msgtype in known_types().fielddefs:
         return None
     return Definition(topic.msgtype, '', ENCODINGS[0], topic.digest)
-
-
-@functools.lru_cache(maxsize=256)
-def _qos(text: str) -> TopicQos:
-    """Return the quality of service of a topic's first publisher, or the default."""
-    try:
-        profile = parse_qos(text)[0]
-        depth = int(profile.depth)
-    # Damaged text causes many kinds of errors.
-    except Exception:  # noqa: BLE001
-        return TopicQos()
-    return TopicQos(
-        reliable=profile.reliability == QosReliability.RELIABLE,
-        transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
-        depth=depth,
-    )
 
 
 def _uncompressed(data: bytes) -> bytes | None:

@@ -55,6 +55,7 @@ class Source:
         path: The main file, absolute.
         documents: The main file and what it includes, by absolute path.
         nodes: All elements, in the order that MuJoCo reads them.
+        includes: Each ``<include>``: the file that has it, itself, and the file that it names.
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:
@@ -69,7 +70,8 @@ class Source:
         if text is not None:
             self.documents[path] = Document(text)
         self.nodes: list[Element] = []
-        self._expand(self._read(path).elements[0], None, path.parent)
+        self.includes: list[tuple[Path, Element, Path]] = []
+        self._expand(self._read(path).elements[0], None, path)
 
     def _read(self, path: Path) -> Document:
         if path not in self.documents:
@@ -80,16 +82,17 @@ class Source:
                 raise ModelError(msg) from err
         return self.documents[path]
 
-    def _expand(self, element: Element, parent: Element | None, folder: Path) -> None:
+    def _expand(self, element: Element, parent: Element | None, file: Path) -> None:
         if element.tag == 'include':
-            path = self._included(element.get('file') or '', folder)
+            path = self._included(element.get('file') or '', file.parent)
+            self.includes.append((file, element, path))
             for child in self._read(path).elements[0].children:
-                self._expand(child, parent, path.parent)
+                self._expand(child, parent, path)
             return
         element.parent = parent
         self.nodes.append(element)
         for child in element.children:
-            self._expand(child, element, folder)
+            self._expand(child, element, file)
 
     def _included(self, file: str, folder: Path) -> Path:
         """Find an included file as MuJoCo does: from the main file, else from the including one."""

@@ -102,6 +102,11 @@ class Element:
         return self
 
     @property
+    def start(self) -> int:
+        """Where the text opens it; 0 for a new one."""
+        return self._opening.name_end - len(self._read_as) - 1 if self._opening else 0
+
+    @property
     def attributes(self) -> dict[str, str]:
         """Names and values as the text has them, in its order."""
         return {name: written.value for name, written in self._written.items()}
@@ -241,6 +246,17 @@ class Document:
     def line(self, element: Element, attribute: str) -> int:
         """Return the line, from 1, in which an element of the text has an attribute."""
         return self._text.count('\n', 0, element.start_of(attribute)) + 1
+
+    def headed(self, comment: str) -> str:
+        """Return the text with all changes, and a comment in front of the root element."""
+        text, place = self.render(), self.elements[0].start
+        inside = re.sub('-(?=-)', '- ', comment)  # XML has no -- in a comment
+        return f'{text[:place]}<!-- {inside} -->\n{text[place:]}'
+
+    @property
+    def changed(self) -> bool:
+        """Whether the text with all changes is another one."""
+        return self.render() != self._text
 
     def render(self) -> str:
         """Return the text with all changes."""

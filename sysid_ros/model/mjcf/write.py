@@ -132,38 +132,21 @@ def write_model(
             left behind and an existing folder stays.
         ParameterError: A target is not in the model, or a value is not finite.
     """
-    described, spec = read_model(source) if isinstance(source, Path) else source
-    made_of, folder = described.path, absolute(folder)
-    fitted = fitted_model(made_of, values, _biased(spec, biases or {}))
-    source = absolute(made_of.with_name(described.name))
-    layout = _Layout.of(source, described, actuators_text(spec))
+    folder = absolute(folder)
+    made = _rewritten(source, values, biases or {})
+    layout, rewrite = made.layout, made.rewrite
     _refuse_own_source(layout, folder)
-    nominal = compile_spec(spec, source)
-    rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
-    latest = {target.path: (target, value) for target, value in values}
-    held = [(target, value) for target, value in latest.values() if target.in_mjcf]
-    Editor(rewrite).write((found_target(t, nominal, spec), float(value)) for t, value in held)
-    for name in biases or {}:
-        write_bias(rewrite, name)
-    rewrite.notes.extend(left_out(latest.values()))
     beside: dict[str, str] = {}
-    if described.urdf is not None:
-        name = source.with_suffix('.urdf').name
-        beside[name] = identified_text(described.urdf, str(made_of), nominal, fitted)
-        urdf = Urdf(beside[name], name)
-        _compare_urdf(urdf, fitted, made_of)
-        rewrite.notes.extend(_only_in_mjcf([target for target, _ in held], urdf, name, spec))
+    if made.described.urdf is not None:
+        name = made.source.with_suffix('.urdf').name
+        told = identified_urdf(made.described, rewrite.nominal, rewrite.fitted)
+        beside[name] = told
+        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told, name), name, rewrite.spec))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
         try:
-            layout.write(temporary)
-            main = temporary / layout.inside(source)
-            written = _load_written(main, source)
-            if pin_actuators(rewrite, written):
-                layout.write(temporary)
-                written = _load_written(main, source)
-            _compare(written, fitted, source)
+            _write_checked(made, temporary, layout.inside(made.source))
             for name, text in beside.items():
                 (temporary / name).write_bytes(encode(text))
             temporary.chmod(_FOLDER_MODE)
@@ -173,10 +156,101 @@ def write_model(
     except OSError as err:
         msg = f'Cannot write the model folder {str(folder)!r}: {err.strerror}.'
         raise ModelError(msg) from err
-    return WrittenModel(folder / layout.inside(source), tuple(rewrite.notes))
+    return WrittenModel(folder / layout.inside(made.source), tuple(rewrite.notes))
 
 
-def _biased(spec: mujoco.MjSpec, biases: Mapping[str, float]) -> mujoco.MjSpec:
+def write_variant(
+    source: RobotModel,
+    values: Sequence[tuple[Target, float]],
+    written: Path,
+    name: str,
+    biases: Mapping[str, float] | None = None,
+) -> Path:
+    """Write a model with other values beside one that is written, whose meshes and so on it shares.
+
+    Args:
+        source: The user's model, as it was read. It is not changed.
+        values: Targets and their values in SI units.
+        written: The main MJCF file of what `write_model` wrote.
+        name: Of the new file, without its end. Files that the model includes and that get values
+            are written beside those, with this name in theirs.
+        biases: As for `write_model`.
+
+    Returns:
+        The new main file.
+
+    Raises:
+        ModelError: The values are of no model that MuJoCo accepts, or cannot be written.
+    """
+    made = _rewritten(source, values, biases or {})
+    root = written
+    for _ in made.layout.inside(made.source).parts:
+        root = root.parent
+    try:
+        return _write_checked(made._replace(variant=name), root, Path(f'{name}.xml'))
+    except OSError as err:
+        msg = f'Cannot write {name!r} beside {str(written)!r}: {err.strerror}.'
+        raise ModelError(msg) from err
+
+
+class _Rewritten(NamedTuple):
+    """A model whose texts have new values, in memory.
+
+    Attributes:
+        described: The user's texts.
+        source: The main file, absolute; of a URDF the one that it becomes.
+        layout: The files.
+        rewrite: What the texts mean before and after.
+        held: The targets that the texts hold.
+        variant: What new files are called beside those of another version; empty where none is.
+    """
+
+    described: Description
+    source: Path
+    layout: _Layout
+    rewrite: Rewrite
+    held: list[Target]
+    variant: str = ''
+
+
+def _rewritten(
+    source: Path | RobotModel, values: Sequence[tuple[Target, float]], biases: Mapping[str, float]
+) -> _Rewritten:
+    """Put values into the texts of a model; nothing is written."""
+    described, spec = read_model(source) if isinstance(source, Path) else source
+    fitted = fitted_model(described.path, values, biased(spec, biases))
+    source = absolute(described.path.with_name(described.name))
+    layout = _Layout.of(source, described, actuators_text(spec))
+    nominal = compile_spec(spec, source)
+    rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
+    latest = {target.path: (target, value) for target, value in values}
+    held = [(target, value) for target, value in latest.values() if target.in_mjcf]
+    Editor(rewrite).write((found_target(t, nominal, spec), float(value)) for t, value in held)
+    for name in biases:
+        write_bias(rewrite, name)
+    rewrite.notes.extend(left_out(latest.values()))
+    return _Rewritten(described, source, layout, rewrite, [target for target, _ in held])
+
+
+def _write_checked(made: _Rewritten, root: Path, main: Path) -> Path:
+    """Write the files of a model below a folder; return the main one, which means the model."""
+    layout, rewrite, source = made.layout, made.rewrite, made.source
+
+    def write() -> Path:
+        if made.variant:
+            return layout.write_variant(root, made.variant)
+        layout.write(root)
+        return root / main
+
+    path = write()
+    written = _load_written(path, source)
+    if pin_actuators(rewrite, written):
+        written = _load_written(write(), source)
+    _compare(written, rewrite.fitted, source)
+    return path
+
+
+def biased(spec: mujoco.MjSpec, biases: Mapping[str, float]) -> mujoco.MjSpec:
     """Return a copy of a spec whose actuators exert constant forces beside their commands'."""
     copy = spec.copy() if biases else spec
     for name, bias in biases.items():
@@ -229,6 +303,25 @@ class _Layout(NamedTuple):
     def inside(self, file: Path) -> Path:
         return file.relative_to(self.root)
 
+    def write_variant(self, folder: Path, name: str) -> Path:
+        """Write the texts that changed below a folder that has all files, under other names."""
+        main, documents, includes = self.text.path, self.text.documents, self.text.includes
+
+        def renamed(file: Path) -> Path:
+            return file.with_name(f'{name}.xml' if file == main else f'{name}_{file.name}')
+
+        changed = {main, *(file for file, document in documents.items() if document.changed)}
+        while around := {file for file, _, named in includes if named in changed} - changed:
+            changed |= around
+        for _, element, named in includes:
+            if named in changed:
+                written = Path(element.get('file') or '')
+                element.set('file', written.with_name(renamed(named).name).as_posix())
+        for file in changed:
+            text = documents[file].render()
+            (folder / self.inside(renamed(file))).write_bytes(encode(text))
+        return folder / self.inside(renamed(main))
+
     def write(self, folder: Path) -> None:
         """Write all files below a folder."""
         for file in self.files:
@@ -262,6 +355,23 @@ def _only_in_mjcf(
         paths.append(f'{len(actuators)} implied actuators')
     if paths:
         yield f'A URDF has no place for what only the MJCF beside {name} holds: {", ".join(paths)}.'
+
+
+def identified_urdf(described: Description, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
+    """Return the text of a URDF with what differs between two models, all else as it is.
+
+    Args:
+        described: The URDF.
+        nominal: The model that it means.
+        fitted: The model that the new text is to mean, as far as a URDF holds it.
+
+    Raises:
+        ModelError: It would mean something else.
+    """
+    path = described.path
+    text = identified_text(described.urdf or '', str(path), nominal, fitted)
+    _compare_urdf(Urdf(text, str(path)), fitted, path)
+    return text
 
 
 def _compare_urdf(urdf: Urdf, fitted: mujoco.MjModel, source: Path) -> None:

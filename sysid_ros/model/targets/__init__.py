@@ -11,7 +11,7 @@ text is the business of ``sysid_ros.model.mjcf.write``.
 """
 
 from sysid_ros.model.targets.kinds import Kind, Role
-from sysid_ros.model.targets.paths import element_names, object_id, resolve
+from sysid_ros.model.targets.paths import element_names, object_id, of_sequence, resolve
 from sysid_ros.model.targets.slots import Assignment, Slot, subtree
 from sysid_ros.model.targets.spec import read_spec, write_spec
 from sysid_ros.model.targets.table import KINDS, MOST_TRAJECTORIES
@@ -30,6 +30,7 @@ __all__ = [
     'element_names',
     'kind_of',
     'object_id',
+    'of_sequence',
     'read_spec',
     'resolve',
     'subtree',

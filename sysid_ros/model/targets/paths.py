@@ -54,6 +54,11 @@ class _Path(NamedTuple):
     kind: Kind
 
 
+def of_sequence(path: str) -> bool:
+    """Whether a target, as it is written, is of a sequence: known only when the bags were read."""
+    return path.partition('/')[0] == 'sequence'
+
+
 def element_names(model: mujoco.MjModel, element: str) -> list[str]:
     """Return the names of all elements of one kind, in model order, the unnamed left out."""
     kind, count = _OBJECTS[element]

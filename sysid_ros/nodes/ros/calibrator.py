@@ -1,11 +1,14 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``calibrator`` node does: fit on request and publish what was found.
+"""What the ``calibrator`` node does: fit on request or by itself, and publish what is current.
 
 Services ``~/refit`` and ``~/cancel`` (std_srvs/Trigger). Topics, all latched: ``~/parameters``
 (diagnostic_msgs/DiagnosticArray, one status per parameter), ``~/mjcf`` (std_msgs/String, the
-identified MJCF), ``~/result`` (std_msgs/String, the result as JSON). ``/diagnostics`` says every
-second what the node is doing.
+identified MJCF), ``~/result`` (std_msgs/String, the result as JSON), ``~/drift``
+(diagnostic_msgs/DiagnosticArray, one status: whether the robot changed). ``/diagnostics`` says
+every second what the node is doing, and the same of the robot.
+
+All refits run in a process of their own; what it wrote is read and published here.
 """
 
 from __future__ import annotations
@@ -24,33 +27,35 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from sysid_ros.config import CalibratorConfig, load_calibration
-from sysid_ros.errors import CancelledError, ConfigError, SysidError
+from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.nodes.child import NICEST, Child, End, NewBags
 from sysid_ros.nodes.ros.parameters import declare
 from sysid_ros.nodes.ros.runtime import latched
-from sysid_ros.pipeline import calibrate
+from sysid_ros.pipeline import Calibration
+from sysid_ros.results.drift import drift_between
 from sysid_ros.results.result import Standing
+from sysid_ros.results.store import linked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from rclpy.node import Node
 
     from sysid_ros.config import CalibrationConfig
-    from sysid_ros.estimation.solver.problem import Iteration
+    from sysid_ros.nodes.child import Outcome
     from sysid_ros.nodes.ros.runtime import Stop
-    from sysid_ros.pipeline import Calibration
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
+    from sysid_ros.results.result import CalibrationResult, Drift, ParameterResult
 
 _DIAGNOSTICS_SECONDS = 1.0
+#: How often it looks for new bags, and whether somebody else changed what is current, s.
+_LOOK_SECONDS = 1.0
 #: How long an answer is given to arrive: a service that is destroyed takes back what its caller has
 #: not yet acknowledged, s.
 _DELIVERY_SECONDS = 1.0
-#: How long a refit is given at the end of the process to be cancelled and answered, s.
+#: How long a refit is given to end when it is cancelled, s.
 _END_SECONDS = 30.0
 
 
 class Calibrator:
-    """Services and topics around ``pipeline.calibrate``."""
+    """Services and topics around a child that calibrates."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
         """Declare parameters, read the configuration once to see that it is valid, and offer.
@@ -64,17 +69,23 @@ class Calibrator:
         self._config = declare(
             node,
             CalibratorConfig,
-            changeable=('config', 'output'),
+            changeable=tuple(CalibratorConfig.model_fields),
             check=_check,
             on_change=self._set_config,
         )
         self._lock = threading.Lock()
-        self._running: _Cancel | None = None
+        self._running: Child | None = None
         self._level = DiagnosticStatus.OK
         self._progress = 'idle: no refit yet'
+        #: What is current, as far as it was published.
+        self._shown: Path | None = None
+        self._drift = _drift_status(f'{self._name}: drift', None)
+        self._bags = NewBags()
+        self._begun = time.monotonic()
         self._parameters = node.create_publisher(DiagnosticArray, '~/parameters', latched())
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         self._result = node.create_publisher(String, '~/result', latched())
+        self._drifts = node.create_publisher(DiagnosticArray, '~/drift', latched())
         self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
         self._calls = _Calls()
         node.create_service(Trigger, '~/refit', self._on_refit, callback_group=self._calls)
@@ -82,14 +93,19 @@ class Calibrator:
         # Not the node's clock: with use_sim_time a paused simulation would silence it.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
         node.create_timer(_DIAGNOSTICS_SECONDS, self._diagnose, clock=steady)
+        # A refit by itself keeps its thread; the group's next callbacks see that it is running.
+        alone = ReentrantCallbackGroup()
+        node.create_timer(_LOOK_SECONDS, self._keep, clock=steady, callback_group=alone)
         self._log.info(f'ready: call {self._name}/refit (std_srvs/srv/Trigger)')
 
     def close(self) -> None:
         """Cancel a fit that is running, and wait until its caller has the answer."""
         with self._lock:
-            if self._running is not None:
-                self._running.set()
-        if not self._calls.wait(_END_SECONDS):
+            running = self._running
+        if running is not None:
+            running.cancel()
+        ended = running is None or running.wait(_END_SECONDS)
+        if not (ended and self._calls.wait(_END_SECONDS)):
             self._log.warning(f'the fit did not end within {_END_SECONDS:g} s')
         time.sleep(max(0.0, self._calls.ended + _DELIVERY_SECONDS - time.monotonic()))
 
@@ -98,60 +114,127 @@ class Calibrator:
         return str(self._node.get_fully_qualified_name())
 
     def _set_config(self, config: CalibratorConfig) -> None:
+        if config.config != self._config.config:
+            self._bags = NewBags()
         self._config = config
 
     # Services
 
     def _on_refit(self, _: Any, response: Any) -> Any:
-        cancel = _Cancel(self._stop)
-        with self._lock:
-            running = self._running
-            self._running = running or cancel
-        if running is not None:
-            response.message = f'A refit is running already ({self._progress}); wait or cancel it.'
-            return response
-        try:
-            response.success, response.message = self._refit(cancel)
-        finally:
-            self._running = None
+        response.success, response.message = self._refit()
         return response
 
     def _on_cancel(self, _: Any, response: Any) -> Any:
         with self._lock:
-            response.success = self._running is not None
-            if self._running is not None:
-                self._running.set()
-        response.message = 'Cancelling the refit.' if response.success else 'No refit is running.'
+            running = self._running
+        if running is None:
+            response.message = 'No refit is running.'
+            return response
+        running.cancel()
+        ended = running.wait(_END_SECONDS)
+        response.success = ended and running.outcome.end is End.CANCELLED
+        response.message = (
+            running.outcome.sentence
+            if response.success
+            else 'The refit ended before it was cancelled.'
+            if ended
+            else f'The refit has not ended yet, at "{running.stage}".'
+        )
         return response
 
-    def _refit(self, cancel: _Cancel) -> tuple[bool, str]:
-        """Fit, publish, and return success and a sentence about it."""
+    # Refits
+
+    def _keep(self) -> None:
+        """Publish what somebody else made current, and refit where it is time to."""
+        if self._running is not None or self._stop.requested:
+            return
         try:
-            done = calibrate(
-                _load(self._config),
-                command=f'{self._name}/refit',
-                observer=_Observer(self._say, cancel),
-                cancel=cancel,
-            )
-            self._publish(done)
-        except CancelledError as err:
-            self._say(f'idle: the last refit was cancelled: {err}')
-            return False, str(err)
+            settings = _load(self._config)
+            self._follow(settings.output)
+            new = self._bags.look(settings, time.monotonic())
+        except (SysidError, OSError) as err:
+            # A file that is being edited, perhaps; a refit would say so.
+            self._log.debug(str(err))
+            return
+        every = self._config.refit_every
+        due = bool(every) and time.monotonic() - self._begun >= every
+        if new and (due or self._config.refit_on_bag):
+            self._say(f'refitting by itself: {", ".join(bag.name for bag in new)} is new')
+            self._refit(niceness=NICEST)
+
+    def _refit(self, niceness: int = 0) -> tuple[bool, str]:
+        """Fit in a child, publish, and return success and a sentence about it."""
+        config = self._config
+        with self._lock:
+            if (running := self._running) is not None:
+                return False, f'A refit is running already ({running.stage}); wait or cancel it.'
+            try:
+                settings = _load(config)
+            except SysidError as err:
+                return self._failed(str(err))
+            child = Child(Path(config.config), settings, budget=config.budget, niceness=niceness)
+            self._running = child
+        self._progress = child.stage
+        try:
+            self._begun = time.monotonic()
+            self._bags.learn(self._bags.look(settings, self._begun))
+            before = linked(settings.output)
+            if self._stop.requested:
+                child.cancel()
+            return self._ended(child.run(self._say), before)
         except SysidError as err:
-            self._level = DiagnosticStatus.WARN
-            self._say(f'idle: the last refit failed: {err}')
-            return False, str(err)
+            return self._failed(str(err))
         except Exception as err:  # noqa: BLE001 (told in full; the next refit may have better input)
             self._log.error(traceback.format_exc())
-            self._level = DiagnosticStatus.ERROR
-            sentence = f'The fit failed unexpectedly ({err!r}); the traceback is in the log.'
-            self._say(f'idle: {sentence}')
-            return False, sentence
+            return self._failed(f'The refit failed unexpectedly ({err!r}).', unexpected=True)
+        finally:
+            self._running = None
+
+    def _ended(self, outcome: Outcome, before: Path | None) -> tuple[bool, str]:
+        if outcome.end is End.CANCELLED:
+            self._say(f'idle: {outcome.sentence}')
+            return False, outcome.sentence
+        if outcome.folder is None:
+            if outcome.end is End.CRASHED:
+                self._log.error(outcome.log)
+            return self._failed(outcome.sentence, unexpected=outcome.end is End.CRASHED)
+        done = Calibration.load(outcome.folder)
+        drift = done.result.drift
+        if done.result.accepted:
+            self._shown = done.folder
+            if drift is None and before is not None:
+                earlier = Calibration.load(before).result
+                drift = drift_between(earlier, done.result, str(before))
+            self._show_drift(drift)
+        self._publish(done)
         good = done.result.standing is Standing.ACCEPTED
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
-        sentence = _summary(done)
+        sentence = _summary(done, drift)
         self._say(f'idle: the last refit was {sentence}')
         return done.result.accepted, sentence
+
+    def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
+        self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
+        self._say(f'idle: the last refit failed: {sentence}')
+        return False, sentence
+
+    def _follow(self, output: Path) -> None:
+        """Publish what is current where that is not what was published last.
+
+        So it is at the start, and where somebody rolled back: what was known of the robot then is
+        in use again, and that it changed since is no news to him.
+        """
+        current = linked(output)
+        if current is None or current == self._shown:
+            return
+        at_start, self._shown = self._shown is None, current
+        done = Calibration.load(current)
+        self._publish(done)
+        if at_start:
+            self._show_drift(done.result.drift)
+        else:
+            self._show_drift(None, f'{current.name} was made current.')
+        self._log.info(f'current is {current}')
 
     # Topics
 
@@ -162,13 +245,21 @@ class Calibrator:
     def _publish(self, done: Calibration) -> None:
         """Publish; the result comes last, so that who hears of it finds the rest."""
         result = done.result
-        message = DiagnosticArray(status=[_status(p, result) for p in result.parameters])
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._parameters.publish(message)
+        self._parameters.publish(self._stamped(*(_status(p, result) for p in result.parameters)))
         if done.mjcf_path is not None:
             text = done.mjcf_path.read_text(encoding='utf-8', errors='replace')
             self._mjcf.publish(String(data=text))
         self._result.publish(String(data=result.to_json()))
+
+    def _show_drift(self, drift: Drift | None, *sentence: str) -> None:
+        """Publish whether the robot changed; it is said until another result says otherwise."""
+        self._drift = _drift_status(f'{self._name}: drift', drift, *sentence)
+        self._drifts.publish(self._stamped(self._drift))
+
+    def _stamped(self, *statuses: Any) -> Any:
+        message = DiagnosticArray(status=list(statuses))
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        return message
 
     def _diagnose(self) -> None:
         fitting = str(self._running is not None).lower()
@@ -181,42 +272,7 @@ class Calibrator:
                 KeyValue(key='config', value=self._config.config),
             ],
         )
-        message = DiagnosticArray(status=[status])
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        self._diagnostics.publish(message)
-
-
-class _Cancel(threading.Event):
-    """Set when somebody cancels the fit, and when the process is to end."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__()
-        self._stop = stop
-
-    def is_set(self) -> bool:
-        return self._stop.requested or super().is_set()
-
-
-class _Observer:
-    """Says what a fit does, and ends it between two stages when it is cancelled."""
-
-    def __init__(self, say: Callable[[str], None], cancel: _Cancel) -> None:
-        self._say = say
-        self._cancel = cancel
-
-    def stage(self, text: str) -> None:
-        """Say which stage begins."""
-        if self._cancel.is_set():
-            msg = 'The calibration was cancelled.'
-            raise CancelledError(msg)
-        self._say(text)
-
-    def iteration(self, iteration: Iteration) -> None:
-        """Say how far the solver is."""
-        self._say(
-            f'iteration {iteration.number}: cost {iteration.cost:.6g}, '
-            f'{iteration.rollouts} rollouts'
-        )
+        self._diagnostics.publish(self._stamped(status, self._drift))
 
 
 class _Calls(ReentrantCallbackGroup):  # type: ignore[misc]
@@ -275,16 +331,33 @@ def _check(config: CalibratorConfig) -> None:
         raise ConfigError(msg)
 
 
-def _summary(done: Calibration) -> str:
+def _summary(done: Calibration, drift: Drift | None) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
-    drift = '' if result.drift is None else f'. {result.drift.sentence}'
+    changed = '' if drift is None else f'. {drift.sentence}'
     word = result.standing if result.accepted else result.standing.upper()
     said = [check.detail for check in result.reservations if result.accepted]
     return (
         f'{word}: {" ".join((result.acceptance, *said))} '
         f'{identified} of {len(result.parameters)} parameters identified; '
-        f'report {done.report_path}{drift}'
+        f'report {done.report_path}{changed}'
+    )
+
+
+def _drift_status(name: str, drift: Drift | None, sentence: str = 'nothing to compare') -> Any:
+    """Return a drift as a DiagnosticStatus: WARN where something changed."""
+    if drift is None:
+        return DiagnosticStatus(level=DiagnosticStatus.OK, name=name, message=sentence)
+    pairs = {
+        'previous': drift.previous,
+        'p_value': repr(drift.p_value),
+        'changed': ', '.join(row.name for row in drift.parameters if row.changed),
+    }
+    return DiagnosticStatus(
+        level=DiagnosticStatus.WARN if drift.changed else DiagnosticStatus.OK,
+        name=name,
+        message=drift.sentence,
+        values=[KeyValue(key=key, value=value) for key, value in pairs.items()],
     )
 
 

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sysid_ros.errors import RosError, SysidError
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,7 +141,7 @@ def _run(
         return
     _init(rclpy, args)
     try:
-        node = rclpy.create_node(name)
+        node = _make_node(rclpy, name)
         try:
             running = start(node, stop)
             try:
@@ -151,6 +152,38 @@ def _run(
             node.destroy_node()
     finally:
         rclpy.try_shutdown()
+
+
+class _Log:
+    """A logger whose lines hold nothing unseen: names of joints and topics are others'."""
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._logger, name)
+
+    def info(self, text: str) -> None:
+        self._logger.info(_lines(text))
+
+    def warning(self, text: str) -> None:
+        self._logger.warning(one_line(text))
+
+    def error(self, text: str) -> None:
+        self._logger.error(_lines(text))
+
+
+def _lines(text: str) -> str:
+    """Return a text of several lines, as a table or a traceback, with nothing unseen in them."""
+    return '\n'.join(map(one_line, text.split('\n')))
+
+
+def _make_node(rclpy: Any, name: str) -> Node:
+    class LiteralNode(rclpy.node.Node):  # type: ignore[misc]
+        def get_logger(self) -> Any:
+            return _Log(super().get_logger())
+
+    return LiteralNode(name)
 
 
 def import_rclpy() -> Any:

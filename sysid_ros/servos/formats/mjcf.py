@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from xml.sax.saxutils import quoteattr
@@ -21,6 +22,7 @@ from sysid_ros.errors import FitError, ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.model.mjcf.attributes import join, number
 from sysid_ros.servos.bench.pendulum import GRAVITY, candidate, simulate, stack_logs
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -481,7 +483,9 @@ def pendulum_mjcf(actuator: PlainActuator, load: PendulumLoad, comments: Iterabl
     turned = (math.cos(offset / 2), 0.0, math.sin(offset / 2), 0.0)
     joint = joint.replace('<joint ', '<joint axis="0 1 0" ', 1)
     drive = drive.replace('/>', ' ctrlrange="-3.14 3.14"/>')
-    head = ''.join(f'\n  {line.replace("--", "- -")}' for line in comments)
+    # Two hyphens would end the comment.
+    safe = [re.sub('-(?=-)', '- ', one_line(comment)) for comment in comments]
+    head = ''.join(f'\n  {line}' for line in safe)
     radius = length / 20
     return f"""<mujoco model="servo">
   <!--{head}

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +13,7 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference.drift import paired
+from sysid_ros.json_text import to_json as json_of
 from sysid_ros.servos.bench.coverage import PLURALS, gaps, group, limits
 from sysid_ros.servos.bench.fit import checked, values_of
 from sysid_ros.servos.bench.law_fits import (
@@ -151,7 +150,7 @@ class ServoComparison:
 
     def to_json(self) -> str:
         """Return everything as JSON."""
-        return json.dumps(dataclasses.asdict(self), indent=2, ensure_ascii=False)
+        return json_of(self, indent=2)
 
 
 def compare_servos(

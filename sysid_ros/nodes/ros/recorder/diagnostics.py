@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.bags.recording import summary
 from sysid_ros.inspection.live import WINDOW_S, LiveQuality
+from sysid_ros.report.tables import LiteralConsole
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -269,7 +269,7 @@ class Quality:
     def _run(self) -> None:
         try:
             if self._panel:
-                with Live(console=Console(), auto_refresh=False) as live:
+                with Live(console=LiteralConsole(), auto_refresh=False) as live:
                     self._watch(live)
             else:
                 self._watch(None)

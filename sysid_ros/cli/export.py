@@ -1,0 +1,74 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid export``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from sysid_ros.export.export import Exported
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write an identified model in another format; say what was written and what is lost.
+
+    Raises:
+        SysidError: In one sentence, what is wrong; nothing was written.
+    """
+    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
+    from sysid_ros.export.export import (  # noqa: PLC0415 (heavy)
+        ExportFormat,
+        ExportRequest,
+        Samples,
+        export,
+    )
+
+    request = ExportRequest(
+        format=ExportFormat(args.format),
+        output=args.output,
+        model=args.model,
+        urdf=args.urdf,
+        packages=tuple(args.package_path),
+        samples=None if args.samples is None else Samples(args.samples, args.seed),
+    )
+    found = export(args.result, request)
+    if args.json:
+        print(_json(found))  # noqa: T201 (escaped as JSON)
+        return 0
+    for identified, title in ((True, 'identified'), (False, 'in the model')):
+        entries = [entry for entry in found.lost if entry.identified is identified]
+        if entries:
+            say(f'{title}, and not in a file of format {found.format}:')
+        for entry in entries:
+            say(f'  {entry}')
+    for note in found.notes:
+        say(note)
+    for path in found.files:
+        say(f'wrote {path}')
+    if found.drawn is not None:
+        first, last = found.drawn.files[0], found.drawn.files[-1]
+        say(f'wrote {len(found.drawn.files)} samples: {first} to {last}')
+    return 0
+
+
+def _json(found: Exported) -> str:
+    from sysid_ros.json_text import to_json  # noqa: PLC0415
+
+    drawn = found.drawn
+    samples = drawn and {
+        'files': drawn.files,
+        'out_of_bounds': drawn.beyond_bounds,
+        'no_model': drawn.refused,
+        'by_parameter': drawn.by_parameter,
+    }
+    document = {
+        'format': found.format,
+        'files': found.files,
+        'lost': [entry._asdict() for entry in found.lost],
+        'notes': found.notes,
+        'samples': samples,
+    }
+    return to_json(document, indent=2)

@@ -1,0 +1,141 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The results of a robot over time: which is in use, and what changed from each to the next."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ResultError
+from sysid_ros.results.drift import changes, drift_between
+from sysid_ros.results.gate import physical_errors
+from sysid_ros.results.store import history, make_current
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sysid_ros.results.result import CalibrationResult, Drift
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A result of a history.
+
+    Attributes:
+        name: Of its folder.
+        current: Whether it is the one in use.
+        result: What was found.
+        drift: Whether the robot changed since the accepted one before; None for the first one, and
+            for a rejected one that was not fitted with memory.
+    """
+
+    name: str
+    current: bool
+    result: CalibrationResult
+    drift: Drift | None
+
+    @property
+    def error(self) -> str:
+        """Error of the fitted model on held-out data, or on training data where there is none."""
+        role = 'train' if math.isnan(self.result.held_out_after) else 'validate'
+        noise = self.result.held_out_after
+        if role == 'train':
+            noise = self.result.training_after
+        own = physical_errors([error for error in self.result.errors if error.role == role])
+        shown = [f'{error.after:.3g} {error.unit}' for error in own]
+        found = ', '.join([*shown, f'{noise:.3g} times the noise'])
+        return found if role == 'validate' else f'{found} (training)'
+
+    @property
+    def identified(self) -> int:
+        """How many parameters are identified."""
+        return sum(parameter.identified for parameter in self.result.parameters)
+
+    @property
+    def changed(self) -> str:
+        """What changed since the one before: clauses, ``nothing``, or empty if unknown."""
+        if self.drift is None or not self.drift.parameters:
+            return ''
+        units = {parameter.name: parameter.unit for parameter in self.result.parameters}
+        return changes(self.drift, units) or 'nothing'
+
+    def plain(self) -> dict[str, object]:
+        """Return what is shown, and more, as JSON has it."""
+        result = self.result
+        held_out = not math.isnan(result.held_out_after)
+        return {
+            'folder': self.name,
+            'current': self.current,
+            'created': result.provenance.created,
+            'standing': result.standing,
+            'acceptance': result.acceptance,
+            'held_out': held_out,
+            'error': result.held_out_after if held_out else result.training_after,
+            'error_text': self.error,
+            'identified': self.identified,
+            'drift': None if self.drift is None else self.drift.model_dump(),
+            'parameters': [
+                {
+                    'name': parameter.name,
+                    'unit': parameter.unit,
+                    'value': parameter.value,
+                    'low': parameter.low,
+                    'high': parameter.high,
+                    'verdict': parameter.verdict,
+                }
+                for parameter in result.parameters
+            ],
+        }
+
+
+def read_history(output: Path) -> tuple[Entry, ...]:
+    """Read all results of a folder in order of time.
+
+    A result that was fitted with memory says itself whether the robot changed; others are compared
+    with the accepted one before.
+
+    Raises:
+        ResultError: There is none, or one cannot be read.
+    """
+    found: list[Entry] = []
+    before: Entry | None = None
+    for stored in history(output):
+        result = stored.load()
+        drift = result.drift
+        if drift is None and before is not None and result.accepted:
+            drift = drift_between(before.result, result, before.name)
+        found.append(Entry(stored.name, stored.current, result, drift))
+        if result.accepted:
+            before = found[-1]
+    return tuple(found)
+
+
+def roll_back(output: Path, name: str | None = None) -> tuple[Entry, Entry]:
+    """Make an earlier accepted result current again.
+
+    Args:
+        output: Folder of results.
+        name: Its folder; the accepted one before the current one unless given.
+
+    Returns:
+        The one that was current, and the one that is now.
+
+    Raises:
+        ResultError: There is no such result, it was rejected, or none is current.
+    """
+    entries = read_history(output)
+    places = [place for place, entry in enumerate(entries) if entry.current]
+    if not places:
+        msg = f'Expected a current result in {str(output)!r} to go back from, found none.'
+        raise ResultError(msg)
+    current = entries[places[0]]
+    if name is None:
+        earlier = [entry for entry in entries[: places[0]] if entry.result.accepted]
+        if not earlier:
+            msg = f'Expected an accepted result before {current.name}, the current one, found none.'
+            raise ResultError(msg)
+        name = earlier[-1].name
+    make_current(output, name)
+    return current, next(entry for entry in entries if entry.name == name)

@@ -1,0 +1,238 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Results on disk: a dated folder for each, which never changes, and links to those that count.
+
+::
+
+    output/2026-11-25T23-47-29Z/    result.json, report.html, figures/, mjcf/, servos/
+    output/2026-11-26T07-12-03Z/
+    output/current                  a link to the last accepted one
+    output/rejected                 a link to the last rejected one
+
+A folder is filled under a hidden name, comes to be on disk, and gets its own name; then its link is
+switched. A process that is killed at any moment leaves the links where they were or where they
+should be, each to a folder that is whole, and perhaps a hidden folder, which the next one removes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import fcntl
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sysid_ros.errors import ResultError, nearest
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESULT = 'result.json'
+CURRENT = 'current'
+REJECTED = 'rejected'
+
+#: Who writes holds this file's lock, which ends with the process; the others wait.
+_LOCK = '.lock'
+#: What only who holds the lock has: a folder, and a link, that do not have their names yet.
+_DRAFT, _LINK = '.new', '.link'
+#: Time in UTC, to the second, in an order that is that of the names; colons are not for all disks.
+_NAME = '%Y-%m-%dT%H-%M-%SZ'
+_PATTERN = re.compile(r'(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d+))?')
+_FOLDER_MODE = 0o755
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A result in its folder.
+
+    Attributes:
+        folder: The dated one.
+        current: Whether it is the one in use.
+    """
+
+    folder: Path
+    current: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the folder."""
+        return self.folder.name
+
+    def load(self) -> CalibrationResult:
+        """Read the result.
+
+        Raises:
+            ResultError: This version cannot read it.
+        """
+        return CalibrationResult.load(self.folder / RESULT)
+
+
+class Draft:
+    """A folder that is being filled; without :meth:`keep` nothing remains of it.
+
+    Attributes:
+        folder: Where files go, until it is kept.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self._output = output
+        self.folder = output / _DRAFT
+
+    def keep(self, *, accepted: bool) -> Path:
+        """Give the folder its name, switch the link, and return the folder."""
+        _flush(self.folder)
+        kept = _free(self._output, dt.datetime.now(dt.UTC))
+        self.folder.rename(kept)
+        _flush_folder(self._output)
+        _switch(self._output, CURRENT if accepted else REJECTED, kept.name)
+        return kept
+
+
+@contextlib.contextmanager
+def draft(output: Path) -> Iterator[Draft]:
+    """Begin a folder for a new result; another process that writes into the output is awaited.
+
+    Args:
+        output: Folder of results; made where there is none.
+
+    Raises:
+        ResultError: It cannot be written.
+    """
+    with _writing(output):
+        begun = Draft(output)
+        begun.folder.mkdir()
+        begun.folder.chmod(_FOLDER_MODE)
+        try:
+            yield begun
+        finally:
+            shutil.rmtree(begun.folder, ignore_errors=True)
+
+
+def find(place: Path) -> Path:
+    """Return the ``result.json`` that a path means; it may not exist.
+
+    Args:
+        place: The file itself, the folder that it is in, or a folder of results: the current one
+            then, or what versions before dated folders left there.
+    """
+    if not place.is_dir():
+        return place
+    return (linked(place) or place) / RESULT
+
+
+def linked(output: Path, link: str = CURRENT) -> Path | None:
+    """Return the folder that a link leads to; None where there is none."""
+    return named(output / link) if (output / link).is_dir() else None
+
+
+def is_dated(name: str) -> bool:
+    """Whether a folder of this name holds a result."""
+    return _PATTERN.fullmatch(name) is not None
+
+
+def named(folder: Path) -> Path:
+    """Return a folder by the name that it keeps: where it is a link, what that leads to."""
+    return folder.parent / folder.readlink() if folder.is_symlink() else folder
+
+
+def history(output: Path) -> tuple[Stored, ...]:
+    """Return the results in a folder in order of time.
+
+    Raises:
+        ResultError: There is no such folder, or no dated result in it.
+    """
+    folders = [entry.parent for entry in output.glob(f'*/{RESULT}')]
+    dated = [
+        (found[1], int(found[2] or 1), folder)
+        for folder in folders
+        if (found := _PATTERN.fullmatch(folder.name))
+    ]
+    if not dated:
+        what = 'found none' if output.is_dir() else 'there is no such folder'
+        msg = f'Expected folders such as 2026-11-25T23-47-29Z in {str(output)!r}, {what}.'
+        raise ResultError(msg)
+    current = linked(output)
+    return tuple(Stored(folder, folder == current) for *_, folder in sorted(dated))
+
+
+def make_current(output: Path, name: str) -> Stored:
+    """Switch the link to an accepted result of before, and return it.
+
+    Raises:
+        ResultError: There is no such folder, or its result was rejected.
+    """
+    stored = {entry.name: entry for entry in history(output)}
+    if name not in stored:
+        msg = f'There is no result {name!r} in {str(output)!r}; {nearest(name, reversed(stored))}.'
+        raise ResultError(msg)
+    result = stored[name].load()
+    if not result.accepted:
+        reason = result.acceptance.rstrip('.')
+        msg = f'Expected an accepted result to go back to, but {name} was rejected: {reason}.'
+        raise ResultError(msg)
+    with _writing(output):
+        _switch(output, CURRENT, name)
+    return Stored(stored[name].folder, current=True)
+
+
+@contextlib.contextmanager
+def _writing(output: Path) -> Iterator[None]:
+    """Be the only one who writes into an output, and remove what a killed one left there."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        with (output / _LOCK).open('w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                if (output / _DRAFT).exists():
+                    shutil.rmtree(output / _DRAFT)
+                (output / _LINK).unlink(missing_ok=True)
+                yield
+            finally:
+                # Not by closing it: a process that was forked meanwhile has it open, too.
+                fcntl.flock(lock, fcntl.LOCK_UN)
+    except OSError as err:
+        msg = f'Cannot write into {str(output)!r}: {err.strerror or err}.'
+        raise ResultError(msg) from err
+
+
+def _switch(output: Path, link: str, name: str) -> None:
+    """Let a link lead to a folder from now on."""
+    place = output / link
+    if place.is_dir() and not place.is_symlink():
+        # Versions before dated folders had a folder of this name, which becomes a dated one.
+        place.rename(_free(output, dt.datetime.fromtimestamp(place.stat().st_mtime, dt.UTC)))
+    (output / _LINK).symlink_to(name)
+    (output / _LINK).replace(place)
+    _flush_folder(output)
+
+
+def _free(output: Path, time: dt.datetime) -> Path:
+    """Return the folder of a time, or with a number after it where there is one already."""
+    name = time.strftime(_NAME)
+    folder, number = output / name, 1
+    while os.path.lexists(folder):
+        number += 1
+        folder = output / f'{name}-{number}'
+    return folder
+
+
+def _flush(folder: Path) -> None:
+    """Wait until all files below a folder, and their names, are on disk."""
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with (Path(place) / name).open('rb') as stream:
+                os.fsync(stream.fileno())
+        _flush_folder(Path(place))
+
+
+def _flush_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,82 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Results of robots of which only values and errors matter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.results.result import (
+    CalibrationResult,
+    InferenceSummary,
+    ParameterResult,
+    Provenance,
+    SolverSummary,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+def robot_result(
+    values: Mapping[str, tuple[float, float]],
+    *,
+    verdicts: Mapping[str, str] | None = None,
+    accepted: bool = True,
+) -> CalibrationResult:
+    """Return a result with values and standard errors by name, which do not hang together."""
+    parameters = tuple(
+        ParameterResult.model_validate(
+            {
+                'name': name,
+                'targets': (name,),
+                'unit': 'N·m',
+                'initial': 1.0,
+                'value': value,
+                'low': value - 1.96 * error,
+                'high': value + 1.96 * error,
+                'bounds': (0.0, 100.0),
+                'verdict': (verdicts or {}).get(name, 'identified'),
+            }
+        )
+        for name, (value, error) in values.items()
+    )
+    covariance = np.diag([error**2 for _, error in values.values()]).tolist()
+    return CalibrationResult(
+        model='arm.xml',
+        parameters=parameters,
+        inference=InferenceSummary(
+            method='', samples=100, effective_samples=100, covariance=covariance, correlation=()
+        ),
+        accepted=accepted,
+        acceptance='Held-out error fell.' if accepted else 'Held-out error rose.',
+        held_out_before=9.0,
+        held_out_after=1.0,
+        training_before=9.0,
+        training_after=1.0,
+        errors=(),
+        noise=(),
+        plots=(),
+        topics=(),
+        health=(),
+        solver=SolverSummary(
+            backend='mujoco',
+            loss='linear',
+            status='cost',
+            message='',
+            success=True,
+            iterations=1,
+            rollouts=1,
+            diverged=0,
+            initial_cost=1.0,
+            final_cost=1.0,
+            seconds=0.0,
+            trace=(),
+        ),
+        warnings=(),
+        provenance=Provenance(
+            created='', versions={}, files=(), command='', config={}, input_mode=''
+        ),
+    )

@@ -1,0 +1,50 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Fleets of recorded pendulums: one robot whose stretches of a recording stand for several."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from builders.recorded_pendulum import FEW, FOLDER
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Seconds from where each robot's 2 s of training begin.
+STARTS = {'ann': 0.0, 'bob': 0.4, 'cat': 0.8}
+
+
+def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
+    """Write a fleet whose robots take a second or two each, and return its ``fleet.yaml``.
+
+    Args:
+        folder: New folder for model, bags and configuration.
+        **robots: Keys of more robots by name.
+    """
+    shutil.copytree(FOLDER, folder)
+    base = {
+        'model': 'arm.xml',
+        'parameters': [{'target': entry.target} for entry in FEW],
+        'validation': {'horizon': [0.1, 0.2]},
+    }
+    entries = {
+        name: {
+            'train': 'train',
+            'validate': ['validate'],
+            'overrides': {
+                'segments.times': {'train': [[start, start + 2.0]], 'validate': [[0.0, 1.5]]}
+            },
+        }
+        for name, start in STARTS.items()
+    }
+    document = {
+        'base': base,
+        'robots': [{'name': name, **keys} for name, keys in {**entries, **robots}.items()],
+    }
+    path = folder / 'fleet.yaml'
+    path.write_text(yaml.safe_dump(document, sort_keys=False))
+    return path

@@ -1,0 +1,117 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Small results with chosen values, and folders of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.results import store
+from sysid_ros.results.result import (
+    CalibrationResult,
+    InferenceSummary,
+    ParameterResult,
+    Provenance,
+    SensorError,
+    SolverSummary,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Parameters of a joint, their usual values, and standard errors of those.
+NAMES = ('joint/elbow/armature', 'joint/elbow/damping', 'joint/elbow/frictionloss')
+UNITS = ('kg·m²', 'N·m·s/rad', 'N·m')
+VALUES = (0.05, 0.7, 3.5)
+ERRORS = (0.001, 0.01, 0.1)
+#: Independent samples: the distribution of a mean of so many is normal.
+_MANY = 1e6
+
+
+def make_result(
+    *values: float, accepted: bool = True, correlation: float = 0.0, **changes: Any
+) -> CalibrationResult:
+    """Return a result of an elbow.
+
+    Args:
+        *values: Of the parameters; the usual ones unless given.
+        accepted: By the gate.
+        correlation: Of the last two estimates.
+        **changes: Other fields.
+    """
+    mixed = np.eye(len(NAMES))
+    mixed[1, 2] = mixed[2, 1] = correlation
+    covariance = mixed * np.outer(ERRORS, ERRORS)
+    fields: dict[str, Any] = {
+        'model': 'arm.xml',
+        'parameters': tuple(
+            ParameterResult(
+                name=name,
+                targets=(name,),
+                unit=unit,
+                initial=1.0,
+                value=value,
+                low=value - 1.96 * error,
+                high=value + 1.96 * error,
+                bounds=(0.0, 10.0),
+                verdict_kind=VerdictKind.IDENTIFIED,
+            )
+            for name, unit, value, error in zip(NAMES, UNITS, values or VALUES, ERRORS, strict=True)
+        ),
+        'inference': InferenceSummary(
+            method='chosen',
+            samples=1000,
+            effective_samples=_MANY,
+            covariance=tuple(map(tuple, covariance.tolist())),
+            correlation=tuple(map(tuple, mixed.tolist())),
+        ),
+        'accepted': accepted,
+        'acceptance': 'It fell.' if accepted else 'It did not fall.',
+        'held_out_before': 9.0,
+        'held_out_after': 1.25,
+        'training_before': 9.0,
+        'training_after': 1.0,
+        'errors': (
+            SensorError(
+                sensor='elbow_position',
+                unit='rad',
+                role='validate',
+                before=0.02,
+                after=0.002,
+                samples=100,
+            ),
+        ),
+        'noise': (),
+        'plots': (),
+        'topics': (),
+        'health': (),
+        'solver': SolverSummary(
+            backend='mujoco',
+            loss='linear',
+            status='cost',
+            message='',
+            success=True,
+            iterations=1,
+            rollouts=1,
+            diverged=0,
+            initial_cost=1.0,
+            final_cost=1.0,
+            seconds=0.0,
+            trace=(),
+        ),
+        'warnings': (),
+        'provenance': Provenance(
+            created='', versions={}, files=(), command='', config={}, input_mode=''
+        ),
+    }
+    return CalibrationResult(**{**fields, **changes})
+
+
+def keep(output: Path, result: CalibrationResult) -> Path:
+    """Put a result alone into a folder of its own, and return that."""
+    with store.draft(output) as begun:
+        result.save(begun.folder / store.RESULT)
+        return begun.keep(accepted=result.accepted)

@@ -1,0 +1,110 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Stored results with values and covariances that a test knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sysid_ros.files import sha256
+from sysid_ros.model.implied import add_actuators
+from sysid_ros.model.loading import compile_spec, read_model
+from sysid_ros.model.targets import resolve
+from sysid_ros.results.result import (
+    CalibrationResult,
+    FileHash,
+    InferenceSummary,
+    ParameterResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+#: A calibration of another model: what a test does not say is from there.
+_RECORD = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What was found for a parameter: NaN deviations are those of no interval."""
+
+    value: float
+    deviation: float = float('nan')
+    bounds: tuple[float, float] = (-100.0, 100.0)
+
+
+def store(
+    folder: Path,
+    model: Path,
+    found: Mapping[str, Found | float],
+    *,
+    correlation: NDArray[np.float64] | None = None,
+    servos: tuple[str, ...] = (),
+    accepted: bool = True,
+) -> Path:
+    """Store a result of a model.
+
+    Args:
+        folder: Where result.json is written.
+        model: The nominal model.
+        found: Targets, and what was found for each.
+        correlation: (p, p) of the estimates; none unless given.
+        servos: Names of actuators that are implied.
+        accepted: Whether the result was.
+    """
+    entries = {
+        name: entry if isinstance(entry, Found) else Found(entry) for name, entry in found.items()
+    }
+    spec = read_model(model).spec
+    add_actuators(spec, servos)
+    compiled = compile_spec(spec, model)
+    parameters = [_parameter(name, resolve(name, compiled, spec=spec)[0].unit, entry)
+                  for name, entry in entries.items()]  # fmt: skip
+    deviation = np.array([entry.deviation for entry in entries.values()])
+    matrix = np.eye(len(entries)) if correlation is None else correlation
+    covariance = matrix * np.outer(deviation, deviation)
+    covariance[np.isnan(deviation)] = covariance[:, np.isnan(deviation)] = np.nan
+    record = CalibrationResult.load(_RECORD)
+    hashes = (FileHash(path=str(model), role='model', sha256=sha256(model)),)
+    record = record.model_copy(
+        update={
+            'model': str(model),
+            'parameters': tuple(parameters),
+            'accepted': accepted,
+            'implied_actuators': servos,
+            'inference': InferenceSummary(
+                method='a test',
+                samples=1000,
+                effective_samples=1000.0,
+                covariance=tuple(map(tuple, covariance.tolist())),
+                correlation=tuple(map(tuple, matrix.tolist())),
+            ),
+            'provenance': record.provenance.model_copy(update={'files': hashes}),
+        }
+    )
+    path = folder / 'result.json'
+    record.save(path)
+    return path
+
+
+def _parameter(name: str, unit: str, entry: Found) -> ParameterResult:
+    half = 1.96 * entry.deviation
+    return ParameterResult.model_validate(
+        {
+            'name': name,
+            'targets': (name,),
+            'unit': unit,
+            'initial': entry.value,
+            'value': entry.value,
+            'low': entry.value - half,
+            'high': entry.value + half,
+            'bounds': entry.bounds,
+            'verdict_kind': 'identified' if np.isfinite(half) else 'not excited',
+        }
+    )

@@ -1,0 +1,158 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid export``: what was found, in the formats of others."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sysid_ros.model.loading import load_model
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from builders.cli_project import Project, Sysid
+
+FORMATS = ('mjcf', 'ros2-control', 'isaaclab', 'mjlab')
+
+
+@pytest.fixture
+def result(project: Project) -> Path:
+    """Return the result of the recorded pendulum."""
+    return (project.folder / 'baseline.json').rename(project.folder / 'result.json')
+
+
+@pytest.mark.parametrize('format_', FORMATS)
+def test_what_was_written_and_what_is_lost_is_said(
+    sysid: Sysid, result: Path, format_: str
+) -> None:
+    done = sysid('export', result, '--format', format_, '-o', 'exported')
+
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[-1].startswith('wrote exported')
+    assert (result.parent / 'exported').exists()
+    if format_ != 'mjcf':
+        assert f'identified, and not in a file of format {format_}:' in done.out
+        assert '  body/tip/mass 0.450044 kg' in done.out
+
+
+def test_the_exported_mjcf_is_the_identified_model(sysid: Sysid, result: Path) -> None:
+    assert sysid('export', result, '-o', 'mjcf').code == 0
+
+    model = load_model(result.parent / 'mjcf' / 'arm.xml')
+    assert model.body('tip').mass[0] == pytest.approx(0.450044191195836, rel=1e-12)
+
+
+@pytest.mark.parametrize('place', ['.', 'current', 'result.json'])
+def test_a_result_is_found_in_its_folder_and_as_the_current_one(
+    sysid: Sysid, result: Path, place: str
+) -> None:
+    if place == 'current':
+        (result.parent / 'out' / 'current').mkdir(parents=True)
+        result.rename(result.parent / 'out' / 'current' / 'result.json')
+
+    asked = 'out' if place == 'current' else place
+    assert sysid('export', asked, '-o', 'mjcf').code == 0
+
+
+def test_json_says_it_too(sysid: Sysid, result: Path) -> None:
+    done = sysid('export', result, '--format', 'mjlab', '-o', 'drives.py', '--json')
+
+    document = json.loads(done.out)
+    assert document['format'] == 'mjlab'
+    assert document['files'] == ['drives.py']
+    lost = {entry['name']: entry for entry in document['lost']}
+    assert lost['body/tip/mass']['identified'] is True
+    assert lost['body/tip/mass']['value'] == pytest.approx(0.450044, rel=1e-5)
+    assert document['samples'] is None
+
+
+def test_reservations_of_a_result_are_said(sysid: Sysid, result: Path) -> None:
+    document = json.loads(result.read_text('utf-8'))
+    document['reservations'] = [
+        {'name': 'model', 'passed': False, 'detail': 'The model lacks a spring.'}
+    ]
+    result.write_text(json.dumps(document))
+    expected = 'The result is accepted with reservations: The model lacks a spring.'
+
+    for format_ in FORMATS:
+        done = sysid('export', result, '--format', format_, '-o', f'as-{format_}')
+        assert expected in done.out
+
+
+@pytest.mark.slow
+def test_samples_are_counted(sysid: Sysid, quick: Project) -> None:
+    (quick.folder / 'baseline.json').rename(quick.folder / 'result.json')
+
+    done = sysid('export', '.', '--samples', '2', '--seed', '3', '-o', 'drawn')
+
+    assert done.code == 0, done.err
+    assert 'wrote 2 samples: sample_000.xml to sample_001.xml' in done.out
+    assert 'wrote drawn/ranges.yaml' in done.out
+
+
+@pytest.mark.parametrize('format_', FORMATS)
+def test_an_output_that_exists_is_left_alone(
+    sysid: Sysid, result: Path, project: Project, format_: str
+) -> None:
+    output = project.folder / 'out'
+    output.mkdir()
+    (output / 'mine.txt').write_text('mine')
+    before = project.files()
+
+    done = sysid('export', result, '--format', format_, '-o', 'out')
+
+    assert done.code == 2
+    assert "'out' exists already and may be edited; choose another name." in done.err
+    assert project.files() == before
+
+
+def test_an_empty_folder_may_be_filled(sysid: Sysid, result: Path, project: Project) -> None:
+    (project.folder / 'empty').mkdir()
+
+    assert sysid('export', result, '-o', 'empty').code == 0
+
+
+def test_bad_input_is_one_sentence_and_nothing_is_written(
+    sysid: Sysid, result: Path, project: Project
+) -> None:
+    text = result.read_text('utf-8')
+    rejected = project.folder / 'rejected.json'
+    rejected.write_text(text.replace('"accepted": true', '"accepted": false'))
+    (project.folder / 'nothing').mkdir()
+    before = project.files()
+
+    for arguments, expected in (
+        (('export', 'nothing', '-o', 'new'), 'Expected result.json or current/result.json in'),
+        (('export', 'no.json', '-o', 'new'), 'no.json'),
+        (('export', rejected, '-o', 'new'), 'was rejected, so nothing of it is exported'),
+        (('export', result, '--format', 'urdf', '-o', 'new'), 'is no URDF; expected --urdf FILE'),
+        (('export', result, '--samples', '3', '-o', 'new'), 'Expected a result with a covariance'),
+        (('export', result, '--samples', '0', '-o', 'new'), 'Expected one sample or more'),
+        (('export', result, '--format', 'sdf', '-o', 'new'), "Unknown --format 'sdf'"),
+        (('export', result, '--format', 'mjlab', '-o', 'calibration.yaml/new'), 'Cannot write'),
+    ):
+        done = sysid(*arguments)
+        assert done.code == 2, arguments
+        assert expected in done.err
+        assert done.err.count('\n') == 1
+    assert project.files() == before
+
+
+def test_another_model_than_the_calibrated_one_is_refused(
+    sysid: Sysid, result: Path, project: Project
+) -> None:
+    (project.folder / 'arm.xml').rename(project.folder / 'moved.xml')
+    assert sysid('export', result, '-o', 'gone').code == 2
+    assert sysid('export', result, '--model', 'moved.xml', '-o', 'found').code == 0
+
+    moved = project.folder / 'moved.xml'
+    moved.write_text(moved.read_text().replace('mass=".6"', 'mass=".7"'))
+    done = sysid('export', result, '--model', 'moved.xml', '-o', 'other')
+
+    assert done.code == 2
+    assert 'as it was calibrated, found another' in done.err
+    assert not (project.folder / 'other').exists()

@@ -1,0 +1,162 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid fleet``: rows, exit codes, errors in one sentence, and going on where it was."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from builders.cli_project import Outcome, Sysid, run_process
+from builders.fleets import STARTS, make_fleet
+from sysid_ros.config import load_fleet
+from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from sysid_ros.config import Fleet
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """Return a fleet that a process calibrated, in which one robot has no bags."""
+    folder = tmp_path_factory.mktemp('finished') / 'fleet'
+    make_fleet(folder, eve={'train': 'bags/eve_*'})
+    return folder, run_process('fleet', 'fleet.yaml', '--workers', '1', folder=folder)
+
+
+@pytest.mark.slow
+def test_a_process_prints_the_population_and_who_failed(finished: tuple[Path, Outcome]):
+    folder, done = finished
+
+    assert (done.code, done.err) == (1, '')
+    assert '0 of 4 robots are calibrated already' in done.out
+    for name in STARTS:
+        assert f'{name} done' in done.out
+        assert (folder / 'fleet' / 'robots' / name / 'current' / 'report.html').is_file()
+    assert 'joint/elbow/damping' in done.out
+    assert 'failed: eve: No bag matches' in done.out
+    assert 'fleet/fleet.html' in done.out
+
+
+@pytest.mark.slow
+def test_the_same_command_goes_on_where_it_was_and_says_the_same(finished: tuple[Path, Outcome]):
+    folder, before = finished
+    text = (folder / 'fleet' / 'fleet.json').read_text()
+
+    again = run_process('fleet', 'fleet.yaml', '--json', folder=folder)
+
+    old, new = json.loads(text), json.loads(again.out)
+    assert again.code == 1
+    assert json.loads((folder / 'fleet' / 'fleet.json').read_text()) == new
+    for document in (old, new):
+        del document['created'], document['command']
+    assert new == old
+    assert (
+        '3 of 4 robots are calibrated already'
+        in run_process('fleet', 'fleet.yaml', folder=folder).out
+    )
+    assert before.code == 1
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., Fleet]:
+    """Return a function that reads a fleet of one robot with some keys replaced; None removes."""
+
+    def read(robot: dict[str, Any] | None = None, **changes: Any) -> Fleet:
+        (tmp_path / 'base').mkdir(exist_ok=True)
+        base = {'model': 'arm.xml', 'parameters': [{'target': 'joint/*/damping'}]}
+        (tmp_path / 'base' / 'calibration.yaml').write_text(yaml.safe_dump(base))
+        one = {'name': 'r1', 'train': 'bags/r1', **(robot or {})}
+        document = {'base': 'base/calibration.yaml', 'robots': [one], **changes}
+        kept = {key: value for key, value in document.items() if value is not None}
+        (tmp_path / 'fleet.yaml').write_text(yaml.safe_dump(kept))
+        return load_fleet(tmp_path / 'fleet.yaml')
+
+    return read
+
+
+def test_paths_are_relative_to_the_file_that_holds_them(load: Callable[..., Fleet], tmp_path: Path):
+    plain = load().robots['r1']
+    other = load({'overrides': {'model': 'b.xml', 'mapping': 'm.yaml'}}).robots['r1']
+    inline = load(base={'model': 'c.xml', 'parameters': [{'target': 't'}]}).robots['r1']
+
+    assert plain.model == tmp_path / 'base' / 'arm.xml'
+    assert [bag.path for bag in plain.bags] == [str(tmp_path / 'bags' / 'r1')]
+    assert (other.model, other.mapping) == (tmp_path / 'b.xml', tmp_path / 'm.yaml')
+    assert inline.model == tmp_path / 'c.xml'
+    assert plain.output == tmp_path / 'fleet' / 'robots' / 'r1'
+    assert load_fleet(tmp_path / 'fleet.yaml', tmp_path / 'o').output == tmp_path / 'o'
+
+
+def test_robots_have_one_thread_each_whatever_the_base_says(load: Callable[..., Fleet]):
+    base = {'model': 'c.xml', 'parameters': [{'target': 't'}], 'solver': {'threads': 8}}
+    found = load({'overrides': {'solver.loss': 'huber'}}, base=base).robots['r1']
+
+    assert found.solver.threads == 1
+    assert found.solver.loss == 'huber'
+
+
+def test_the_memory_of_the_base_is_left_aside(load: Callable[..., Fleet]):
+    base = {'model': 'c.xml', 'parameters': [{'target': 't'}], 'memory': 'auto'}
+
+    assert load(base=base).robots['r1'].memory.previous == 'none'
+
+
+@pytest.mark.parametrize(
+    ('robot', 'changes', 'sentence'),
+    [
+        ({}, {'roboter': []}, "Unknown key 'roboter' in .*fleet.yaml; nearest: robots"),
+        ({}, {'robots': []}, 'Expected at least one entry in robots, found none'),
+        ({}, {'base': None}, "Missing key 'base'"),
+        ({}, {'base': 'base/calibratoin.yaml'}, 'There is no file .*nearest: calibration.yaml'),
+        ({'name': 'a/b'}, {}, r"letters, digits, _, - and \. in the name of a robot, found 'a/b'"),
+        ({'train': []}, {}, 'Expected at least one bag in train of each robot, found none'),
+        ({'valdate': 'b'}, {}, "Unknown key 'robots.0.valdate' in .*; nearest: validate"),
+        (
+            {'overrides': {'bags': []}},
+            {},
+            "Expected bags in train and validate for robot 'r1', found 'bags' in overrides",
+        ),
+        (
+            {'overrides': {'memory.previous': 'auto'}},
+            {},
+            "Expected no memory, as a fleet begins anew, for robot 'r1', found 'memory.previous'",
+        ),
+        (
+            {'overrides': {'solver.los': 'huber'}},
+            {},
+            "Unknown key 'solver.los' in .*calibration.yaml with the overrides of 'r1'; nearest: l",
+        ),
+        ({}, {'base': {'model': 'a.xml'}}, 'at least one entry in parameters.*base of .*fleet'),
+    ],
+)
+def test_a_wrong_file_is_told_in_one_sentence(
+    load: Callable[..., Fleet], robot: dict[str, Any], changes: dict[str, Any], sentence: str
+):
+    with pytest.raises(ConfigError, match=sentence):
+        load(robot, **changes)
+
+
+def test_two_robots_of_one_name_are_told(load: Callable[..., Fleet]):
+    twice = [{'name': 'r1', 'train': 'a'}, {'name': 'r1', 'train': 'b'}]
+
+    with pytest.raises(ConfigError, match="a name of its own for each robot, found 'r1' twice"):
+        load(robots=twice)
+
+
+def test_a_command_with_a_wrong_file_has_exit_code_2_and_writes_nothing(
+    sysid: Sysid, tmp_path: Path
+):
+    (tmp_path / 'fleet.yaml').write_text('robots: []\n')
+
+    done = sysid('fleet', tmp_path / 'fleet.yaml')
+
+    assert done.code == 2
+    assert done.err.count('\n') == 1
+    assert [path.name for path in tmp_path.iterdir()] == ['fleet.yaml']

@@ -1,0 +1,89 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid history``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.histories import keep, make_result
+
+if TYPE_CHECKING:
+    from builders.cli_project import Sysid
+
+WORN = (0.05, 0.7, 4.2)
+
+
+@pytest.fixture
+def output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder of three results below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    keep(Path('out'), make_result())
+    keep(Path('out'), make_result(*WORN))
+    keep(Path('out'), make_result(accepted=False))
+    return Path('out')
+
+
+def test_results_are_listed_in_order_of_time_with_what_changed(output: Path, sysid: Sysid):
+    done = sysid('history', output)
+
+    assert (done.code, done.err) == (0, '')
+    title, header, *rows = done.out.rstrip().splitlines()
+    assert title.strip() == 'Results in out'
+    assert header.split()[:3] == ['folder', 'standing', 'error']
+    assert [row.split()[1] for row in rows] == ['accepted', 'accepted', 'rejected']
+    assert [row.rstrip().endswith('current') for row in rows] == [False, True, False]
+    assert 'joint/elbow/frictionloss from 3.5 to 4.2 N·m (+20 %), 4.9 standard errors' in rows[1]
+    assert '2 mrad, 1.25 times the noise' in rows[0]
+    assert '3 of 3' in rows[0]
+
+
+@pytest.mark.usefixtures('output')
+def test_the_folder_is_that_of_the_configuration_or_out(sysid: Sysid):
+    listed = sysid('history').out
+    Path('calibration.yaml').write_text(
+        'model: arm.xml\nbags: [{path: bag}]\n'
+        'parameters: [{target: joint/elbow/damping}]\noutput: other\n'
+    )
+    keep(Path('other'), make_result())
+
+    assert listed.startswith('Results in out')
+    for arguments in (('history',), ('history', 'calibration.yaml')):
+        assert sysid(*arguments).out.lstrip().startswith('Results in other')
+
+
+def test_json_has_all_values_and_drifts(output: Path, sysid: Sysid):
+    done = sysid('history', output, '--json')
+
+    first, second, third = json.loads(done.out)
+    assert first['drift'] is None
+    assert [row['changed'] for row in second['drift']['parameters']] == [False, False, True]
+    assert second['current']
+    assert third['standing'] == 'rejected'
+    assert second['parameters'][2] == {
+        'name': 'joint/elbow/frictionloss',
+        'unit': 'N·m',
+        'value': 4.2,
+        'low': pytest.approx(4.004),
+        'high': pytest.approx(4.396),
+        'verdict': 'identified',
+    }
+
+
+@pytest.mark.parametrize('flag', ['--html', '-o'])
+def test_a_page_is_written_where_it_is_asked_for(output: Path, sysid: Sysid, flag: str):
+    done = sysid('history', output, flag, 'deep/trend.html')
+
+    assert done.out.endswith('deep/trend.html\n')
+    assert Path('deep/trend.html').read_text('utf-8').startswith('<!DOCTYPE html>')
+
+
+def test_a_folder_without_results_is_one_line_and_2(tmp_path: Path, sysid: Sysid):
+    done = sysid('history', tmp_path)
+
+    assert (done.code, done.out) == (2, '')
+    assert done.err.startswith('sysid: Expected folders such as 2026-11-25T23-47-29Z in ')

@@ -1,0 +1,175 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Refits in processes of their own, and the bags that ask for one, without ROS."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.cli_project import Project
+from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
+from sysid_ros.nodes.child import NICEST, Child, End, NewBags
+from sysid_ros.pipeline import Calibration
+
+PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> Project:
+    """Return a calibration that takes a second."""
+    project = Project(tmp_path / 'project')
+    project.make_quick()
+    return project
+
+
+def child_of(project: Project, **options: float) -> Child:
+    """Return the refit of a project."""
+    return Child(project.config, load_calibration(project.config), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_a_refit_tells_its_stages_stands_back_and_leaves_a_result(quick: Project):
+    child = child_of(quick, niceness=NICEST)
+    said, nice = [], set()
+
+    def say(line: str) -> None:
+        said.append(line)
+        assert child._process is not None
+        nice.add(os.getpriority(os.PRIO_PROCESS, child._process.pid))
+
+    outcome = child.run(say)
+
+    assert outcome.end is End.DONE, outcome
+    assert outcome.folder == (quick.folder / 'out' / 'current').resolve()
+    assert Calibration.load(outcome.folder).result.accepted
+    assert nice == {NICEST}
+    stages = [line.partition(' ')[0] for line in said]
+    assert stages.index('reading') < stages.index('iteration') < stages.index('writing')
+    # Tables are for people.
+    assert not any('joint/elbow/damping' in line for line in said)
+
+
+@pytest.mark.slow
+def test_what_is_wrong_with_the_input_is_told_in_its_sentence(quick: Project):
+    child = child_of(quick)
+    shutil.rmtree(quick.folder / 'train')
+
+    outcome = child.run(lambda _: None)
+
+    assert outcome.end is End.REFUSED
+    assert outcome.folder is None
+    assert outcome.sentence.startswith('There is no bag') or 'train' in outcome.sentence
+    assert not (quick.folder / 'out').exists()
+
+
+@pytest.mark.slow
+def test_a_budget_limits_the_fit_and_then_ends_it(quick: Project):
+    child = child_of(quick, budget=0.1)
+    assert child._command()[-2:] == ['--time', '0.05']
+
+    outcome = child.run(lambda _: None)
+
+    assert outcome.end is End.LATE
+    assert outcome.sentence == (
+        'The refit used up its budget of 0.1 s while it was at "starting"; '
+        'what was current still is.'
+    )
+
+
+def test_a_limit_of_the_file_stays_where_it_is_less(quick: Project):
+    quick.change(solver={'time': 3})
+    assert child_of(quick, budget=100.0)._command()[-2:] == ['--time', '3']
+    assert child_of(quick, budget=2.0)._command()[-2:] == ['--time', '1']
+
+
+@pytest.mark.slow
+def test_one_that_is_cancelled_before_it_starts_does_not_start(quick: Project):
+    child = child_of(quick)
+    child.cancel()
+
+    outcome = child.run(pytest.fail)
+
+    assert outcome.end is End.CANCELLED
+    assert child.outcome == outcome
+    assert child.wait(0)
+
+
+class Folder:
+    """Bags below a folder, and what is new of them at some time."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._new = NewBags()
+        config = load_calibration(PENDULUM / 'calibration.yaml')
+        bags = (
+            BagSelection(path=str(folder / 'train_*')),
+            BagSelection(path=str(folder / 'held_out_*'), role='validate'),
+        )
+        self._settings: CalibrationConfig = config.model_copy(update={'bags': bags})
+        self.write('held_out_1')
+
+    def write(self, bag: str, *names: str, text: str = '') -> None:
+        """Write files of a bag; all of a finished one unless some are named."""
+        for name in names or ('bag.mcap', 'metadata.yaml'):
+            path = self._folder / bag / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+
+    def look(self, now: float) -> list[str]:
+        """Return the names of new bags."""
+        return [path.name for path in self._new.look(self._settings, now)]
+
+    def learn(self, now: float) -> None:
+        """Learn what is new."""
+        self._new.learn(self._new.look(self._settings, now))
+
+
+@pytest.fixture
+def bags(tmp_path: Path) -> Folder:
+    """Return a folder in which one bag was finished before anybody looked."""
+    folder = Folder(tmp_path)
+    folder.write('train_1')
+    assert folder.look(0.0) == []
+    assert folder.look(100.0) == []
+    return folder
+
+
+def test_a_bag_counts_when_it_has_its_metadata_and_did_not_change_for_a_while(bags: Folder):
+    bags.write('train_2', 'bag.mcap')
+    assert bags.look(0.0) == bags.look(100.0) == []
+    bags.write('train_2', 'metadata.yaml')
+    assert bags.look(101.0) == bags.look(105.0) == []
+    bags.write('train_2', 'bag.mcap', text='still being copied')
+    assert bags.look(106.5) == bags.look(111.0) == []
+    assert bags.look(111.5) == ['train_2']
+    assert bags.look(200.0) == ['train_2']
+    bags.learn(200.0)
+    assert bags.look(201.0) == []
+
+
+def test_a_bag_that_is_recorded_at_the_start_counts_when_it_is_finished(tmp_path: Path):
+    bags = Folder(tmp_path)
+    bags.write('train_1', 'bag.mcap')
+    assert bags.look(0.0) == []
+    bags.write('train_1', 'metadata.yaml')
+    bags.look(1.0)
+    assert bags.look(10.0) == ['train_1']
+
+
+def test_what_no_pattern_names_and_what_is_held_out_does_not_count(bags: Folder):
+    for name in ('held_out_2', 'other', 'train_2'):
+        bags.write(name)
+    bags.look(0.0)
+    assert bags.look(10.0) == ['train_2']
+
+
+def test_patterns_that_match_nothing_yet_are_no_error(tmp_path: Path):
+    bags = Folder(tmp_path)
+    assert bags.look(0.0) == []
+    bags.write('train_1')
+    bags.look(1.0)
+    assert bags.look(10.0) == ['train_1']

@@ -1,0 +1,283 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Results in dated folders: whole or not there, and links that lead to whole ones."""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import multiprocessing
+import os
+import re
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sysid_ros.errors import ResultError
+from sysid_ros.results import store
+from sysid_ros.results.result import CalibrationResult
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DATA = Path(__file__).parents[1] / 'data' / 'results'
+#: What is in a folder, besides ``result.json``.
+FILES = (
+    'report.html',
+    'mjcf/arm.xml',
+    'mjcf/meshes/link.stl',
+    'figures/parameters.png',
+    'figures/sequence.png',
+    'servos/elbow.json',
+)
+
+
+@pytest.fixture(scope='module')
+def result() -> CalibrationResult:
+    """Return some accepted result."""
+    found = CalibrationResult.load(max(DATA.glob('*.json')))
+    return found.model_copy(update={'accepted': True, 'plots': ()})
+
+
+def put(output: Path, result: CalibrationResult, text: str = '') -> Path:
+    """Keep a result with files that all hold a text, and return its folder."""
+    with store.draft(output) as begun:
+        for name in FILES:
+            path = begun.folder / name
+            path.parent.mkdir(exist_ok=True, parents=True)
+            path.write_text(text)
+        result.save(begun.folder / store.RESULT)
+        return begun.keep(accepted=result.accepted)
+
+
+def texts(folder: Path) -> set[str]:
+    """Return what the files in a folder hold; all of them have to be there, and no others."""
+    files = {str(path.relative_to(folder)) for path in folder.rglob('*') if path.is_file()}
+    assert files == {*FILES, store.RESULT}
+    return {(folder / name).read_text() for name in FILES}
+
+
+def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_there(
+    tmp_path: Path, result: CalibrationResult
+):
+    before = dt.datetime.now(dt.UTC).replace(microsecond=0)
+
+    folder = put(tmp_path, result, 'one')
+
+    assert re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ', folder.name)
+    time = dt.datetime.strptime(folder.name, '%Y-%m-%dT%H-%M-%S%z')
+    assert before <= time <= dt.datetime.now(dt.UTC)
+    assert str((tmp_path / 'current').readlink()) == folder.name
+    assert texts(tmp_path / 'current') == {'one'}
+    assert not (tmp_path / 'rejected').exists()
+
+
+@pytest.mark.slow
+def test_results_of_one_second_are_numbered_and_stay_in_order(
+    tmp_path: Path, result: CalibrationResult, monkeypatch: pytest.MonkeyPatch
+):
+    class Clock(dt.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return dt.datetime(2026, 11, 25, 23, 47, 29, tzinfo=tz)
+
+    monkeypatch.setattr(store.dt, 'datetime', Clock)
+
+    names = [put(tmp_path, result, str(number)).name for number in range(11)]
+
+    assert names[:2] == ['2026-11-25T23-47-29Z', '2026-11-25T23-47-29Z-2']
+    assert [entry.name for entry in store.history(tmp_path)] == names
+    assert [entry.name for entry in store.history(tmp_path) if entry.current] == names[-1:]
+
+
+def test_a_rejected_result_is_kept_and_never_becomes_current(
+    tmp_path: Path, result: CalibrationResult
+):
+    accepted = put(tmp_path, result, 'good')
+    rejected = put(tmp_path, result.model_copy(update={'accepted': False}), 'bad')
+
+    assert (tmp_path / 'current').resolve() == accepted
+    assert (tmp_path / 'rejected').resolve() == rejected
+    assert texts(accepted) == {'good'}
+    assert texts(rejected) == {'bad'}
+
+
+def test_a_folder_that_is_not_kept_leaves_nothing(tmp_path: Path):
+    class OutOfLuckError(Exception):
+        pass
+
+    def write() -> None:
+        with store.draft(tmp_path) as begun:
+            (begun.folder / 'report.html').write_text('half')
+            raise OutOfLuckError
+
+    with pytest.raises(OutOfLuckError):
+        write()
+
+    assert [entry.name for entry in tmp_path.iterdir()] == ['.lock']
+
+
+def test_a_disk_that_refuses_is_told_in_one_sentence(tmp_path: Path, result: CalibrationResult):
+    (tmp_path / 'file').write_text('')
+
+    with pytest.raises(ResultError, match=r"^Cannot write into '.*/file': File exists\.$"):
+        put(tmp_path / 'file', result)
+
+
+def test_a_folder_of_rejected_results_of_older_versions_becomes_a_dated_one(
+    tmp_path: Path, result: CalibrationResult
+):
+    bad = result.model_copy(update={'accepted': False})
+    bad.save(tmp_path / 'rejected' / store.RESULT)
+    os.utime(tmp_path / 'rejected', (0, 0))
+
+    new = put(tmp_path, bad)
+
+    assert (tmp_path / 'rejected').resolve() == new
+    assert [entry.name for entry in store.history(tmp_path)] == ['1970-01-01T00-00-00Z', new.name]
+
+
+def test_a_path_means_the_file_its_folder_or_the_current_result(
+    tmp_path: Path, result: CalibrationResult
+):
+    old = tmp_path / 'result.json'
+    result.save(old)
+    assert store.find(tmp_path) == old
+
+    folder = put(tmp_path, result)
+
+    for place in (tmp_path, folder):
+        assert store.find(place) == folder / 'result.json'
+    assert store.find(old) == old
+    assert store.named(tmp_path / 'current') == folder
+    assert store.find(tmp_path / 'none') == tmp_path / 'none'
+
+
+def test_an_earlier_accepted_result_becomes_current_again_and_no_other_does(
+    tmp_path: Path, result: CalibrationResult
+):
+    first, second = put(tmp_path, result), put(tmp_path, result)
+    bad = put(tmp_path, result.model_copy(update={'accepted': False, 'acceptance': 'Worse.'}))
+
+    assert store.make_current(tmp_path, first.name).folder == first
+
+    assert (tmp_path / 'current').resolve() == first
+    with pytest.raises(ResultError, match=rf'but {bad.name} was rejected: Worse\.$'):
+        store.make_current(tmp_path, bad.name)
+    with pytest.raises(ResultError, match=rf"no result '2026'.*; .*{bad.name}"):
+        store.make_current(tmp_path, '2026')
+    assert (tmp_path / 'current').resolve() == first
+    assert {first, second, bad} == {entry.folder for entry in store.history(tmp_path)}
+
+
+def test_a_folder_without_results_is_told(tmp_path: Path):
+    with pytest.raises(ResultError, match='found none'):
+        store.history(tmp_path)
+    with pytest.raises(ResultError, match='there is no such folder'):
+        store.history(tmp_path / 'nowhere')
+
+
+#: What a write does to the disk.
+OPERATIONS = (
+    *(f'os.{name}' for name in ('open', 'mkdir', 'rename', 'replace', 'symlink', 'fsync')),
+    *(f'os.{name}' for name in ('unlink', 'rmdir', 'chmod')),
+    'io.open',
+)
+
+
+def write_and_die(output: Path, result: CalibrationResult, number: int, told: Any) -> None:
+    """Write a new result, but be killed right before the so-manieth operation on the disk.
+
+    With 0, say how many operations there are.
+    """
+    import io  # noqa: PLC0415 (what is patched)
+
+    count = 0
+
+    def patch(module: Any, name: str) -> None:
+        real: Callable[..., Any] = getattr(module, name)
+
+        def counting(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            count += 1
+            if count == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*args, **kwargs)
+
+        setattr(module, name, counting)
+
+    for operation in OPERATIONS:
+        module, name = operation.split('.')
+        patch({'os': os, 'io': io}[module], name)
+    put(output, result, 'new')
+    told.send(count)
+
+
+def run(output: Path, result: CalibrationResult, number: int) -> int:
+    """Write in a process of its own; return how many operations that took, 0 when it was killed."""
+    context = multiprocessing.get_context('fork')
+    heard, told = context.Pipe(duplex=False)
+    process = context.Process(target=write_and_die, args=(output, result, number, told))
+    process.start()
+    told.close()
+    process.join()
+    if number:
+        assert process.exitcode == -signal.SIGKILL
+        return 0
+    return int(heard.recv())
+
+
+@pytest.mark.slow
+def test_kill_9_at_any_operation_leaves_the_old_or_the_new_whole(
+    tmp_path: Path, result: CalibrationResult
+):
+    total = run(tmp_path / 'counted', result, 0)
+    assert total >= 50
+    seen = []
+    for number in range(1, total + 1):
+        output = tmp_path / str(number)
+        old = put(output, result, 'old')
+
+        run(output, result, number)
+
+        (text,) = texts(output / 'current')
+        seen.append(text)
+        for entry in store.history(output):
+            assert texts(entry.folder) <= {'old', 'new'}
+        # The next one finds its way, and nothing is left of the one that was killed.
+        put(output, result, 'next')
+        assert texts(output / 'current') == {'next'}
+        assert texts(old) == {'old'}
+        hidden = {entry.name for entry in output.iterdir() if entry.name.startswith('.')}
+        assert hidden == {'.lock'}
+    switched = seen.index('new')
+    assert seen == ['old'] * switched + ['new'] * (total - switched)
+    # Both the time before the switch and that after it are long enough to be told apart.
+    assert switched > total / 2
+
+
+def test_who_writes_is_waited_for_and_not_taken_for_one_that_was_killed(
+    tmp_path: Path, result: CalibrationResult
+):
+    context = multiprocessing.get_context('fork')
+    heard, told = context.Pipe(duplex=False)
+
+    def second() -> None:
+        told.send('begins')
+        put(tmp_path, result, 'second')
+
+    with store.draft(tmp_path) as begun:
+        (begun.folder / 'report.html').write_text('first')
+        process = context.Process(target=second)
+        process.start()
+        assert heard.recv() == 'begins'
+        with (tmp_path / '.lock').open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        first = begun.keep(accepted=True)
+        assert (first / 'report.html').read_text() == 'first'
+    process.join()
+
+    assert texts(tmp_path / 'current') == {'second'}
+    assert (first / 'report.html').read_text() == 'first'

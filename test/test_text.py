@@ -1,0 +1,285 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever a name holds, it gets nowhere through: to a terminal, a file, a page, a folder."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+import tempfile
+import unicodedata
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lxml.html
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given
+
+from builders.hostile import DANGEROUS, any_names, hostile_names, model_spec, often, rarely, unseen
+from sysid_ros.alignment import Format, align, describe, map_columns, write_series
+from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
+from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
+from sysid_ros.config import MappingConfig, load_mapping
+from sysid_ros.errors import AlignmentError, nearest, some
+from sysid_ros.excitation.motion import Motion
+from sysid_ros.excitation.waypoints import format_waypoints, read_waypoints
+from sysid_ros.json_text import to_json
+from sysid_ros.report import render_report
+from sysid_ros.report.tables import LiteralConsole, print_result, print_table, result_html
+from sysid_ros.results.result import CalibrationResult
+from sysid_ros.servos.formats.mjcf import PendulumLoad, plain_actuator, write_plain_mjcf
+from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.text import UNSEEN, file_stems, one_line, short
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from builders.bag_columns import Columns
+
+RESULT = Path(__file__).parent / 'data' / 'results' / 'pendulum_schema_3.json'
+#: What a name of as many letters as any other is replaced by.
+HARMLESS = 'name'
+
+
+def test_what_is_unseen_is_what_unicode_says() -> None:
+    doing = re.compile(f'[{UNSEEN}]')
+    letters = list(map(chr, range(sys.maxunicode + 1)))
+    assert all(doing.match(a) for a in letters if unicodedata.category(a) in DANGEROUS)
+    # Versions of Unicode differ in what is not assigned yet.
+    others = {unicodedata.category(letter) for letter in letters if doing.match(letter)}
+    assert others <= {*DANGEROUS, 'Cn', 'Mn'}
+
+
+def test_a_line_shows_what_it_cannot_hold() -> None:
+    assert one_line('a\x1b[31m\nb\u202e\ud800') == r'a\x1b[31m\nb\u202e\ud800'
+    assert one_line('Gelenk é 上 {} [red] 😀') == 'Gelenk é 上 {} [red] 😀'
+    assert short('x' * 5000) == 'x' * 170 + '…' + 'x' * 85
+
+
+def _printed(*names: str, width: int = 1000) -> str:
+    stream = io.StringIO()
+    console = LiteralConsole(stream, width)
+    rows = [(name, '1', name, name) for name in names]
+    print_table(console, names[0], ('name', '>value', 'unit', 'verdict'), rows)
+    for name in names:
+        console.print(f'warning: {name}', soft_wrap=True)
+    return stream.getvalue()
+
+
+@often
+@given(any_names)
+def test_no_name_moves_the_cursor_or_begins_a_line(names: list[str]) -> None:
+    for width in (40, 1000):
+        assert not unseen(_printed(*names, width=width))
+    brief = [name for name in names if len(one_line(name)) < 100]
+    if brief:
+        lines = _printed(*brief).split('\n')
+        assert len(lines) == len(_printed(*[HARMLESS] * len(brief)).split('\n'))
+        # Without markup and codes of emoji.
+        shown = [line for line in lines if line.startswith('warning: ')]
+        assert shown == [f'warning: {one_line(name)}' for name in brief]
+
+
+@often
+@given(any_names)
+def test_no_name_makes_more_of_an_error_than_a_sentence(names: list[str]) -> None:
+    name, *others = names
+    error = AlignmentError(f'Joint {name} is not in {some(others)}; {nearest(name, others)}.')
+    assert not unseen(str(error))
+    assert '\n' not in str(error)
+    assert len(str(error)) <= 1000
+
+
+@often
+@given(hostile_names)
+def test_a_proposed_mapping_holds_the_names_and_nothing_else(names: list[str]) -> None:
+    names = list(dict.fromkeys(names))
+    pairs = [
+        ProposedPair(role, name, name, name, labels, 2.0, 0.0, score, f'for {name}')
+        for role, score in ((PairRole.SENSOR, 0.99), (PairRole.ACTUATOR, 0.1))
+        for name in names
+        for labels in [(name,) if role is PairRole.ACTUATOR else (name, 'x', name)]
+    ]
+    unmapped = tuple(Unmapped(UnmappedKind.COLUMN, name, name) for name in names)
+    text = to_yaml(Proposal(names[0], 1.0, tuple(pairs), unmapped), names[-1], names)
+    assert not unseen(text)
+    sensors = {n: {'topic': n, 'field': n, 'labels': [n, 'x', n], 'scale': 2} for n in names}
+    assert yaml.safe_load(text) == {'sensors': sensors, 'actuators': {}}
+    # As somebody confirms the others: behind the line that says so.
+    before, title, after = text.partition('\nactuators: {}')
+    kept = [
+        line.replace('  # ', '  ', 1)
+        for line in after.split('\n# Without')[0].split('\n')
+        if not line.startswith(('  # 0.10 for ', '# '))
+    ]
+    confirmed = before + title.replace(' {}', '') + '\n'.join(kept)
+    actuators = {n: {'topic': n, 'field': n, 'label': n, 'scale': 2} for n in names}
+    assert yaml.safe_load(confirmed) == {'sensors': sensors, 'actuators': actuators}
+
+
+@often
+@given(any_names)
+def test_json_holds_the_names_and_shows_them(names: list[str]) -> None:
+    document = {name: [name, {'x': name}] for name in names}
+    text = to_json(document, indent=1)
+    assert not unseen(text)
+    text.encode()
+    assert json.loads(text) == json.loads(json.dumps(document))
+
+
+@pytest.fixture
+def one_sample(columns: Columns) -> Any:
+    """Return what makes a small alignment whose joints have such names, and its model."""
+
+    def make(names: Sequence[str]) -> Any:
+        model = model_spec(names).compile()
+        times = np.arange(0, 0.6, 0.1)
+        bag = columns.bag(columns.topic('/js', times, {'position': dict.fromkeys(names, times)}))
+        channels = {
+            f'{name}_pos': {'topic': '/js', 'field': 'position', 'label': name} for name in names
+        }
+        mapping = MappingConfig.model_validate({'sensors': channels})
+        return align(bag, model, map_columns(bag, model, mapping), 'header'), model
+
+    return make
+
+
+def _names_of_mujoco(names: Sequence[str]) -> list[str]:
+    """Return names that MuJoCo can tell apart: it ends them at NUL."""
+    return list(dict.fromkeys(name for name in names if name and '\0' not in name))
+
+
+@often
+@given(names=hostile_names)
+def test_csv_files_hold_the_names_and_the_description_of_them_their_lines(
+    one_sample: Any, names: list[str]
+) -> None:
+    names = _names_of_mujoco(names)
+    if not names:
+        return
+    alignment, model = one_sample(names)
+    with tempfile.TemporaryDirectory() as folder:
+        written = write_series(Path(folder), alignment, model, [Format.CSV])
+        table = next(path for path in written if path.name.endswith('measurements_0.csv'))
+        with table.open(newline='', encoding='utf-8') as stream:
+            header, *rows = csv.reader(stream)
+    assert header == ['time', *(f'{name}_pos' for name in names)]
+    assert [len(row) for row in rows] == [len(header)] * 6
+    text = describe(alignment)
+    assert not unseen(text)
+    harmless, _ = one_sample([f'{HARMLESS}{place}' for place in range(len(names))])
+    assert text.count('\n') == describe(harmless).count('\n')
+
+
+@often
+@given(hostile_names)
+def test_waypoints_come_back_whatever_is_said_above_them(names: list[str]) -> None:
+    names = _names_of_mujoco(names)
+    if not names:
+        return
+    model = model_spec(names).compile()
+    motion = Motion(np.array([0.0, 1.0]), np.zeros((2, len(names))), tuple(names))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'motion.csv')
+        path.write_text(format_waypoints(model, motion, names), newline='')
+        again = read_waypoints(path)
+    assert list(again.names) == [name.strip() for name in names]
+
+
+def _poisoned(value: Any, name: str, key: str = '') -> Any:
+    """Put a name behind every free text of a result."""
+    if isinstance(value, dict):
+        return {k: _poisoned(item, name, k) for k, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(_poisoned(item, name, key) for item in value)
+    return f'{value}{name}' if type(value) is str and key != 'role' else value
+
+
+@pytest.fixture(scope='module')
+def stored() -> CalibrationResult:
+    """Return a real result, with a plot."""
+    result = CalibrationResult.load(RESULT)
+    return result.model_copy(update={'plots': result.plots[:1]})
+
+
+def _with_name(stored: CalibrationResult, name: str) -> CalibrationResult:
+    return CalibrationResult.model_validate(_poisoned(stored.model_dump(), name))
+
+
+def _structure(html: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the elements of a page and their attributes' names, but for breaks inside of names.
+
+    The parser puts each such break into the one before it, and gives up 256 levels below.
+    """
+    page = lxml.html.document_fromstring(html.replace('<wbr>', ''))
+    return [(str(element.tag), tuple(element.keys())) for element in page.iter()]
+
+
+@rarely
+@given(names=any_names)
+def test_no_name_becomes_a_part_of_a_page(stored: CalibrationResult, names: list[str]) -> None:
+    evil = _with_name(stored, HARMLESS + ''.join(short(name, 99) for name in names))
+    harmless = _with_name(stored, HARMLESS)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        # Three megabytes without any name.
+        monkeypatch.setattr('sysid_ros.report.html.get_plotlyjs', lambda: '')
+        pages = [(render(evil), render(harmless)) for render in (render_report, result_html)]
+    for page, other in pages:
+        page.encode()
+        assert not unseen(page)
+        assert _structure(page) == _structure(other)
+
+
+@rarely
+@given(names=any_names)
+def test_no_name_of_a_result_does_anything_to_a_terminal(
+    stored: CalibrationResult, names: list[str]
+) -> None:
+    for width in (60, 1000):
+        stream = io.StringIO()
+        print_result(LiteralConsole(stream, width), _with_name(stored, ''.join(names)))
+        assert not unseen(stream.getvalue())
+
+
+@often
+@given(any_names)
+def test_files_of_any_names_lie_in_their_folder_side_by_side(names: list[str]) -> None:
+    stems = file_stems(names)
+    assert len({unicodedata.normalize('NFKC', stem).casefold() for stem in stems}) == len(names)
+    with tempfile.TemporaryDirectory() as folder:
+        for stem in stems:
+            path = Path(folder) / f'sequence_{stem}.png'
+            path.write_text(stem)
+            Path(folder, f'{stem}.csv.json').write_text(stem)
+            assert path.resolve().parent == Path(folder).resolve()
+        assert len(list(Path(folder).iterdir())) == 2 * len(names)
+    assert not any(stem.startswith(('.', '-')) or unseen(stem) for stem in stems)
+
+
+@often
+@given(any_names)
+def test_no_comment_of_a_model_ends_before_its_end(names: list[str]) -> None:
+    servo = Servo.named('xl330', 'm1')
+    values = dict.fromkeys(servo.coefficients, 0.1)
+    actuator = plain_actuator(servo, values, kp=400.0, vin=7.5)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'plain.xml')
+        write_plain_mjcf(path, actuator, PendulumLoad(), names)
+        written = path.read_bytes()
+        write_plain_mjcf(path, actuator, PendulumLoad(), [HARMLESS])
+        usual = path.read_bytes()
+    tags = [[element.tag for element in ET.fromstring(text).iter()] for text in (written, usual)]  # noqa: S314 (our own)
+    assert tags[0] == tags[1]
+
+
+def test_a_mapping_of_names_that_yaml_would_cut_is_read(tmp_path: Path) -> None:
+    pair = ProposedPair(PairRole.SENSOR, 'x' * 2000, '/js', 'position', ('x',), 1.0, 0.0, 1.0, '')
+    path = tmp_path / 'mapping.yaml'
+    path.write_text(to_yaml(Proposal('bag', 1.0, (pair,), ()), 'model.xml'))
+    assert list(load_mapping(path).sensors) == ['x' * 2000]
