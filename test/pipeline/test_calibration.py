@@ -297,13 +297,16 @@ def test_check_writes_nothing_and_agrees_with_itself(
     few: CalibrationResult, config: CalibrationConfig, tmp_path: Path
 ):
     few.save(tmp_path / 'baseline.json')
-    result, rows = check(config, tmp_path / 'baseline.json')
+    found, rows, cases, notes = check(config, tmp_path / 'baseline.json')
+    result = found.result
     assert [row.name for row in rows] == [
         *(parameter.name for parameter in result.parameters),
         'held-out error',
     ]
     assert all(row.agrees for row in rows)
     assert [row.value for row in rows] == [row.baseline for row in rows]
+    assert [case.name for case in cases if case.passed] == [row.name for row in rows]
+    assert notes == ()
     assert _numbers(result) == _numbers(few)
     assert not config.output.exists()
 

@@ -141,9 +141,9 @@ def test_every_joint_has_the_coefficients_of_its_servo(found: tuple[CalibrationC
 @pytest.mark.slow
 def test_coefficients_are_written_for_each_actuator(found: tuple[CalibrationConfig, Any]):
     config, done = found
-    written = sorted(path.name for path in (config.output / 'servos').iterdir())
+    written = sorted(path.name for path in (config.output / 'current' / 'servos').iterdir())
     assert written == ['elbow.json', 'shoulder.json']
-    servo, values = read_parameters(config.output / 'servos' / 'elbow.json')
+    servo, values = read_parameters(config.output / 'current' / 'servos' / 'elbow.json')
     assert servo == Servo.named('mx64', 'm3')
     assert values['kt'] == done.result.parameter('actuator/elbow/kt').value
     assert values['armature'] == done.result.parameter('joint/elbow/armature').value
@@ -170,8 +170,8 @@ def test_a_stored_result_writes_the_same_coefficients(
     assert written.mjcf_path is not None
     assert written.result_path.read_bytes() == done.result_path.read_bytes()
     for name in ('elbow.json', 'shoulder.json'):
-        first = config.output / 'servos' / name
-        assert (tmp_path / 'servos' / name).read_bytes() == first.read_bytes()
+        first = config.output / 'current' / 'servos' / name
+        assert (written.folder / 'servos' / name).read_bytes() == first.read_bytes()
 
 
 def test_parameters_start_and_end_where_the_kind_of_servo_says(folder: Path):
