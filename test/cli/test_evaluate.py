@@ -190,8 +190,6 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
             runs.append(run_process(*words, env={'GITHUB_STEP_SUMMARY': str(summary)}))
         return [run.code for run in runs], ''.join(run.err for run in runs), summary.read_text()
 
-    assert workflow()[:2] == ([0, 0], '')
-
     text = (robot / 'arm.xml').read_text()
     changed = text.replace('armature=".05" damping=".5"/>', 'armature=".05" damping=".6"/>', 1)
     assert changed != text

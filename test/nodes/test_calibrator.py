@@ -518,20 +518,19 @@ def test_a_node_that_starts_publishes_what_is_current(
     assert node.status().message == 'idle: no refit yet'
 
 
-@pytest.mark.parametrize('stage', ['reading ', 'iteration 0: cost'])
 def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
-    calibrator: StartCalibrator, long_problem: Path, stage: str
+    calibrator: StartCalibrator, long_problem: Path
 ):
     node = calibrator(long_problem)
     before = _files(long_problem.parent)
     call = node.begin('refit')
-    node.process.wait_for_line(stage)
+    node.process.wait_for_line('iteration 0: cost')
 
     assert node.process.stop() == 0
 
     answer = call.answer()
     assert not answer.success
-    assert CANCELLED.fullmatch(answer.message)['stage'].startswith(stage)
+    assert CANCELLED.fullmatch(answer.message)['stage'].startswith('iteration ')
     assert 'Traceback' not in node.process.output
     assert 'never retrieved' not in node.process.output
     assert _files(long_problem.parent) == before

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -47,14 +48,19 @@ def _numbers(fleet: Fleet, done: FleetFiles) -> dict[str, Any]:
 
 
 @pytest.fixture(scope='module')
-def serial(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Return what a fleet says whose robots were fitted one after the other, in this process."""
-    folder = tmp_path_factory.mktemp('serial') / 'fleet'
-    fleet = load_fleet(make_fleet(folder))
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
+    """Return a fleet whose robots were fitted one after the other, in this process."""
+    fleet = load_fleet(make_fleet(tmp_path_factory.mktemp('serial') / 'fleet'))
     parts, failures = _parts(fleet, '')
     assert failures == {}
     assert [calibrate_part(part) for part in parts.values()] == ['', '', '']
-    return _numbers(fleet, calibrate_fleet(fleet))
+    return fleet
+
+
+@pytest.fixture(scope='module')
+def serial(finished: Fleet) -> dict[str, Any]:
+    """Return what that fleet says."""
+    return _numbers(finished, calibrate_fleet(finished))
 
 
 @pytest.fixture
@@ -237,13 +243,15 @@ def test_robots_that_are_given_the_same_are_one_calibration(tmp_path: Path):
 
 
 @pytest.fixture(scope='module')
-def broken(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fleet, FleetFiles]:
+def broken(tmp_path_factory: pytest.TempPathFactory, finished: Fleet) -> tuple[Fleet, FleetFiles]:
     """Return a fleet after its calibration, in which two robots have bags that are none."""
     folder = tmp_path_factory.mktemp('broken') / 'fleet'
     path = make_fleet(
         folder, dan={'train': 'arm.xml', 'validate': 'validate'}, eve={'train': 'bags/eve_*'}
     )
     fleet = load_fleet(path)
+    # A robot is the same wherever its files lie.
+    shutil.copytree(finished.output / PARTS, fleet.output / PARTS, symlinks=True)
     return fleet, calibrate_fleet(fleet, workers=1)
 
 
