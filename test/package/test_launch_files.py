@@ -133,8 +133,7 @@ def test_launch_asks_for_what_the_node_requires(path: Path):
     # Without a default, `ros2 launch` itself says what is missing.
     bare = {name for name, default in arguments.items() if default is None}
     assert bare <= required
-    if path.name != 'calibrate.launch.xml':
-        assert {name for name in required if arguments[name] == ''} == set()
+    assert {name for name in required if arguments[name] == ''} == set()
 
 
 @by_name
