@@ -92,22 +92,33 @@ def _tell_github(title: str, cases: Sequence[Case], notes: Sequence[str]) -> Non
 
 
 def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> None:
+    """Print what failed, and of what passed in several recordings the worst."""
     columns = ('what', 'recording', '>value', '>limit', '>baseline', 'unit', 'verdict')
-    rows = []
+    passed: dict[str, list[Case]] = {}
     for case in cases:
-        judged = case.limit < math.inf or not case.passed or case.sentence
-        line = '' if case.place is None else f' ({case.place})'
-        verdict = 'ok' if case.passed else f'FAILED: {case.sentence}{line}'
-        limit = MISSING if math.isinf(case.limit) else significant(case.limit, _DIGITS)
-        rows.append(
-            (
-                case.name,
-                case.bag,
-                significant(case.value, _DIGITS),
-                limit,
-                significant(case.baseline, _DIGITS),
-                case.unit,
-                verdict if judged or math.isnan(case.value) else '',
-            )
-        )
+        if case.passed:
+            passed.setdefault(case.name, []).append(case)
+    rows = [_row(case, case.bag) for case in cases if not case.passed]
+    for alike in passed.values():
+        worst = max(alike, key=_nearness)
+        more = f', worst of {len(alike)}' if len(alike) > 1 else ''
+        rows.append(_row(worst, f'{worst.bag}{more}'))
     print_table(console, title, columns, rows, ('>baseline', 'unit'))
+
+
+def _nearness(case: Case) -> tuple[float, float]:
+    """Return how near a value is to its limit, and how large."""
+    return case.value / case.limit, case.value
+
+
+def _row(case: Case, recording: str) -> tuple[str, ...]:
+    judged = case.limit < math.inf or math.isnan(case.value)
+    line = '' if case.place is None else f' ({case.place})'
+    verdict = ('ok' if judged else '') if case.passed else f'FAILED: {case.sentence}{line}'
+    limit = MISSING if math.isinf(case.limit) else significant(case.limit, _DIGITS)
+    numbers = (
+        significant(case.value, _DIGITS),
+        limit,
+        significant(case.baseline, _DIGITS),
+    )
+    return (case.name, recording, *numbers, case.unit, verdict)

@@ -102,6 +102,7 @@ def evaluate(
         bags=tuple(told),
         errors=tuple(errors),
         versions=versions_now(),
+        warnings=tuple(_warnings(known.recorded)),
     )
 
 
@@ -114,6 +115,16 @@ def evaluate_model(thresholds: ThresholdsConfig, *, observer: Observer | None = 
         horizon=tuple(thresholds.horizon) or HORIZON,
         observer=observer,
     )
+
+
+def _warnings(problem: Problem) -> Iterator[str]:
+    """Yield what bends all errors, a sentence each."""
+    yield from problem.notes
+    for recording in problem.recordings:
+        if not recording.alignment.sequences:
+            yield f'Bag {recording.path.name!r} holds no usable sequence.'
+        if recording.idle_actuators:
+            yield f'Bag {recording.idle_actuators}; `sysid map` proposes what is what.'
 
 
 def _count(problem: Problem) -> str:

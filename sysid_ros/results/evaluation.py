@@ -13,13 +13,11 @@ from pydantic import ValidationError
 
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ConfigError, ResultError, nearest, some
-from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
 from sysid_ros.model.stated import changes
 from sysid_ros.results.case import Case, CaseKind, Place
 from sysid_ros.results.comparison import code_changed
-from sysid_ros.results.result import Frozen, MaybeFloat
-from sysid_ros.text import in_json
+from sysid_ros.results.result import Document, Frozen, MaybeFloat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,10 +74,11 @@ class ModelValue(Frozen):
     line: int
 
 
-class Evaluation(Frozen):
+class Evaluation(Document):
     """How well a model as it is predicts recordings; nothing was fitted.
 
-    ``versions`` are those of the software.
+    ``versions`` are those of the software, ``warnings`` what to know of model and recordings, a
+    sentence each.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -88,10 +87,7 @@ class Evaluation(Frozen):
     bags: tuple[EvaluatedBag, ...]
     errors: tuple[PredictionError, ...]
     versions: dict[str, str]
-
-    def save(self, path: Path) -> None:
-        """Write it as JSON; an existing file is replaced only when all is written."""
-        replace_file(path, (in_json(self.model_dump_json(indent=1)) + '\n').encode())
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: Path) -> Evaluation:

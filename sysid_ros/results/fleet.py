@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.files import replace_file
 from sysid_ros.inference.fleet import (
     Heterogeneity,
     heterogeneity,
@@ -20,12 +19,10 @@ from sysid_ros.inference.fleet import (
     population,
     shrunken,
 )
-from sysid_ros.results.result import Frozen, MaybeFloat, Standing
-from sysid_ros.text import in_json
+from sysid_ros.results.result import Document, Frozen, MaybeFloat, Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -134,7 +131,7 @@ class FleetHeterogeneity(Frozen):
     p_value: float
 
 
-class FleetResult(Frozen):
+class FleetResult(Document):
     """Everything a fleet says, immutable and versioned."""
 
     schema_version: int = FLEET_SCHEMA_VERSION
@@ -165,14 +162,6 @@ class FleetResult(Frozen):
             KeyError: There is none of that name.
         """
         return {parameter.name: parameter for parameter in self.parameters}[name]
-
-    def to_json(self) -> str:
-        """Return it as JSON text."""
-        return in_json(self.model_dump_json(indent=1)) + '\n'
-
-    def save(self, path: Path) -> None:
-        """Write it as JSON; an existing file is replaced only when all is written."""
-        replace_file(path, self.to_json().encode())
 
 
 class RobotOutcome(NamedTuple):

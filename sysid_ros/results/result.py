@@ -66,6 +66,18 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra='ignore')
 
 
+class Document(Frozen):
+    """What is a JSON file of its own."""
+
+    def to_json(self) -> str:
+        """Return it as JSON text."""
+        return in_json(self.model_dump_json(indent=1)) + '\n'
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON; an existing file is replaced only when all is written."""
+        replace_file(path, self.to_json().encode())
+
+
 class ParameterResult(Frozen):
     """One identified parameter.
 
@@ -575,7 +587,7 @@ class Provenance(Frozen):
     input_mode: str
 
 
-class UnjudgedResult(Frozen):
+class UnjudgedResult(Document):
     """Everything a calibration found, before the conditions for using it are looked at.
 
     ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
@@ -673,14 +685,6 @@ class CalibrationResult(UnjudgedResult):
             KeyError: There is none of that name.
         """
         return {parameter.name: parameter for parameter in self.parameters}[name]
-
-    def to_json(self) -> str:
-        """Return the result as JSON text."""
-        return in_json(self.model_dump_json(indent=1)) + '\n'
-
-    def save(self, path: Path) -> None:
-        """Write the result as JSON; an existing file is replaced only when all is written."""
-        replace_file(path, self.to_json().encode())
 
     @classmethod
     def load(cls, path: Path) -> CalibrationResult:

@@ -49,6 +49,15 @@ def test_an_error_above_its_limit_is_a_difference(project: Project, sysid: Sysid
     assert failed == ['elbow_effort', 'elbow_position', 'elbow_velocity']
 
 
+@pytest.mark.usefixtures('project')
+def test_of_several_recordings_the_worst_is_shown(sysid: Sysid):
+    done = sysid('evaluate', 'arm.xml', 'train', 'validate')
+
+    rows = [line.split() for line in done.out.splitlines() if line.startswith('elbow_position, w')]
+    assert len(rows) == 1
+    assert rows[0][3:7] in (['train,', 'worst', 'of', '2'], ['validate,', 'worst', 'of', '2'])
+
+
 def test_json_is_all_that_is_on_standard_output(project: Project, sysid: Sysid):
     thresholds(project, model='arm.xml', bags=['validate'], limits={'elbow_position': 1e-3})
     document = json.loads(sysid(*EVALUATE, '--json').out)

@@ -13,7 +13,7 @@ import yaml
 
 from builders.plant_bags import record
 from builders.recorded_pendulum import FOLDER, TIMES, calibration
-from sysid_ros.config import DataConfig, SegmentsConfig
+from sysid_ros.config import ChannelMapping, DataConfig, MappingConfig, SegmentsConfig
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError, ResultError
 from sysid_ros.model.loading import read_model
 from sysid_ros.model.mjcf.write import write_model
@@ -130,6 +130,20 @@ def test_a_simulation_that_runs_away_is_told(tmp_path: Path):
 
     assert [bag.diverged for bag in found.bags] == [True]
     assert np.isnan(errors(found)['elbow_position'])
+
+
+def test_an_actuator_without_commands_is_a_warning():
+    states = {
+        'elbow_position': ChannelMapping(topic='/joint_states', field='position', label='elbow')
+    }
+    commands = '/forward_position_controller/commands'
+    elbow = ChannelMapping(topic=commands, field='data', label='1')
+    mapping = MappingConfig(sensors=states, actuators={'elbow': elbow})
+
+    found = evaluate(FOLDER / 'arm.xml', [BAG], DataConfig(mapping=mapping))
+
+    (warning,) = found.warnings
+    assert warning.startswith("Bag 'validate' holds no commands for shoulder; they stay 0; ")
 
 
 @pytest.mark.parametrize(
