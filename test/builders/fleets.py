@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 #: Seconds from where each robot's 2 s of training begin.
-STARTS = {'ann': 0.0, 'bob': 0.4, 'cat': 0.8}
+STARTS = {'ann': 0.0, 'bob': 0.4}
 
 
 def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
