@@ -76,6 +76,7 @@ def check(args: argparse.Namespace) -> int:
         args,
         f'Calibration of {config.model}',
         done.cases,
-        (*done.notes, last),
+        done.notes,
+        last,
         lambda console: print_comparison(console, done.rows),
     )

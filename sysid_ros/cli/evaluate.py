@@ -32,10 +32,9 @@ def run(args: argparse.Namespace) -> int:
     failed = sum(not case.passed for case in done.cases)
     last = f'{failed} of {len(done.cases)} failed' if failed else f'all {len(done.cases)} passed'
     limited = thresholds.limits or thresholds.horizon or thresholds.baseline
-    warnings = (f'warning: {warning}' for warning in done.made.warnings)
     last = f'{last}.' if limited else 'No limits were given, so nothing failed.'
-    notes = (*warnings, *done.notes, last)
-    return show_outcome(args, f'Predictions of {thresholds.model}', done.cases, notes)
+    notes = (*(f'warning: {warning}' for warning in done.made.warnings), *done.notes)
+    return show_outcome(args, f'Predictions of {thresholds.model}', done.cases, notes, last)
 
 
 def _overridden(thresholds: ThresholdsConfig, args: argparse.Namespace) -> ThresholdsConfig:

@@ -14,7 +14,7 @@ from sysid_ros.cli.console import make_console
 from sysid_ros.errors import ResultError
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.json_text import to_json
-from sysid_ros.report.cases import junit, markdown, workflow_commands
+from sysid_ros.report.cases import junit, markdown, page, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
 from sysid_ros.report.tables import print_table
 
@@ -34,7 +34,8 @@ def check_outputs(args: argparse.Namespace) -> None:
     Raises:
         ResultError: It cannot.
     """
-    for folder in (args.junit and args.junit.parent, getattr(args, 'output', None)):
+    files = [file.parent for file in (args.junit, args.html) if file is not None]
+    for folder in (*files, getattr(args, 'output', None)):
         if folder is not None:
             check_writable(folder)
 
@@ -44,15 +45,17 @@ def show_outcome(
     title: str,
     cases: Sequence[Case],
     notes: Sequence[str],
+    last: str,
     show: Callable[[LiteralConsole], None] | None = None,
 ) -> int:
     """Say what was checked in the forms that were asked for.
 
     Args:
-        args: With ``json``, ``junit`` and ``github``.
+        args: With ``json``, ``junit``, ``html`` and ``github``.
         title: What was checked.
         cases: Each thing that was.
         notes: What is to be known beside, a sentence each.
+        last: How it ended, the last line in a terminal.
         show: Prints the table; that of the cases unless given.
 
     Returns:
@@ -61,6 +64,8 @@ def show_outcome(
     failed = [case for case in cases if not case.passed]
     if args.junit is not None:
         replace_file(args.junit, junit(title, cases))
+    if args.html is not None:
+        replace_file(args.html, page(title, cases, notes).encode())
     if args.github:
         _tell_github(title, cases, notes)
     if args.json:
@@ -72,8 +77,8 @@ def show_outcome(
         _print_cases(console, title, cases)
     else:
         show(console)
-    for note in notes:
-        console.print(note, soft_wrap=True)
+    for line in (*notes, last):
+        console.print(line, soft_wrap=True)
     return 1 if failed else 0
 
 

@@ -302,6 +302,7 @@ def _add_baseline(commands: Commands) -> None:
 def _add_outcome(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--json', action='store_true', help='every case, as JSON')
     parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
+    parser.add_argument('--html', type=Path, metavar='FILE', help='write the cases as a page')
     parser.add_argument(
         '--github',
         action='store_true',
