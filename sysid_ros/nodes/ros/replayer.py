@@ -168,15 +168,17 @@ class Replayer:
 
     def _on_pause(self, _: Any, response: Any) -> Any:
         self._playback.pause()
-        return self._answer(response, 'paused')
+        return self._answer(response, 'paused', self._playback.position)
 
     def _on_resume(self, _: Any, response: Any) -> Any:
+        # Where it stood: it moves on from there at once.
+        position = self._playback.position
         self._playback.resume()
-        return self._answer(response, 'resumed')
+        return self._answer(response, 'resumed', position)
 
-    def _answer(self, response: Any, what: str) -> Any:
+    def _answer(self, response: Any, what: str, position: float) -> Any:
         response.success = True
-        response.message = f'{what} at {self._playback.position:.3f} s'
+        response.message = f'{what} at {position:.3f} s'
         self._log.info(response.message)
         return response
 
