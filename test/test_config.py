@@ -23,6 +23,7 @@ from sysid_ros.config import (
     SolverConfig,
     load_calibration,
     load_mapping,
+    load_thresholds,
     read_yaml,
     validate,
 )
@@ -409,3 +410,13 @@ def test_a_path_that_no_file_can_have_is_one_sentence(tmp_path: Path):
     path.write_text('model: "a\\0b"\nbags: [{path: x, role: train}]\nparameters: []\n')
     with pytest.raises(ConfigError, match=r"Expected the name of a file, found 'a\\x00b', in "):
         load_calibration(path)
+
+
+def test_what_a_thresholds_file_does_not_say_stays_unsaid(tmp_path: Path):
+    # A result that it names is read as for its own calibration, laws of servos included.
+    path = tmp_path / 'arm.sysid.yaml'
+    path.write_text('model: out\nmapping: map.yaml\nbags: [b]\n')
+    found = load_thresholds(path)
+
+    assert found.mapping == tmp_path / 'map.yaml'
+    assert found.model_fields_set == {'model', 'mapping', 'bags'}

@@ -157,7 +157,10 @@ def load_thresholds(path: Path) -> ThresholdsConfig:
     """
     config = validate(ThresholdsConfig, read_yaml(path), str(path))
     folder = path.parent
-    found = _data_paths(config, lambda _: folder)
+    # What is not said must stay unsaid: a result that is evaluated has its own servos.
+    said = config.model_fields_set
+    paths = _data_paths(config, lambda _: folder)
+    found = {key: value for key, value in paths.items() if key in said}
     for key in ('model', 'calibration', 'baseline'):
         value = getattr(config, key)
         if value is not None:
@@ -165,7 +168,7 @@ def load_thresholds(path: Path) -> ThresholdsConfig:
     found['bags'] = tuple(str(folder / bag) for bag in config.bags)
     if config.calibration is not None:
         calibration = load_calibration(folder / config.calibration)
-        unsaid = DataConfig.model_fields.keys() - config.model_fields_set
+        unsaid = DataConfig.model_fields.keys() - said
         found |= {key: getattr(calibration, key) for key in unsaid}
     return config.model_copy(update=found)
 
