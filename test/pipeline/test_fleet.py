@@ -90,7 +90,8 @@ class Cluster:
     @property
     def address(self) -> str:
         """Where the scheduler is, once it says so."""
-        _wait(self._file.exists)
+        # The file is there before its text is, so it is its end that is waited for.
+        _wait(lambda: self._file.exists() and self._file.read_text().endswith('\n}'))
         return str(json.loads(self._file.read_text())['address'])
 
     def add_worker(self) -> subprocess.Popen[bytes]:
