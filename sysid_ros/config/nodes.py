@@ -259,6 +259,10 @@ class CalibratorConfig(Section):
         default=0.0,
         description='a refit is ended after so many seconds, its fit after half; 0 is never',
     )
+    keep: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        default=100,
+        description='results that stay after a refit, the newest and those in use; 0 is all',
+    )
 
 
 class RefitConfig(Section):

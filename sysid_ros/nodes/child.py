@@ -104,10 +104,12 @@ class Child:
 
     def _run(self, say: Callable[[str], None]) -> Outcome:
         output = self._settings.output
-        before = {link: linked(output, link) for link in (CURRENT, REJECTED)}
+        # Not by where the links were: somebody may roll back meanwhile.
+        before = set(output.iterdir()) if output.is_dir() else set()
         code, log = self._wait(self._command(), say)
-        for link, old in before.items():
-            if (folder := linked(output, link)) != old:
+        for link in (CURRENT, REJECTED):
+            folder = linked(output, link)
+            if folder is not None and folder not in before:
                 return Outcome(End.DONE, folder, log=log)
         last = log.rstrip().rpartition('\n')[2]
         if self._asked is End.CANCELLED:

@@ -180,6 +180,28 @@ def make_current(output: Path, name: str) -> Stored:
     return Stored(stored[name].folder, current=True)
 
 
+def prune(output: Path, keep: int) -> tuple[str, ...]:
+    """Remove the oldest results, never those that a link leads to, and return their names.
+
+    Args:
+        output: Folder of results.
+        keep: How many may stay, at least 1.
+
+    Raises:
+        ResultError: There is no such folder, or it cannot be written.
+    """
+    with _writing(output):
+        linked_to = {linked(output, link) for link in (CURRENT, REJECTED)}
+        stored = [entry.folder for entry in history(output)]
+        others = [folder for folder in stored if folder not in linked_to]
+        removed = others[: max(0, len(stored) - keep)]
+        for folder in removed:
+            # Under the name of what is not whole, so that no half of a result is left in sight.
+            folder.rename(output / _DRAFT)
+            shutil.rmtree(output / _DRAFT)
+    return tuple(folder.name for folder in removed)
+
+
 @contextlib.contextmanager
 def _writing(output: Path) -> Iterator[None]:
     """Be the only one who writes into an output, and remove what a killed one left there."""

@@ -23,6 +23,7 @@ from sysid_ros.bags import BagWriter
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.history import roll_back
+from sysid_ros.results.store import history
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
@@ -485,10 +486,11 @@ def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
     assert latched.level == type(status).OK
 
 
-def test_it_refits_on_a_schedule_when_there_is_something_to_learn(
+def test_it_refits_on_a_schedule_when_there_is_something_to_learn_and_keeps_what_it_is_told(
     start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
 ):
-    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_every=1.0))
+    old = calibrate(load_calibration(problem)).folder
+    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_every=1.0, keep=1))
     process.wait_for_line(READY, FIT_TIMEOUT)
     node = Node(process, ros_client)
     # Longer than the schedule: what was there at the start is no reason.
@@ -501,6 +503,8 @@ def test_it_refits_on_a_schedule_when_there_is_something_to_learn(
     process.wait_for_line('refitting by itself: train_2 is new', FIT_TIMEOUT)
     node.status(lambda status: status.message.startswith('idle: the last refit was accepted'))
     assert {topic['bag'] for topic in node.result()['topics']} >= {'train_1', 'train_2'}
+    process.wait_for_line(f'removed {old}', FIT_TIMEOUT)
+    assert len(history(old.parent)) == 1
 
 
 def test_a_node_that_starts_publishes_what_is_current(

@@ -14,6 +14,7 @@ from builders.cli_project import Project
 from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
 from sysid_ros.nodes.child import NICEST, Child, End, NewBags
 from sysid_ros.pipeline import Calibration
+from sysid_ros.results.store import linked, make_current
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 
@@ -51,6 +52,26 @@ def test_a_refit_tells_its_stages_stands_back_and_leaves_a_result(quick: Project
     assert stages.index('reading') < stages.index('iteration') < stages.index('writing')
     # Tables are for people.
     assert not any('joint/elbow/damping' in line for line in said)
+
+
+@pytest.mark.slow
+def test_a_rollback_in_the_middle_is_not_taken_for_its_result(quick: Project):
+    output = quick.folder / 'out'
+    assert child_of(quick).run(str).end is End.DONE
+    first = linked(output)
+    assert first is not None
+    assert child_of(quick).run(str).end is End.DONE
+    child = child_of(quick)
+
+    def roll_back(line: str) -> None:
+        if line.startswith('reading'):
+            make_current(output, first.name)
+            child.cancel()
+
+    outcome = child.run(roll_back)
+
+    assert outcome.end is End.CANCELLED
+    assert linked(output) == first
 
 
 @pytest.mark.slow

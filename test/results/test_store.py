@@ -172,6 +172,23 @@ def test_an_earlier_accepted_result_becomes_current_again_and_no_other_does(
     assert {first, second, bad} == {entry.folder for entry in store.history(tmp_path)}
 
 
+def test_the_oldest_results_are_removed_but_never_those_in_use(
+    tmp_path: Path, result: CalibrationResult
+):
+    first, second, third = (put(tmp_path, result) for _ in range(3))
+    store.make_current(tmp_path, first.name)
+    bad = put(tmp_path, result.model_copy(update={'accepted': False}))
+    last = put(tmp_path, result.model_copy(update={'accepted': False}))
+
+    assert store.prune(tmp_path, 5) == ()
+    assert store.prune(tmp_path, 3) == (second.name, third.name)
+    assert {entry.folder for entry in store.history(tmp_path)} == {first, bad, last}
+    assert store.prune(tmp_path, 1) == (bad.name,)
+    assert {entry.folder for entry in store.history(tmp_path)} == {first, last}
+    assert (tmp_path / 'current').resolve() == first
+    assert texts(first) == {''}
+
+
 def test_a_folder_without_results_is_told(tmp_path: Path):
     with pytest.raises(ResultError, match='found none'):
         store.history(tmp_path)

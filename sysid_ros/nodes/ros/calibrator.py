@@ -34,7 +34,7 @@ from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.pipeline import Calibration
 from sysid_ros.results.drift import drift_between
 from sysid_ros.results.result import Standing
-from sysid_ros.results.store import linked
+from sysid_ros.results.store import linked, prune
 
 if TYPE_CHECKING:
     from rclpy.node import Node
@@ -211,7 +211,20 @@ class Calibrator:
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done, drift)
         self._say(f'idle: the last refit was {sentence}')
+        self._prune(done.folder.parent)
         return done.result.accepted, sentence
+
+    def _prune(self, output: Path) -> None:
+        if not self._config.keep:
+            return
+        try:
+            removed = prune(output, self._config.keep)
+        except SysidError as err:
+            # The refit was good, whatever becomes of old ones.
+            self._log.warning(str(err))
+            return
+        for name in removed:
+            self._log.info(f'removed {output / name}, as `keep` is {self._config.keep}')
 
     def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
         self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
