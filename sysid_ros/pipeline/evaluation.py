@@ -59,7 +59,8 @@ def evaluate(
         model: MJCF, URDF or xacro file; or a ``result.json``, its folder or a calibration.yaml:
             then its model with all that was identified, compared as its calibration did.
         bags: Recordings, folders or patterns.
-        data: How recordings are read and compared; what it does not set is as for the result.
+        data: How recordings are read and compared; what it does not set is as the result or
+            calibration.yaml has it.
         horizon: Seconds after measured states at which errors of positions are given as well.
         observer: Is told of stages.
 
@@ -133,10 +134,9 @@ def _count(problem: Problem) -> str:
 
 
 def _config(forecast: Forecaster, bags: Sequence[str], data: DataConfig) -> CalibrationConfig:
-    """Return how recordings are read: as for a result but where something else was said."""
-    given = {key: getattr(data, key) for key in DataConfig.model_fields}
-    if forecast.result is not None:
-        given = {key: value for key, value in given.items() if key in data.model_fields_set}
+    """Return how recordings are read: as what predicts has it, but for what was said."""
+    said = DataConfig.model_fields.keys() & data.model_fields_set
+    given = {key: getattr(data, key) for key in said}
     selected = tuple(BagSelection(path=bag) for bag in bags)
     return _with_segments_of(forecast.config.model_copy(update={**given, 'bags': selected}))
 

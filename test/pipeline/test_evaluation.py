@@ -81,6 +81,21 @@ def test_a_result_is_evaluated_as_its_calibration_judged_itself(
         assert errors(evaluate(path, [BAG])) == pytest.approx(stored, rel=1e-9)
 
 
+def test_a_calibration_without_a_result_says_how_recordings_are_read(tmp_path: Path):
+    config = tmp_path / 'calibration.yaml'
+    document = {
+        'model': str(FOLDER / 'arm.xml'),
+        'bags': [{'path': BAG, 'role': 'train'}],
+        'parameters': [{'target': 'joint/elbow/damping'}],
+        'sensors': ['elbow_position', 'elbow_velocity'],
+    }
+    config.write_text(yaml.safe_dump(document))
+    said = DataConfig(sensors=('elbow_velocity',))
+
+    assert set(errors(evaluate(config, [BAG]))) == {'elbow_position', 'elbow_velocity'}
+    assert set(errors(evaluate(config, [BAG], said))) == {'elbow_velocity'}
+
+
 def test_the_mjcf_of_a_result_is_as_good_as_the_result(identified: Identified, tmp_path: Path):
     identified.result.save(tmp_path / 'result.json')
     assert identified.model is not None
