@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.text import sentence, short
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sized
 
 
 class SysidError(Exception):
@@ -98,3 +98,8 @@ def some(items: Iterable[str], limit: int = 4) -> str:
     """Return the first names of a list, with ``…`` where there are more."""
     listed = list(items)
     return ', '.join(map(short, listed[:limit])) + (', …' if len(listed) > limit else '')
+
+
+def how_many(things: Sized, what: str) -> str:
+    """Return the number of things with their name, as ``1 bag`` or ``2 bags``."""
+    return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'

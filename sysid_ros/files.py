@@ -35,6 +35,15 @@ def replace_file(path: Path, content: bytes) -> None:
         raise ResultError(msg) from err
 
 
+def files_in(path: Path) -> list[Path]:
+    """Return a file, or the files of a folder by name; none where there is neither.
+
+    A recording is one or the other.
+    """
+    inside = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [file for file in inside if file.is_file()]
+
+
 def matching(pattern: str) -> list[str]:
     """Return the paths that a pattern such as ``bags/train_*`` matches, in alphabetical order.
 

@@ -234,7 +234,7 @@ def _inputs(config: ThresholdsConfig) -> Iterator[Path]:
 
 
 def _named(value: object) -> Iterator[Path]:
-    from sysid_ros.files import matching  # noqa: PLC0415
+    from sysid_ros.files import files_in, matching  # noqa: PLC0415
 
     if isinstance(value, dict):
         value = tuple(value.values())
@@ -243,10 +243,8 @@ def _named(value: object) -> Iterator[Path]:
             yield from _named(entry)
     elif isinstance(value, (str, Path)) and str(value) not in ('', '.'):
         for path in map(Path, matching(str(value))):
-            if path.is_dir():
-                yield from sorted(entry for entry in path.iterdir() if entry.is_file())
-            elif path.is_file():
-                yield path
+            yield from files_in(path)
+            if path.is_file():
                 yield from _beside(path)
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -168,16 +170,14 @@ def actuator_names(model: mujoco.MjModel) -> list[str]:
 
 def drives_joint(model: mujoco.MjModel, actuator: int) -> bool:
     """Whether the transmission of an actuator is a joint."""
-    on_joint = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
-    return mujoco.mjtTrn(int(model.actuator_trntype[actuator])) in on_joint
+    return bool(model.actuator_trntype[actuator] in TO_JOINT)
 
 
 def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:
     """Return name and id of the hinge and slide joints of a model."""
-    scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
     names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
     return {
         name: joint
         for joint, name in enumerate(names)
-        if name and mujoco.mjtJoint(model.jnt_type[joint]) in scalar
+        if name and model.jnt_type[joint] in SCALAR_JOINTS
     }

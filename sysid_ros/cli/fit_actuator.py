@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import fixed_of
+from sysid_ros.errors import how_many
 
 if TYPE_CHECKING:
     import argparse
@@ -96,8 +97,7 @@ def _evaluate(args: argparse.Namespace) -> int:
 
 def _mean_error(errors: Mapping[str, float]) -> str:
     mean = sum(errors.values()) / len(errors)
-    logs = '1 log' if len(errors) == 1 else f'{len(errors)} logs'
-    return f'Mean absolute error of {logs}: {1e3 * mean:.4f} mrad.'
+    return f'Mean absolute error of {how_many(errors, "log")}: {1e3 * mean:.4f} mrad.'
 
 
 def _print(done: ServoCalibration) -> None:

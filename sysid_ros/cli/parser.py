@@ -360,14 +360,7 @@ def _add_export(commands: Commands) -> None:
         metavar='FILE',
         help='URDF to write into, where an MJCF was calibrated: with the same names',
     )
-    parser.add_argument(
-        '--package-path',
-        action='append',
-        type=Path,
-        default=[],
-        metavar='DIR',
-        help='folder of a ROS package that --urdf refers to, or of several; may be repeated',
-    )
+    _add_packages(parser)
     parser.add_argument('--json', action='store_true', help='say what was written as JSON')
 
 

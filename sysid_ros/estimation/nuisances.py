@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.estimation.noise import arrival_jitter
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.targets import MOST_TRAJECTORIES, Role, Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import meaning
@@ -44,8 +45,6 @@ _START_DEVIATIONS = 3.0
 _SLOPE_WINDOW = 0.025
 #: Starts are sought within so many of those standard deviations.
 _START_REACH = 10.0
-
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 def command_timings(
@@ -209,6 +208,6 @@ def _measured(
             for what, dof in meaning(model, readings.source, int(column)):
                 joint = int(model.dof_jntid[dof])
                 into = {'position': positions, 'velocity': velocities}.get(what)
-                if into is not None and int(model.jnt_type[joint]) in _SCALAR:
+                if into is not None and int(model.jnt_type[joint]) in SCALAR_JOINTS:
                     into[joint] = min(into.get(joint, np.inf), noise[sensor])
     return positions, velocities

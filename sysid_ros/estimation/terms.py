@@ -12,6 +12,7 @@ import numpy as np
 from mujoco.rollout import Rollout
 
 from sysid_ros.estimation.arrivals import WithArrivals
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import unlogged
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
 _PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _INPUTS = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_QFRC_APPLIED.value
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 #: Friction is larger near rest up to about these parts of the joint's fastest speed.
 _NEAR_REST = (0.03, 0.1, 0.3)
 #: The sign of a speed or of a force changes over this part of the largest.
@@ -169,7 +169,7 @@ class _Motion:
                 model.actuator_trntype[actuator] != mujoco.mjtTrn.mjTRN_JOINT
                 or model.actuator_gaintype[actuator] != mujoco.mjtGain.mjGAIN_FIXED
                 or model.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE
-                or int(model.jnt_type[joint]) not in _SCALAR
+                or int(model.jnt_type[joint]) not in SCALAR_JOINTS
                 or model.actuator_ctrlnum[actuator] != 1
             ):
                 continue
@@ -248,7 +248,7 @@ class _Size(NamedTuple):
 def _joints(model: mujoco.MjModel) -> Iterator[tuple[str, int, int]]:
     """Yield name, degree of freedom and place in ``qpos`` of each hinge and slide."""
     for joint in range(model.njnt):
-        if int(model.jnt_type[joint]) in _SCALAR:
+        if int(model.jnt_type[joint]) in SCALAR_JOINTS:
             dof, place = int(model.jnt_dofadr[joint]), int(model.jnt_qposadr[joint])
             yield model.joint(joint).name or f'joint {joint}', dof, place
 

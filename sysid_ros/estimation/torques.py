@@ -22,6 +22,7 @@ from sysid_ros.estimation.start.motion import (
     touching,
     unsound,
 )
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.rollout.inverse import force_weights, tendon_motion
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
@@ -43,7 +44,6 @@ _WIDER = 2.0
 _SAMPLES_PER_PERIOD = 3
 #: A tendon pulls at what a sensor reads above this; sensors that agree to so many digits are alike.
 _ROUNDING, _DIGITS = 1e-9, 6
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 
 
 def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> str | None:
@@ -51,7 +51,7 @@ def not_prescribable(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> 
     bound = model.eq_type[np.flatnonzero(model.eq_active0)]
     if np.any(bound != mujoco.mjtEq.mjEQ_JOINT.value):
         return 'the model has equality constraints, whose forces no motion shows'
-    if not np.isin(model.jnt_type, _SCALAR).all() or not model.njnt:
+    if not np.isin(model.jnt_type, SCALAR_JOINTS).all() or not model.njnt:
         return 'the model has joints that move about more than one axis, or none'
     runs = [prepare(model, sequence) for sequence in sequences]
     forces = [measured_forces(model, run) for run in runs]

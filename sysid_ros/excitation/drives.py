@@ -12,6 +12,7 @@ import numpy as np
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.loading import compile_spec, load_spec
 
 if TYPE_CHECKING:
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
 HOME_KEYFRAME = 'home'
 #: A hinge without a range is moved by at most half a turn to either side.
 _FREE_HINGE = math.pi
-
-# As integers: MuJoCo's enums do not find a NumPy integer in a tuple of them.
-SCALAR_JOINTS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
-_JOINT_TRANSMISSIONS = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
 
 
 class Drive(NamedTuple):
@@ -151,10 +148,7 @@ def _drive(model: mujoco.MjModel, row: int, home: float) -> Drive:
     if model.actuator_ctrllimited[row]:
         lower, upper = (float(value) for value in model.actuator_ctrlrange[row])
     joint = int(model.actuator_trnid[row, 0])
-    on_joint = (
-        model.actuator_trntype[row] in _JOINT_TRANSMISSIONS
-        and model.jnt_type[joint] in SCALAR_JOINTS
-    )
+    on_joint = model.actuator_trntype[row] in TO_JOINT and model.jnt_type[joint] in SCALAR_JOINTS
     if not on_joint:
         return Drive(name, '', 0.0, 0.0, home, lower, upper)
     slope = offset = 0.0

@@ -12,7 +12,8 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.excitation.drives import SCALAR_JOINTS, drives, home_position, joint_names
+from sysid_ros.excitation.drives import drives, home_position, joint_names
+from sysid_ros.model.joints import SCALAR_JOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

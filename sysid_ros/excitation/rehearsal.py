@@ -10,7 +10,6 @@ import numpy as np
 
 from sysid_ros.errors import ModelError
 from sysid_ros.excitation.drives import (
-    SCALAR_JOINTS,
     drives,
     holding_commands,
     home_position,
@@ -18,6 +17,7 @@ from sysid_ros.excitation.drives import (
 from sysid_ros.excitation.experiment import Experiment
 from sysid_ros.excitation.limits import CLEARANCE, Collisions
 from sysid_ros.excitation.motion import Motion, approach
+from sysid_ros.model.joints import SCALAR_JOINTS
 
 if TYPE_CHECKING:
     from pathlib import Path

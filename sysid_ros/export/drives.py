@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 
 from sysid_ros.export.lost import Lost, identified_lost
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -103,7 +104,7 @@ def drives_of(stored: Stored, held: Container[str]) -> Drives:
     driven = {drive.joint for drive in drives}
     for row in range(model.njnt):
         name = model.joint(row).name
-        if name not in driven and model.jnt_type[row] in _SCALAR:
+        if name not in driven and model.jnt_type[row] in SCALAR_JOINTS:
             lost.append(Lost(f'joint/{name}', why='no actuator of its own drives it'))
     return Drives(tuple(drives), tuple(lost))
 
@@ -132,19 +133,15 @@ class _Held:
         return False
 
 
-_SCALAR = frozenset(map(int, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)))
-_OF_JOINTS = frozenset(map(int, (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)))
-
-
 def _not_plain(model: mujoco.MjModel, row: int) -> str:
     """Say why an actuator is no plain drive of one joint; empty where it is."""
-    if model.actuator_trntype[row] not in _OF_JOINTS:
+    if model.actuator_trntype[row] not in TO_JOINT:
         return 'it drives no single joint'
     joint = model.actuator_trnid[row, 0]
-    if model.jnt_type[joint] not in _SCALAR:
+    if model.jnt_type[joint] not in SCALAR_JOINTS:
         return f'joint {model.joint(joint).name!r} is neither a hinge nor a slide'
     for other in range(model.nactuator):
-        of_joint = model.actuator_trntype[other] in _OF_JOINTS
+        of_joint = model.actuator_trntype[other] in TO_JOINT
         if other != row and of_joint and model.actuator_trnid[other, 0] == joint:
             return f'{model.actuator(other).name!r} drives the same joint'
     return '' if _is_servo_or_motor(model, row) else 'it is neither a plain servo nor a motor'

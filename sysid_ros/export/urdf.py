@@ -14,6 +14,7 @@ from sysid_ros.export.lost import Lost, identified_lost, lost_lines
 from sysid_ros.export.rendered import Rendered
 from sysid_ros.model.description import read_description
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.mjcf.write import identified_urdf
 from sysid_ros.model.urdf.tree import Urdf, text_of
@@ -37,7 +38,6 @@ _SAME_FRAME = 1e-4
 _SAME_NUMBER = 1e-4
 #: A second moment of mass that is negative by less than this part of their sum is rounded.
 _ROUNDING = 1e-9
-_SCALAR = frozenset(map(int, (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)))
 
 
 def render(stored: Stored, source: str, urdf: Path | None, packages: Sequence[Path]) -> Rendered:
@@ -133,7 +133,7 @@ def _beyond(model: mujoco.MjModel) -> Iterator[Lost]:
             ('stiffness', model.jnt_stiffness[row], ('N·m/rad', 'N/m')),
             ('ref', model.qpos0[model.jnt_qposadr[row]], ('rad', 'm')),
         ):
-            if value and model.jnt_type[row] in _SCALAR:
+            if value and model.jnt_type[row] in SCALAR_JOINTS:
                 yield Lost(f'joint/{joint}/{name}', float(value), units[int(slide)])
         if model.dof_dampingpoly[dof].any():
             yield Lost(f'joint/{joint}/damping', why='its higher powers of the velocity')
@@ -178,7 +178,7 @@ def _bodies(model: mujoco.MjModel) -> dict[str, int]:
 
 
 def _moving(model: mujoco.MjModel) -> dict[str, int]:
-    return {model.joint(r).name: r for r in range(model.njnt) if model.jnt_type[r] in _SCALAR}
+    return {model.joint(r).name: r for r in range(model.njnt) if model.jnt_type[r] in SCALAR_JOINTS}
 
 
 def _check_names(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:

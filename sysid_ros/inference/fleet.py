@@ -71,11 +71,6 @@ class Population:
     next_low: float
     next_high: float
 
-    @property
-    def shared(self) -> bool:
-        """Whether one value may stand for all robots."""
-        return self.tau_low == 0
-
 
 class Oddness(NamedTuple):
     """How far each robot is from the others in one parameter.

@@ -17,6 +17,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, some
+from sysid_ros.model.joints import SCALAR_JOINTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,7 +33,6 @@ _OF_JOINTS = frozenset(
         mujoco.mjtSensor.mjSENS_ACTUATORFRC,
     }
 )
-_SCALAR = frozenset({mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE})
 #: What is implied for each joint: the end of the sensor's name, and its type.
 _IMPLIED = {
     'position': mujoco.mjtSensor.mjSENS_JOINTPOS,
@@ -65,7 +65,7 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
         return
     taken = {sensor.name for sensor in spec.sensors}
     for joint in spec.joints:
-        if not joint.name or joint.type not in _SCALAR:
+        if not joint.name or joint.type not in SCALAR_JOINTS:
             continue
         for end, kind in _IMPLIED.items():
             name = f'{joint.name}_{end}'
@@ -102,7 +102,7 @@ class ActuatorKind(StrEnum):
 def free_joints(spec: mujoco.MjSpec) -> list[str]:
     """Return the hinges and slides with a name that no equality makes follow another joint."""
     following = {e.name1 for e in spec.equalities if e.type == mujoco.mjtEq.mjEQ_JOINT}
-    scalar = [joint.name for joint in spec.joints if joint.name and joint.type in _SCALAR]
+    scalar = [joint.name for joint in spec.joints if joint.name and joint.type in SCALAR_JOINTS]
     return [name for name in scalar if name not in following]
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.targets import Role, resolve
 from sysid_ros.model.unknown import make_unknowns
 
@@ -52,7 +53,6 @@ _SPRING_DAMPING = 0.05
 _WIDEST = 0.5
 #: A spring takes all but this share of the softness of servo and spring, at most.
 _LEAST_SHARE = 0.1
-_SCALAR = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 class Lack(enum.StrEnum):
@@ -149,7 +149,7 @@ def _is_servo(model: mujoco.MjModel, actuator: int) -> bool:
         and model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
         and model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
         and model.actuator_gainprm[actuator, 0] == -prm[1] > 0
-        and int(model.jnt_type[joint]) in _SCALAR
+        and int(model.jnt_type[joint]) in SCALAR_JOINTS
         and model.joint(joint).name
         and model.actuator(actuator).name
     )

@@ -14,7 +14,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
-from sysid_ros.files import sha256
+from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
 from sysid_ros.inference.spread import QUANTILE
 from sysid_ros.model.implied import implied_actuators
@@ -169,7 +169,7 @@ def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Pro
     for recording in seen.problem.recordings:
         files.extend(
             FileHash(path=str(path), role=recording.role, sha256=sha256(path))
-            for path in recording.files
+            for path in files_in(recording.path)
         )
     return provenance_now(
         command,

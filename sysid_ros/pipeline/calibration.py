@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
+from sysid_ros.errors import how_many
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
@@ -237,8 +238,8 @@ def identify(
     seen = estimated(config, problem)
     fitted = with_timestep(seen.problem, config.solver)
     training = fitted.sequences('train')
-    count = _count(problem.parameters, 'parameter')
-    observer.stage(f'fitting {count} to {_count(training, "sequence")}')
+    count = how_many(problem.parameters, 'parameter')
+    observer.stage(f'fitting {count} to {how_many(training, "sequence")}')
     remembered = Remembered()
     if memory is None:
         check_families(config, seen.problem)
@@ -372,10 +373,6 @@ def check(
         places.setdefault(entry.key.rpartition('/')[0], place)
     cases = parameter_cases(rows, found.result, places)
     return Checked(found, rows, cases, tuple(causes(found.result, reference, rows)))
-
-
-def _count(things: Sequence[object], what: str) -> str:
-    return f'{len(things)} {what}' if len(things) == 1 else f'{len(things)} {what}s'
 
 
 def _check_written_back(config: CalibrationConfig, model: RobotModel) -> None:

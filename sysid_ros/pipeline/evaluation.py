@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 
 from sysid_ros.config import BagSelection, DataConfig
-from sysid_ros.errors import ConfigError
-from sysid_ros.files import sha256
+from sysid_ros.errors import ConfigError, how_many
+from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.stated import stated
 from sysid_ros.model.units import sensor_unit
@@ -71,7 +71,7 @@ def evaluate(
     forecast = forecaster(model)
     forecast = forecast._replace(config=_config(forecast, bags, data or DataConfig()))
     known = known_problem(forecast, observer)
-    observer.stage(f'predicting {_count(known.recorded)}')
+    observer.stage(f'predicting {how_many(known.recorded.recordings, "recording")}')
     whole_runs = known.seen.kind is not EstimatorKind.WINDOWS
     errors, told = [], []
     for place, recording in enumerate(known.seen.problem.recordings):
@@ -126,11 +126,6 @@ def _warnings(problem: Problem) -> Iterator[str]:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
         if recording.idle_actuators:
             yield f'Bag {recording.idle_actuators}; `sysid map` proposes what is what.'
-
-
-def _count(problem: Problem) -> str:
-    count = len(problem.recordings)
-    return f'{count} recording' if count == 1 else f'{count} recordings'
 
 
 def _config(forecast: Forecaster, bags: Sequence[str], data: DataConfig) -> CalibrationConfig:
@@ -217,6 +212,6 @@ def _measured(model: mujoco.MjModel, sensor: str) -> str:
 def _hash(recording: CalibrationBag) -> str:
     """Return a SHA-256 of the files of a recording."""
     digest = hashlib.sha256()
-    for path in recording.files:
+    for path in files_in(recording.path):
         digest.update(sha256(path).encode())
     return digest.hexdigest()

@@ -24,7 +24,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ConfigError, FitError, SysidError
-from sysid_ros.files import check_writable, replace_file, sha256
+from sysid_ros.files import check_writable, files_in, replace_file, sha256
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.json_text import read_object, to_json
 from sysid_ros.model.loading import compile_spec, read_model
@@ -179,16 +179,10 @@ def _key(config: CalibrationConfig, folder: Path, models: dict[tuple[Path, ...],
     said = {
         'config': asked.replace(f'{folder}{os.sep}', ''),
         'model': models[where],
-        'files': [sha256(inside) for path in files for inside in _files_in(path)],
+        'files': [sha256(inside) for path in files for inside in files_in(path)],
         'versions': versions_now(),
     }
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:32]
-
-
-def _files_in(path: Path) -> list[Path]:
-    """Return a file, or the files of a folder; what is not there fails where it is read."""
-    inside = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [file for file in inside if file.is_file()]
 
 
 def _of_model(config: CalibrationConfig) -> str:

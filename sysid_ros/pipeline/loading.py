@@ -73,12 +73,6 @@ class CalibrationBag:
     alignment: Alignment
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that it is made of, by name."""
-        inside = [self.path] if self.path.is_file() else sorted(self.path.iterdir())
-        return tuple(path for path in inside if path.is_file())
-
-    @property
     def idle_actuators(self) -> str:
         """Which actuators the bag holds no commands for, in one clause; empty where none."""
         names = [

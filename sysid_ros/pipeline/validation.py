@@ -23,6 +23,7 @@ from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.identification.observer import Nobody, counted
 from sysid_ros.inference import infer
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, motion_noise
@@ -83,7 +84,6 @@ _LAST = 0.2
 _AROUND = 2.0
 #: Stamps this much later than the end are at the end, s.
 _ROUNDING = 1e-9
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 
 #: A fit to windows ends after so many iterations at most.
 _WINDOW_ITERATIONS = 15
@@ -594,7 +594,7 @@ def horizon_errors(
 
 def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
     """Whether the position of every joint is measured."""
-    if not np.isin(model.jnt_type, _SCALAR).all():
+    if not np.isin(model.jnt_type, SCALAR_JOINTS).all():
         return False
     known = {
         int(model.sensor_objid[sensor])

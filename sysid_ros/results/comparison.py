@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
 
 #: What rounding may change on another machine, as a part.
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
 #: Settings that change no number of a fit: paths, whose content is compared, and what is done with
 #: the result.
 _NOT_FITTED = frozenset({'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate'})
@@ -110,7 +110,7 @@ def causes(
     now, before = _inputs(result), _inputs(baseline)
     moved = [row.name for row in rows if not row.agrees]
     other = [
-        row.name for row in rows if not math.isclose(row.value, row.baseline, rel_tol=_ROUNDING)
+        row.name for row in rows if not math.isclose(row.value, row.baseline, rel_tol=ROUNDING)
     ]
     if now.model != before.model:
         yield f'Model changed: {Path(result.model).name}.'

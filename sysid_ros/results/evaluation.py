@@ -16,7 +16,7 @@ from sysid_ros.errors import ConfigError, ResultError, nearest, some
 from sysid_ros.json_text import read_object
 from sysid_ros.model.stated import changes
 from sysid_ros.results.case import Case, CaseKind, Place
-from sysid_ros.results.comparison import code_changed
+from sysid_ros.results.comparison import ROUNDING, code_changed
 from sysid_ros.results.result import Document, Frozen, MaybeFloat
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 #: So many changes of a model are named in one sentence.
 _NAMED = 3
-#: What rounding may change on another machine, as a part.
-_ROUNDING = 1e-6
 
 
 class EvaluatedBag(Frozen):
@@ -154,7 +152,7 @@ def judge_evaluation(
             for pattern, limit in _limits(thresholds, entry.seconds).items()
             if fnmatch.fnmatchcase(entry.sensor, pattern)
         ]
-        grown = [] if math.isnan(old) else [thresholds.growth * old * (1 + _ROUNDING)]
+        grown = [] if math.isnan(old) else [thresholds.growth * old * (1 + ROUNDING)]
         limit = min([*given, *grown], default=math.inf)
         passed = not entry.error > limit and not (math.isnan(entry.error) and limit < math.inf)
         place = changed[0].place if changed else places.get(entry.subject, Place(found.model, 0))
@@ -234,7 +232,7 @@ def _ratio(old: str, new: str) -> str:
 def _same(now: float, before: float) -> bool:
     if math.isnan(now) or math.isnan(before):
         return math.isnan(now) and math.isnan(before)
-    return math.isclose(now, before, rel_tol=_ROUNDING)
+    return math.isclose(now, before, rel_tol=ROUNDING)
 
 
 def _key(entry: PredictionError) -> tuple[str, str, float | None]:

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.signal import sosfiltfilt
 
 from sysid_ros.model.inertia import INERTIAL_FIELDS, rotation_from_quat
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import prepare
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from sysid_ros.rollout.runs import Run
     from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
-#: Transmissions of actuators that drive one joint.
-DIRECT = (mujoco.mjtTrn.mjTRN_JOINT.value, mujoco.mjtTrn.mjTRN_JOINTINPARENT.value)
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE.value, mujoco.mjtJoint.mjJNT_SLIDE.value)
 _JOINT_SENSORS = {
     mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',
     mujoco.mjtSensor.mjSENS_JOINTVEL: 'velocity',
@@ -110,7 +108,7 @@ def transmissions(
     for actuator, kind in enumerate(model.actuator_trntype):
         element = int(model.actuator_trnid[actuator, 0])
         factor = gears[int(model.actuator_outadr[actuator]), 0]
-        if kind in DIRECT and model.jnt_type[element] in _SCALAR:
+        if kind in TO_JOINT and model.jnt_type[element] in SCALAR_JOINTS:
             found[actuator] = 0.0
             found[actuator, model.jnt_dofadr[element]] = factor
         elif kind == mujoco.mjtTrn.mjTRN_TENDON:
@@ -430,7 +428,7 @@ def _numbers(model: mujoco.MjModel, fields: Mapping[str, NDArray[np.float64]]) -
     gears = fields['actuator_gear'].reshape(count, -1, 6)[:, model.actuator_outadr, 0]
     for actuator, kind in enumerate(model.actuator_trntype):
         element = int(model.actuator_trnid[actuator, 0])
-        if kind in DIRECT:
+        if kind in TO_JOINT:
             place, into = int(model.jnt_dofadr[element]), (armature, damping)
         elif kind == mujoco.mjtTrn.mjTRN_TENDON:
             place, into = element, (tendons[0], tendons[1])

@@ -17,6 +17,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.rendering import render_rollout
@@ -56,7 +57,6 @@ _METHOD = 2
 #: Colours above and below the horizon, and the light from all sides.
 _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 _POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
 
 
@@ -247,7 +247,7 @@ def _measured_states(
     like: NDArray[np.float64],
 ) -> NDArray[np.float64] | None:
     """Return the states that the measured joint positions say; None unless all are measured."""
-    if not model.njnt or any(mujoco.mjtJoint(int(kind)) not in _SCALAR for kind in model.jnt_type):
+    if not model.njnt or not np.isin(model.jnt_type, SCALAR_JOINTS).all():
         return None
     states = np.zeros_like(like)
     states[:, 0] = like[:, 0]

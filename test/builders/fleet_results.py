@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.results.result import (
-    CalibrationResult,
-    InferenceSummary,
-    ParameterResult,
-    Provenance,
-    SolverSummary,
-)
+from builders.bare_results import bare_result
+from sysid_ros.results.result import InferenceSummary, ParameterResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from sysid_ros.results.result import CalibrationResult
 
 
 def robot_result(
@@ -44,39 +41,11 @@ def robot_result(
         for name, (value, error) in values.items()
     )
     covariance = np.diag([error**2 for _, error in values.values()]).tolist()
-    return CalibrationResult(
-        model='arm.xml',
+    return bare_result(
         parameters=parameters,
         inference=InferenceSummary(
             method='', samples=100, effective_samples=100, covariance=covariance, correlation=()
         ),
         accepted=accepted,
         acceptance='Held-out error fell.' if accepted else 'Held-out error rose.',
-        held_out_before=9.0,
-        held_out_after=1.0,
-        training_before=9.0,
-        training_after=1.0,
-        errors=(),
-        noise=(),
-        plots=(),
-        topics=(),
-        health=(),
-        solver=SolverSummary(
-            backend='mujoco',
-            loss='linear',
-            status='cost',
-            message='',
-            success=True,
-            iterations=1,
-            rollouts=1,
-            diverged=0,
-            initial_cost=1.0,
-            final_cost=1.0,
-            seconds=0.0,
-            trace=(),
-        ),
-        warnings=(),
-        provenance=Provenance(
-            created='', versions={}, files=(), command='', config={}, input_mode=''
-        ),
     )

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from builders.bare_results import bare_result
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results import store
 from sysid_ros.results.result import (
-    CalibrationResult,
     InferenceSummary,
     ParameterResult,
-    Provenance,
     SensorError,
-    SolverSummary,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from sysid_ros.results.result import CalibrationResult
 
 #: Parameters of a joint, their usual values, and standard errors of those.
 NAMES = ('joint/elbow/armature', 'joint/elbow/damping', 'joint/elbow/frictionloss')
@@ -46,7 +46,6 @@ def make_result(
     mixed[1, 2] = mixed[2, 1] = correlation
     covariance = mixed * np.outer(ERRORS, ERRORS)
     fields: dict[str, Any] = {
-        'model': 'arm.xml',
         'parameters': tuple(
             ParameterResult(
                 name=name,
@@ -70,10 +69,7 @@ def make_result(
         ),
         'accepted': accepted,
         'acceptance': 'It fell.' if accepted else 'It did not fall.',
-        'held_out_before': 9.0,
         'held_out_after': 1.25,
-        'training_before': 9.0,
-        'training_after': 1.0,
         'errors': (
             SensorError(
                 sensor='elbow_position',
@@ -84,30 +80,8 @@ def make_result(
                 samples=100,
             ),
         ),
-        'noise': (),
-        'plots': (),
-        'topics': (),
-        'health': (),
-        'solver': SolverSummary(
-            backend='mujoco',
-            loss='linear',
-            status='cost',
-            message='',
-            success=True,
-            iterations=1,
-            rollouts=1,
-            diverged=0,
-            initial_cost=1.0,
-            final_cost=1.0,
-            seconds=0.0,
-            trace=(),
-        ),
-        'warnings': (),
-        'provenance': Provenance(
-            created='', versions={}, files=(), command='', config={}, input_mode=''
-        ),
     }
-    return CalibrationResult(**{**fields, **changes})
+    return bare_result(**{**fields, **changes})
 
 
 def keep(output: Path, result: CalibrationResult) -> Path:

@@ -95,7 +95,7 @@ def test_robots_nearer_to_each_other_than_their_errors_share_one_value():
     found = population(np.array([1.0, 1.01, 0.99]), np.full(3, 0.1))
 
     assert found.tau == 0
-    assert found.shared
+    assert found.tau_low == 0
     # No narrower than errors alone make it.
     assert found.high - found.low > 2 * 1.96 * math.sqrt(0.1 / 3)
 
@@ -105,8 +105,8 @@ def test_one_robot_says_nothing_of_a_spread():
 
     assert found.mean == 2.0
     assert math.isnan(found.low)
+    assert math.isnan(found.tau_low)
     assert math.isnan(found.tau_high)
-    assert not found.shared
     assert math.isnan(population(np.zeros(0), np.zeros(0)).mean)
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builders.bare_results import bare_result
 from sysid_ros.errors import ResultError
 from sysid_ros.results.comparison import compare
-from sysid_ros.results.result import CalibrationResult, ParameterResult, Provenance, SolverSummary
+from sysid_ros.results.result import ParameterResult
 
 if TYPE_CHECKING:
     from sysid_ros.results.comparison import ComparedQuantity
+    from sysid_ros.results.result import CalibrationResult
 
 NAN = float('nan')
 
@@ -35,40 +37,7 @@ def parameter(name: str, value: float, low: float, high: float, **changes: Any) 
 
 
 def make(*parameters: ParameterResult, **changes: Any) -> CalibrationResult:
-    fields: dict[str, Any] = {
-        'model': 'robot.xml',
-        'parameters': parameters,
-        'accepted': True,
-        'acceptance': '',
-        'held_out_before': 9.0,
-        'held_out_after': 1.0,
-        'training_before': 9.0,
-        'training_after': 1.0,
-        'errors': (),
-        'noise': (),
-        'plots': (),
-        'topics': (),
-        'health': (),
-        'solver': SolverSummary(
-            backend='mujoco',
-            loss='linear',
-            status='cost',
-            message='',
-            success=True,
-            iterations=1,
-            rollouts=1,
-            diverged=0,
-            initial_cost=1.0,
-            final_cost=1.0,
-            seconds=0.0,
-            trace=(),
-        ),
-        'warnings': (),
-        'provenance': Provenance(
-            created='', versions={}, files=(), command='', config={}, input_mode=''
-        ),
-    }
-    return CalibrationResult(**{**fields, **changes})
+    return bare_result(parameters=parameters, **changes)
 
 
 BASELINE = make(parameter('a', 2.0, 1.5, 2.5), parameter('b', 5.0, 4.0, 6.0))

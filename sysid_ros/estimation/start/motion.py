@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.rollout.inverse import force_weights, meaning, reads_force_of_one
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.signals.trajectory import PrescribedMotion
@@ -52,7 +53,6 @@ _LAG_STEPS = 5
 _ON_GRID = 1e-6
 #: Range of a channel that is numerically at rest, in SI units.
 _AT_REST = 1e-9
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
 
 #: Constraints that motion alone does not determine: limits, and contacts.
 _JOINT_LIMIT = mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT.value
@@ -92,7 +92,7 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
     if not model.njnt:
         return 'the model has no joints'
     for joint in range(model.njnt):
-        if mujoco.mjtJoint(model.jnt_type[joint]) not in _SCALAR:
+        if model.jnt_type[joint] not in SCALAR_JOINTS:
             return f'joint {model.joint(joint).name!r} turns or moves about more than one axis'
     for run in runs:
         known = measured_joints(model, run).position

@@ -31,7 +31,7 @@ from sysid_ros.estimation.start.motion import (
     unmeasured,
     unsound,
 )
-from sysid_ros.rollout.inverse import DIRECT
+from sysid_ros.model.joints import TO_JOINT
 
 if TYPE_CHECKING:
     import threading
@@ -183,7 +183,7 @@ def _driven_by_state(model: mujoco.MjModel) -> NDArray[np.bool_]:
     """Return (nv,) whether a joint's actuators have a state, which no recording shows."""
     stateful = np.zeros(model.nv, dtype=bool)
     for actuator in np.flatnonzero(model.actuator_actnum):
-        if model.actuator_trntype[actuator] in DIRECT:
+        if model.actuator_trntype[actuator] in TO_JOINT:
             stateful[model.jnt_dofadr[model.actuator_trnid[actuator, 0]]] = True
         else:
             stateful[:] = True

@@ -10,8 +10,10 @@ searched: the tokenizer finds where elements and attributes are, changes are col
 
 from __future__ import annotations
 
+import functools
 import html
 import re
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import ModelError
@@ -245,7 +247,11 @@ class Document:
 
     def line(self, element: Element, attribute: str) -> int:
         """Return the line, from 1, in which an element of the text has an attribute."""
-        return self._text.count('\n', 0, element.start_of(attribute)) + 1
+        return bisect_left(self._line_ends, element.start_of(attribute)) + 1
+
+    @functools.cached_property
+    def _line_ends(self) -> list[int]:
+        return [found.start() for found in re.finditer('\n', self._text)]
 
     def headed(self, comment: str) -> str:
         """Return the text with all changes, and a comment in front of the root element."""

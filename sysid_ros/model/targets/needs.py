@@ -14,6 +14,7 @@ import mujoco
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.inertia import Inertial, theta_from_body
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +49,7 @@ def position_servo(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
 
 def on_scalar_joint(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
     """Expect an actuator that turns or moves one degree of freedom."""
-    transmissions = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
-    if _is(model.actuator_trntype[actuator], *transmissions):
+    if model.actuator_trntype[actuator] in TO_JOINT:
         joint = int(model.actuator_trnid[actuator, 0])
         if scalar_joint(model, joint, 0) is None:
             return None
@@ -64,8 +64,7 @@ def affine_bias(model: mujoco.MjModel, actuator: int, _: int) -> str | None:
 
 def scalar_joint(model: mujoco.MjModel, joint: int, _: int) -> str | None:
     """Expect one degree of freedom."""
-    scalar = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-    return None if _is(model.jnt_type[joint], *scalar) else 'a hinge or slide joint'
+    return None if model.jnt_type[joint] in SCALAR_JOINTS else 'a hinge or slide joint'
 
 
 def drive(model: mujoco.MjModel, joint: int, _: int) -> str | None:

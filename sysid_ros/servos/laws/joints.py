@@ -12,6 +12,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.targets import Role, element_names
 from sysid_ros.rollout.drives import no_law
 from sysid_ros.servos.laws.stepping import ServoForces, ServoGroup, ServoStepper
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 #: What a servo has beside the numbers of its laws.
 _APART = frozenset({'armature', 'q_offset', 'command_delay', 'law_step'})
-_SCALAR = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-_TO_JOINT = (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT)
 #: Switches of a model without which there is no friction.
 _SWITCHES = (mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS, mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 #: Impedance of dry friction: the largest that MuJoCo allows, at any distance.
@@ -119,14 +118,14 @@ def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
         raise ParameterError(msg)
     transmission = mujoco.mjtTrn(int(model.actuator_trntype[row]))
     target = 'a ' + transmission.name.removeprefix('mjTRN_').lower()
-    if transmission in _TO_JOINT:
+    if transmission in TO_JOINT:
         joint = model.joint(int(model.actuator_trnid[row, 0]))
         kind = mujoco.mjtJoint(int(joint.type[0]))
         gear = model.actuator_gear[model.actuator_outadr[row], 0]
-        if kind in _SCALAR and model.actuator_plugin[row] < 0 and gear:
+        if kind in SCALAR_JOINTS and model.actuator_plugin[row] < 0 and gear:
             return row
         target = f'the {kind.name.removeprefix("mjJNT_").lower()} joint {joint.name!r}'
-        if kind in _SCALAR:
+        if kind in SCALAR_JOINTS:
             target += ' by a plugin' if gear else ' with a gear of 0'
     msg = f'Expected actuator {name!r} to drive a hinge or slide joint, found {target}.'
     raise ParameterError(msg)
@@ -324,9 +323,9 @@ class ServoJoints:
 
     def _check(self, model: mujoco.MjModel) -> None:
         """Check that nothing else moves the joints, and that the model has friction at all."""
-        kinds = [kind.value for kind in _TO_JOINT]
         for joint in self._joints:
-            own = np.isin(model.actuator_trntype, kinds) & (model.actuator_trnid[:, 0] == joint)
+            direct = np.isin(model.actuator_trntype, TO_JOINT)
+            own = direct & (model.actuator_trnid[:, 0] == joint)
             rows = np.flatnonzero(own).tolist()
             if len(rows) > 1:
                 names = ' and '.join(repr(model.actuator(row).name) for row in rows)

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.errors import ConfigError, ResultError
+from sysid_ros.errors import ConfigError, ResultError, how_many
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.observer import Nobody
@@ -113,8 +113,7 @@ def calibrate_servo(
     servo = servo_for(servo, training, config.substeps)
     check_output(config.output)
     kind = 'raw log' if servo.scheme is Scheme.LEAPFROG else 'log'
-    logs = f'1 {kind}' if len(training) == 1 else f'{len(training)} {kind}s'
-    observer.stage(f'fitting {servo.name} to {logs}')
+    observer.stage(f'fitting {servo.name} to {how_many(training, kind)}')
     with _FitProgress(config, servo, observer, training, held_out) as progress:
         first = progress.last() if config.resume else None
         settings = dataclasses.replace(settings_of(config), first=first)
