@@ -12,7 +12,7 @@ from sysid_ros.config import load_calibration
 if TYPE_CHECKING:
     import argparse
 
-    from sysid_ros.results.history import Entry
+    from sysid_ros.results.result import CalibrationResult
 
 #: Where results are looked for unless told: what this file says, or else in this folder.
 _CONFIG, _OUTPUT = Path('calibration.yaml'), Path('out')
@@ -57,8 +57,7 @@ def run(args: argparse.Namespace) -> int:
 def rollback(args: argparse.Namespace) -> int:
     """Make an earlier accepted result current again and print what changed."""
     from sysid_ros.cli.console import make_console, print_table  # noqa: PLC0415
-    from sysid_ros.results.history import roll_back  # noqa: PLC0415
-    from sysid_ros.results.store import is_dated  # noqa: PLC0415
+    from sysid_ros.results.store import is_dated, roll_back  # noqa: PLC0415
 
     output, name = args.output, args.folder
     if output is not None and name is None and is_dated(output.name):
@@ -66,7 +65,7 @@ def rollback(args: argparse.Namespace) -> int:
     output = _output(output)
     before, now = roll_back(output, name)
     console = make_console()
-    print_table(console, 'Parameters', _COLUMNS, _rows(before, now))
+    print_table(console, 'Parameters', _COLUMNS, _rows(before.load(), now.load()))
     console.print(f'{output}/current is {now.name}, after {before.name}')
     return 0
 
@@ -74,11 +73,11 @@ def rollback(args: argparse.Namespace) -> int:
 _COLUMNS = ('parameter', '>before', '>now', '>change', 'unit')
 
 
-def _rows(before: Entry, now: Entry) -> list[tuple[str, ...]]:
+def _rows(before: CalibrationResult, now: CalibrationResult) -> list[tuple[str, ...]]:
     from sysid_ros.report.numbers import MISSING, rounded  # noqa: PLC0415
 
-    old = {parameter.name: parameter for parameter in before.result.parameters}
-    new = {parameter.name: parameter for parameter in now.result.parameters}
+    old = {parameter.name: parameter for parameter in before.parameters}
+    new = {parameter.name: parameter for parameter in now.parameters}
     rows = []
     for name in dict.fromkeys((*old, *new)):
         was, is_now = old.get(name), new.get(name)

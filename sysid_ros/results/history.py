@@ -8,10 +8,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sysid_ros.errors import ResultError
 from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.gate import physical_errors
-from sysid_ros.results.store import history, make_current
+from sysid_ros.results.store import history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -110,32 +109,3 @@ def read_history(output: Path) -> tuple[Entry, ...]:
         if result.accepted:
             before = found[-1]
     return tuple(found)
-
-
-def roll_back(output: Path, name: str | None = None) -> tuple[Entry, Entry]:
-    """Make an earlier accepted result current again.
-
-    Args:
-        output: Folder of results.
-        name: Its folder; the accepted one before the current one unless given.
-
-    Returns:
-        The one that was current, and the one that is now.
-
-    Raises:
-        ResultError: There is no such result, it was rejected, or none is current.
-    """
-    entries = read_history(output)
-    places = [place for place, entry in enumerate(entries) if entry.current]
-    if not places:
-        msg = f'Expected a current result in {str(output)!r} to go back from, found none.'
-        raise ResultError(msg)
-    current = entries[places[0]]
-    if name is None:
-        earlier = [entry for entry in entries[: places[0]] if entry.result.accepted]
-        if not earlier:
-            msg = f'Expected an accepted result before {current.name}, the current one, found none.'
-            raise ResultError(msg)
-        name = earlier[-1].name
-    make_current(output, name)
-    return current, next(entry for entry in entries if entry.name == name)

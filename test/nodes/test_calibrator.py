@@ -22,8 +22,7 @@ from builders.ros_graph import RosClient, StartNode, client_node, node_processes
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
-from sysid_ros.results.history import roll_back
-from sysid_ros.results.store import history
+from sysid_ros.results.store import history, roll_back
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:

@@ -1,17 +1,14 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Results over time, and back to an earlier one."""
+"""Results over time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from builders.histories import keep, make_result
-from sysid_ros.errors import ResultError
 from sysid_ros.results.drift import drift_between
-from sysid_ros.results.history import read_history, roll_back
+from sysid_ros.results.history import read_history
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,25 +55,3 @@ def test_the_error_is_the_held_out_one_or_said_to_be_of_training(tmp_path: Path)
         '2 mrad, 1.25 times the noise',
         '1 times the noise (training)',
     ]
-
-
-def test_going_back_skips_rejected_results_and_can_be_undone(tmp_path: Path):
-    first = keep(tmp_path, make_result())
-    keep(tmp_path, make_result(accepted=False))
-    last = keep(tmp_path, make_result(*WORN))
-
-    before, now = roll_back(tmp_path)
-
-    assert (before.name, now.name) == (last.name, first.name)
-    assert (tmp_path / 'current').resolve() == first
-    with pytest.raises(ResultError, match=f'before {first.name}, the current one, found none'):
-        roll_back(tmp_path)
-    roll_back(tmp_path, last.name)
-    assert (tmp_path / 'current').resolve() == last
-
-
-def test_without_a_current_result_there_is_nothing_to_go_back_from(tmp_path: Path):
-    keep(tmp_path, make_result(accepted=False))
-
-    with pytest.raises(ResultError, match='Expected a current result'):
-        roll_back(tmp_path)
