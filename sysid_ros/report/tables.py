@@ -42,6 +42,7 @@ WIDE = 1000
 #: Cells below the name of a row that has no room in a line are so far from the left, and cells
 #: without words for what they are stand beside the name.
 _INDENT, _IN_HEADINGS = 4, ('verdict', '')
+_NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
 #: Longer verdicts, which name other parameters, would leave a table no room.
@@ -348,6 +349,9 @@ def print_table(
     # In the table the title would be folded at the table's width.
     console.print(title, style='italic')
     rows = [(short(name), *cells) for name, *cells in rows]
+    # A column that says nothing of any row is left out.
+    told = [k for k in range(len(headers)) if not k or any(row[k] not in _NOTHING for row in rows)]
+    headers, rows = [headers[k] for k in told], [tuple(row[k] for k in told) for row in rows]
     full = 0
     for cells in ([tuple(headers), *rows], _under_headings(headers, rows)):
         for count in range(len(spare) + 1) if cells else ():

@@ -125,7 +125,7 @@ def test_sources_and_trouble_are_printed():
         'bag second: without it damping would be lost',
         'adds nothing (no interval 5 % wider without): sensor v',
         'never moves, left out: effort',
-        'first elbow 50.0 ± 2.0 - - - - -',
+        'first elbow 50.0 ± 2.0',
         'wild: the nominal model becomes unstable after 1.25 s; left out here',
         'first: motor is at its ctrlrange 12.5% of the time',
         'caution: gap: first (2): 0.3 s',
