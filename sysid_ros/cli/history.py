@@ -11,7 +11,10 @@ from sysid_ros.config import load_calibration
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
+    from sysid_ros.report.tables import LiteralConsole
+    from sysid_ros.results.history import Entry
     from sysid_ros.results.result import CalibrationResult
 
 #: Where results are looked for unless told: what this file says, or else in this folder.
@@ -21,7 +24,7 @@ _CONFIG, _OUTPUT = Path('calibration.yaml'), Path('out')
 def run(args: argparse.Namespace) -> int:
     """Show the results of a folder in order of time."""
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import make_console, print_paths, print_table  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_paths  # noqa: PLC0415
     from sysid_ros.json_text import to_json  # noqa: PLC0415
     from sysid_ros.results.history import read_history  # noqa: PLC0415
 
@@ -35,6 +38,17 @@ def run(args: argparse.Namespace) -> int:
         plain = [entry.plain() for entry in entries]
         print(to_json(plain, indent=2))  # noqa: T201 (escaped as JSON)
         return 0
+    console = make_console()
+    print_history(console, output, entries)
+    if args.html is not None:
+        print_paths(console, {'trend': args.html})
+    return 0
+
+
+def print_history(console: LiteralConsole, output: Path, entries: Iterable[Entry]) -> None:
+    """Print a row per result."""
+    from sysid_ros.cli.console import print_table  # noqa: PLC0415
+
     columns = ('folder', 'standing', 'error', '>identified', 'changed since', '')
     rows = [
         (
@@ -47,11 +61,7 @@ def run(args: argparse.Namespace) -> int:
         )
         for entry in entries
     ]
-    console = make_console()
     print_table(console, f'Results in {output}', columns, rows)
-    if args.html is not None:
-        print_paths(console, {'trend': args.html})
-    return 0
 
 
 def rollback(args: argparse.Namespace) -> int:
