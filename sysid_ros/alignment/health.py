@@ -405,7 +405,8 @@ class Findings:
                 f'{where}; worst' if where else '',
                 f'{" in ".join(place)} ({worst.count})',
             )
-        return ': '.join(filter(None, (' '.join(filter(None, (where, often))), worst.detail)))
+        said = ' '.join(filter(None, (where, often)))
+        return f'{said}: {worst.detail}' if where else f'{said} {worst.detail}'.strip()
 
     def _subjects(self) -> list[str]:
         """Return what is not a bag as a whole."""

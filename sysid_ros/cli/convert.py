@@ -7,17 +7,18 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment import Format, describe
+from sysid_ros.alignment import Format
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import say
+from sysid_ros.cli.console import make_console, say
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import read_model
+from sysid_ros.report.alignment import print_alignment
 
 if TYPE_CHECKING:
     import argparse
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
         ),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
-    print(describe(alignment))  # noqa: T201 (escaped there, cell by cell)
+    print_alignment(make_console(), alignment)
     for path in written:
         say(f'wrote {path}')
     return 0

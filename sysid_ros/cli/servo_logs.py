@@ -16,14 +16,14 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SysidError: In one sentence, what is wrong with the configuration or the bag.
     """
-    from sysid_ros.alignment import describe  # noqa: PLC0415 (heavy)
-    from sysid_ros.cli.console import say  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, say  # noqa: PLC0415 (heavy)
     from sysid_ros.config import load_servo_bag  # noqa: PLC0415
+    from sysid_ros.report.alignment import print_alignment  # noqa: PLC0415
     from sysid_ros.servos.formats.from_bag import convert_servo  # noqa: PLC0415
 
     config = load_servo_bag(args.config)
     alignment, logs, paths = convert_servo(args.bag, config, args.output)
-    print(describe(alignment))  # noqa: T201 (escaped there, cell by cell)
+    print_alignment(make_console(), alignment)
     for log, path in zip(logs, paths, strict=True):
         seconds = float(log.times[-1])
         numbers = ', '.join(f'{name} {value:g}' for name, value in log.constants.items())

@@ -145,8 +145,8 @@ class _SequenceDrawing:
         self.panels: list[Axes] = list(grid.flat[:count])
         for axes in self.panels:
             axes.plot([], [], color=MEASURED, linewidth=2.4, label='measured')
-            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='before')
-            axes.plot([], [], color=AFTER, linewidth=1.0, label='after')
+            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='nominal')
+            axes.plot([], [], color=AFTER, linewidth=1.0, label='fitted')
             calm(axes)
             _unlabelled(axes.yaxis)
         for axes in self.panels[:-columns]:
@@ -188,7 +188,7 @@ class _SequenceDrawing:
 
 
 def draw_sequence(group: signals.SequenceFigures) -> Drawing:
-    """Draw what was measured in one sequence, and the predictions before and after."""
+    """Draw what was measured in one sequence, and the predictions, nominal and fitted."""
     drawing = _SequenceDrawing(len(group.figures))
     drawing.show(group)
     return drawing.figure

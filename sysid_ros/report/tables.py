@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
 #: Cells below the name of a row that has no room in a line are so far from the left, and cells
-#: without words for what they are stand beside the name.
-_INDENT, _IN_HEADINGS = 4, ('verdict', '')
+#: that say what it is stand beside the name.
+_INDENT, _IN_HEADINGS = 4, ('role', 'verdict', 'what', '')
 _NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
@@ -84,15 +84,15 @@ class LiteralConsole(Console):
 
 def result_text(result: CalibrationResult) -> str:
     """Return what `print_result` prints, nothing folded."""
-    return _printed(lambda console: print_result(console, result))
+    return printed(lambda console: print_result(console, result))
 
 
 def parameters_text(parameters: Sequence[ParameterResult]) -> str:
     """Return the table of parameters alone."""
-    return _printed(lambda console: _print_parameters(console, parameters))
+    return printed(lambda console: _print_parameters(console, parameters))
 
 
-def _printed(show: Callable[[LiteralConsole], None]) -> str:
+def printed(show: Callable[[LiteralConsole], None]) -> str:
     """Return what is printed without the spaces that tables end their lines with."""
     stream = io.StringIO()
     show(LiteralConsole(stream, WIDE))
@@ -393,7 +393,8 @@ def _print_stacked(console: LiteralConsole, headers: Sequence[str], row: Sequenc
         longer = part if not line else f'{line}, {part}'
         # One column is for the comma.
         if part is None or (line and _INDENT + cell_len(f'{longer},') > console.width):
-            console.print(_indented(line if part is None else f'{line},'))
+            fits = part is not None and _INDENT + cell_len(line) < console.width
+            console.print(_indented(f'{line},' if fits else line))
             line = part or ''
         else:
             line = longer or ''

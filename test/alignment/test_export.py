@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Format, align, describe, map_columns, write_series
+from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import ResultError
+from sysid_ros.report.alignment import alignment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,7 +153,7 @@ def test_values_of_one_sensor_are_columns_of_their_own(arm: Any, columns: Any, t
 
 
 def test_the_description_says_what_was_mapped_and_what_was_not(alignment: Alignment):
-    text = describe(alignment)
+    text = alignment_text(alignment)
     assert '/joint_states.position[elbow]' in text
     assert '/joint_states is taken for the measured state' in text
     assert 'assumed order' in text

@@ -50,7 +50,7 @@ def test_what_is_said_of_bags_as_a_whole_names_them_once():
     ]
     assert _texts(found) == ['w61, w66; worst w66 (66): of 66']
     assert _texts(found[:1]) == ['w61 (61): of 61']
-    assert _texts(found[:1], bags=False) == ['(61): of 61']
+    assert _texts(found[:1], bags=False) == ['(61) of 61']
 
 
 def test_faults_come_first_and_then_what_was_found_most_often():

@@ -17,6 +17,7 @@ import pytest
 from builders.fleet_results import robot_result
 from builders.histories import keep, make_result
 from builders.recorded_pendulum import FOLDER
+from sysid_ros.alignment import align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.bags import read_bag
 from sysid_ros.cli import (
@@ -45,6 +46,7 @@ from sysid_ros.pipeline.missing import Missing, Trial, Value
 from sysid_ros.pipeline.models import HeldOut, ModelComparison, ModelScore
 from sysid_ros.pipeline.predicting import JointPrediction
 from sysid_ros.pipeline.preflight import JointMotion, PredictedParameter, Preflight
+from sysid_ros.report.alignment import print_alignment
 from sysid_ros.report.tables import WIDE, print_findings, print_table
 from sysid_ros.results.case import Case, CaseKind
 from sysid_ros.results.comparison import ComparedQuantity
@@ -121,6 +123,14 @@ def _inspect() -> None:
     shown = console.make_console()
     inspect._print_topics(shown, found)
     inspect._print_joints(shown, found)
+
+
+def _convert() -> None:
+    model = compile_spec(load_spec(FOLDER / 'arm.xml'), FOLDER / 'arm.xml')
+    bag = read_bag(FOLDER / 'train')
+    print_alignment(
+        console.make_console(), align(bag, model, map_columns(bag, model, 'auto'), 'auto')
+    )
 
 
 def _evaluate() -> None:
@@ -264,6 +274,7 @@ TABLES = [
     _check,
     _compare,
     _compare_actuators,
+    _convert,
     _evaluate,
     _excite,
     _export_actuator,
@@ -292,9 +303,7 @@ def test_no_word_of_a_table_is_broken_or_beyond_the_edge(
         show()
         return capsys.readouterr().out
 
-    whole = {
-        word for part in re.split(r'[\s,:]+', printed(WIDE)) for word in (part, *part.split('/'))
-    }
+    whole = {part for word in words(printed(WIDE)) for part in (word, *word.split('/'))}
     for width in (60, 80, 120):
         text = printed(width)
         assert max(len(line.rstrip()) for line in text.splitlines()) <= width
