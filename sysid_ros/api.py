@@ -173,7 +173,7 @@ class Result:
         """Draw the result; a notebook shows what is returned.
 
         Args:
-            what: ``sensors``: measured, before and after on held-out data where there are any;
+            what: ``sensors``: measured, nominal and fitted on held-out data where there are any;
                 ``parameters``: values with their intervals; or the name of one sensor.
 
         Raises:

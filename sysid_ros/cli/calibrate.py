@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
+from sysid_ros.errors import listed
 
 if TYPE_CHECKING:
     import argparse
@@ -68,7 +69,7 @@ def check(args: argparse.Namespace) -> int:
     moved = [row.name for row in done.rows if not row.agrees]
     count = len(done.rows)
     last = (
-        f'{len(moved)} of {count} quantities moved: {", ".join(moved)}'
+        f'{len(moved)} of {count} quantities moved: {listed(moved)}'
         if moved
         else f'all {count} quantities agree with the baseline'
     )

@@ -8,7 +8,7 @@ import math
 import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.errors import ConfigError
+from sysid_ros.errors import ConfigError, listed
 
 if TYPE_CHECKING:
     import argparse
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
     files = f'model:={args.model} motion:={args.output}'
     comments = [
         f'designed by: {args.command_line}',
-        f'for: {", ".join(parameter.name for parameter in found.parameters)}',
+        f'for: {listed(parameter.name for parameter in found.parameters)}',
         f'play it: ros2 launch sysid_ros excite.launch.xml {files}',
     ]
     text = format_waypoints(model, found.motion, comments)

@@ -80,7 +80,7 @@ def rollback(args: argparse.Namespace) -> int:
     return 0
 
 
-_COLUMNS = ('parameter', '>before', '>now', '>change', 'unit')
+_COLUMNS = ('parameter', '>earlier', '>now', '>change', 'unit')
 
 
 def _rows(before: CalibrationResult, now: CalibrationResult) -> list[tuple[str, ...]]:

@@ -245,7 +245,7 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             console.print(f'no {name}: {some(reasons)}')
     if judged:
         console.print(_RULE)
-    console.print()
+        console.print()
 
 
 def _print_mapping(console: LiteralConsole, found: Inspection) -> None:

@@ -175,7 +175,7 @@ def _add_predict(commands: Commands) -> None:
         'predict',
         help='write a bag with what a model predicts beside it, for PlotJuggler and Foxglove',
         description=(
-            'Predict what joints do along a bag, before and after a fit, and write that beside the '
+            'Predict what joints do along a bag, nominal and fitted, and write that beside the '
             'messages of the bag into one MCAP file.'
         ),
     )

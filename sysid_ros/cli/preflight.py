@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
+from sysid_ros.errors import listed
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
     determined,
@@ -79,7 +80,7 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
         names.append(f'{doubtful} of {len(of_links)} numbers of links')
     count = len(found.parameters)
     console.print(
-        f'Not identified by these bags: {", ".join(names)}.'
+        f'Not identified by these bags: {listed(names)}.'
         if names
         else f'All {count} parameters would be identified by these bags.',
     )
@@ -135,7 +136,7 @@ def _print_links(console: LiteralConsole, found: Preflight, links: dict[str, lis
     if alike:
         console.print('Inertias of links, ten numbers each, of which no motion tells all apart:')
         for said, bodies in alike.items():
-            console.print(f'  {", ".join(bodies)}: {said}')
+            console.print(f'  {listed(bodies)}: {said}')
         console.print()
 
 
@@ -191,9 +192,9 @@ def _print_bags(console: LiteralConsole, found: Preflight) -> None:
             console.print(f'bag {bag.name}: without it {name} would be {wider}')
     idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
     if idle:
-        console.print(f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
+        console.print(f'adds nothing (no interval 5 % wider without): {listed(idle)}')
     if found.dead:
-        console.print(f'never moves, left out: {", ".join(found.dead)}')
+        console.print(f'never moves, left out: {listed(found.dead)}')
     if len(found.bags) > 1 or idle or found.dead:
         console.print()
 
@@ -230,14 +231,9 @@ def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
     for (signal, limit), places in limits.items():
         worst = max(places, key=lambda at: at.share)
         less = [at.sequence for at in places if at is not worst]
-        also = f'; at most that in {_listed(less)}' if less else ''
+        also = f'; at most that in {listed(less, _LISTED)}' if less else ''
         share = f'{worst.share:.1%} of the time'
         console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
     if found.diverged or found.saturations:
         console.print()
     print_findings(console, found.health)
-
-
-def _listed(names: list[str]) -> str:
-    more = [f'{len(names) - _LISTED} more'] if len(names) > _LISTED else []
-    return ', '.join(names[:_LISTED] + more)

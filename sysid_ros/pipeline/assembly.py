@@ -12,7 +12,7 @@ import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import some
+from sysid_ros.errors import listed, some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
@@ -48,8 +48,6 @@ _SHIFTED = (
     'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
     'or that of the commands, target actuator/*/delay'
 )
-#: So many parameters that are not identified are named in a warning.
-MOST_DOUBTFUL = 12
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
 #: An error of arrival of more than this part of the largest is at the limit.
@@ -319,9 +317,7 @@ def _warnings(
         if interval.verdict_kind is not VerdictKind.IDENTIFIED and parameter.name not in of_links
     ]
     if doubtful:
-        more = len(doubtful) - MOST_DOUBTFUL
-        rest = f' and {more} more' if more > 0 else ''
-        yield f'Not identified: {", ".join(doubtful[:MOST_DOUBTFUL])}{rest}.'
+        yield f'Not identified: {listed(doubtful)}.'
     for recording in seen.problem.recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'

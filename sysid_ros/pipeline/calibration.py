@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
-from sysid_ros.errors import how_many
+from sysid_ros.errors import how_many, listed
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
@@ -267,7 +267,7 @@ def identify(
         threads = config.solver.threads
         found = with_arrivals_in(found, fitted.spec, unseen, threads=threads, cancel=cancel)
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
-    observer.stage('predicting all recordings, before and after')
+    observer.stage('predicting all recordings, nominal and fitted')
     result = assemble(
         config,
         command,
@@ -323,7 +323,7 @@ def _write_model(identified: Identified, folder: Path) -> tuple[Path, list[str]]
         write_servos(folder / SERVOS, identified.servos, named)
     notes = list(written.notes)
     if biases:
-        shown = ', '.join(f'{name} {bias:.4g}' for name, bias in biases.items())
+        shown = listed(f'{name} {bias:.4g}' for name, bias in biases.items())
         notes.append(f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.')
     return written.path.relative_to(absolute(folder)), notes
 

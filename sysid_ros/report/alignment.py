@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.pairs import Unmapped
     from sysid_ros.alignment.trajectories import Alignment
     from sysid_ros.report.tables import LiteralConsole
+_PAIR_COLUMNS = ('in the model', 'role', 'in the bag', '>scale', '>offset')
+_SEQUENCE_COLUMNS = ('name', '>duration/s', '>measured samples', '>command samples')
 
 
 def alignment_text(alignment: Alignment) -> str:
@@ -36,8 +38,7 @@ def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
         )
         for pair in sorted(alignment.pairs, key=lambda pair: pair.role is PairRole.ACTUATOR)
     ]
-    columns = ('in the model', 'role', 'in the bag', '>scale', '>offset')
-    print_table(console, f'Mapped in {alignment.bag}', columns, pairs)
+    print_table(console, f'Mapped in {alignment.bag}', _PAIR_COLUMNS, pairs)
     unmapped = _by_reason(alignment.unmapped)
     if unmapped:
         print_table(console, 'Not mapped', ('name', 'what', 'why'), unmapped)
@@ -56,8 +57,7 @@ def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
         )
         for item in alignment.sequences
     ]
-    headers = ('name', '>duration/s', '>measured samples', '>command samples')
-    print_table(console, 'Sequences', headers, sequences)
+    print_table(console, 'Sequences', _SEQUENCE_COLUMNS, sequences)
 
 
 def _known(value: float, digits: int) -> str:

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.alignment.health import Grade, aggregated
-from sysid_ros.errors import how_many
+from sysid_ros.errors import how_many, listed
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
@@ -230,7 +230,7 @@ def explained(found: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, explanation in found:
         names.setdefault(explanation, []).append(name)
     for explanation, own in names.items():
-        yield f'{", ".join(own)}: {explanation}'
+        yield f'{listed(own)}: {explanation}'
 
 
 def print_first(console: LiteralConsole, lines: Iterable[str]) -> None:
