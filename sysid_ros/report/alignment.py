@@ -8,7 +8,6 @@ import math
 from typing import TYPE_CHECKING
 
 from sysid_ros.alignment.pairs import PairRole, column_name
-from sysid_ros.errors import how_many, some
 from sysid_ros.report.tables import print_findings, print_table, printed
 
 if TYPE_CHECKING:
@@ -65,10 +64,12 @@ def _known(value: float, digits: int) -> str:
 
 
 def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, str, str]]:
-    """Return names, what they are and why, in a row per reason."""
+    """Return name, what it is and why; a reason that many share is written once, at the first."""
     together: dict[tuple[str, str], list[str]] = {}
     for item in unmapped:
         together.setdefault((item.kind.value, item.reason), []).append(item.name)
     return [
-        (some(names), how_many(names, kind), reason) for (kind, reason), names in together.items()
+        (name, kind, 'as above' if row else reason)
+        for (kind, reason), names in together.items()
+        for row, name in enumerate(names)
     ]
