@@ -15,6 +15,8 @@ from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
+from sysid_ros.results.headline import headline, headline_lines
+from sysid_ros.results.next_steps import step_lines
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
 
@@ -101,13 +103,8 @@ def print_result(
     _print_folds(console, result)
     for warning in result.warnings:
         console.print(f'warning: {warning}')
-    console.print(result.acceptance)
-    if result.standing is Standing.RESERVED:
-        console.print('ACCEPTED WITH RESERVATIONS:')
-        for check in result.reservations:
-            console.print(f'  {check.detail}')
-    if not result.accepted:
-        console.print('REJECTED: the identified model is not written.')
+    for line in (*headline_lines(result), *step_lines(result)):
+        console.print(line)
 
 
 def _print_parameters(
@@ -384,7 +381,10 @@ def parameters_html(parameters: Iterable[ParameterResult]) -> str:
 
 def result_html(result: CalibrationResult) -> str:
     """Return verdict, parameters, and errors before and after, held-out ones where there are."""
-    said = ' '.join(check.detail for check in result.reservations if result.accepted)
+    said = ' '.join(headline(result).lines)
+    if not result.accepted:
+        said = f'{said} {result.acceptance}'
+    said = ' '.join([said, *(check.detail for check in result.reservations if result.accepted)])
     held_out = [error for error in result.errors if error.role == 'validate']
     errors = _table(
         ('sensor', '>before', '>after', 'unit'),
@@ -398,7 +398,7 @@ def result_html(result: CalibrationResult) -> str:
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
         f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
-        f'{_html(result.acceptance)} {_html(said)}{note}</p>'
+        f'{_html(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error'
         f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'

@@ -33,6 +33,8 @@ from sysid_ros.nodes.ros.parameters import declare
 from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.pipeline import Calibration
 from sysid_ros.results.drift import drift_between
+from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import Standing
 from sysid_ros.results.store import linked, prune
 
@@ -347,13 +349,16 @@ def _check(config: CalibratorConfig) -> None:
 def _summary(done: Calibration, drift: Drift | None) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
-    changed = '' if drift is None else f'. {drift.sentence}'
-    word = result.standing if result.accepted else result.standing.upper()
-    said = [check.detail for check in result.reservations if result.accepted]
-    return (
-        f'{word}: {" ".join((result.acceptance, *said))} '
-        f'{identified} of {len(result.parameters)} parameters identified; '
-        f'report {done.report_path}{changed}'
+    changed = '' if drift is None else f' {drift.sentence}'
+    word, *said = headline_lines(result)
+    found = f'{identified} of {len(result.parameters)} parameters identified'
+    return ' '.join(
+        (
+            f'{result.standing}:' if result.accepted else word,
+            *(line.strip() for line in said),
+            f'{found}; report {done.report_path}.{changed}',
+            *(f'Next: {step}' for step in next_steps(result)),
+        )
     )
 
 
