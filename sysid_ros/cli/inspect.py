@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sysid_ros.alignment.health import FindingKind, alike, sentence
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console, make_table, say
+from sysid_ros.cli.console import make_console, say
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError, ConfigError, nearest, some
 from sysid_ros.files import replace_file
@@ -22,6 +22,7 @@ from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
+from sysid_ros.report.tables import print_findings, print_table
 from sysid_ros.text import file_stems, short
 
 if TYPE_CHECKING:
@@ -36,8 +37,17 @@ if TYPE_CHECKING:
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
-#: From this width on there is room for clocks and types.
-_WIDE = 110
+_TOPIC_COLUMNS = (
+    'topic',
+    '>count',
+    '>rate/Hz',
+    '>jitter/ms',
+    '>gap/s',
+    'stamps',
+    '>clock/ms',
+    '>drift/ppm',
+    'type',
+)
 _SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
 _PHYSICS = ('gravity', 'inertia', 'friction')
 _RULE = (
@@ -90,7 +100,12 @@ def run(args: argparse.Namespace) -> int:
     console.print()
     _print_topics(console, found)
     _print_joints(console, found)
-    _print_findings(console, found)
+    # What is unmapped is said below.
+    findings = [item for item in found.findings if item.kind is not FindingKind.UNMAPPED]
+    if not findings:
+        console.print('Findings: none')
+        console.print()
+    print_findings(console, findings, bags=False)
     _print_mapping(console, found)
     return 0
 
@@ -161,14 +176,9 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
     shown = [
         item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in named
     ]
-    table = make_table('Topics', '~topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', '~stamps')
-    if console.width >= _WIDE:
-        table.add_column('clock/ms', justify='right')
-        table.add_column('drift/ppm', justify='right')
-        table.add_column('type')
-    for item in shown:
-        row = [
-            short(item.topic),
+    rows = [
+        (
+            item.topic,
             str(item.messages),
             _number(item.rate, 1),
             _number(1e3 * item.jitter, 2),
@@ -177,18 +187,22 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
             _number(1e3 * item.clock, 2),
             _number(item.drift, 1),
             item.msgtype,
-        ]
-        table.add_row(*row[: len(table.columns)])
-    if shown:
-        console.print(table)
-    for names, what in (
+        )
+        for item in shown
+    ]
+    if rows:
+        spare = ('type', '>drift/ppm', '>clock/ms', '>jitter/ms')
+        print_table(console, 'Topics', _TOPIC_COLUMNS, rows, spare)
+    others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
         ([item.topic for item in found.unread if item.count], 'not read'),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
-    ):
+    )
+    for names, what in others:
         if names:
             console.print(f'{len(names)} more, {what}: {some(names)}')
-    console.print()
+    if any(names for names, _ in others):
+        console.print()
 
 
 def _print_joints(console: LiteralConsole, found: Inspection) -> None:
@@ -197,11 +211,11 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
     judged = any(joint.excitation is not None for joint in found.joints)
     physics = ('>of range', *_PHYSICS) if judged else ()
     lags = ('>lag/ms',) if any(joint.lag is not None for joint in found.joints) else ()
-    table = make_table('Joints', '~joint', '>position', '>step', *lags, *physics)
+    rows = []
     for joint in found.joints:
         low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
         row = [
-            short(joint.name),
+            joint.name,
             '-' if math.isnan(joint.low) else f'{low}…{high}',
             '-' if math.isnan(joint.step) else step,
         ]
@@ -217,8 +231,9 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             row.append('-' if math.isnan(covered) else f'{covered:.0%}')
             views = [None if what is None else getattr(what, name) for name in _PHYSICS]
             row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
-        table.add_row(*row)
-    console.print(table)
+        rows.append(row)
+    headers = ('joint', '>position', '>step', *lags, *physics)
+    print_table(console, 'Joints', headers, rows, spare=('>step', '>of range', '>lag/ms'))
     for name in _PHYSICS:
         judgements = [
             (joint.name, view)
@@ -230,18 +245,6 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             console.print(f'no {name}: {some(reasons)}')
     if judged:
         console.print(_RULE)
-    console.print()
-
-
-def _print_findings(console: LiteralConsole, found: Inspection) -> None:
-    together = alike(item for item in found.findings if item.kind is not FindingKind.UNMAPPED)
-    table = make_table('Findings', '~what', '~where and how often: detail')
-    for group in together:
-        table.add_row(group[0].kind, sentence(group))
-    if together:
-        console.print(table)
-    else:
-        console.print('Findings: none')
     console.print()
 
 

@@ -221,12 +221,12 @@ def _likeness(
         if units[other.sensor] == units[curve.sensor]
     }
     best = max(like, key=lambda name: abs(like[name]))
-    others = [abs(value) for name, value in like.items() if name != curve.name]
+    apart = [abs(value) for name, value in like.items() if name != curve.name]
     return Likeness(
         own=like[curve.name],
         best=best,
         correlation=like[best],
-        second=max(others, default=math.nan),
+        second=max(apart, default=math.nan),
     )
 
 

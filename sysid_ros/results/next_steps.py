@@ -10,10 +10,11 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from sysid_ros.alignment.health import Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.results.gate import Condition, suspicion
-from sysid_ros.results.reservations import FAULTS, Reservation
+from sysid_ros.results.reservations import Reservation
 from sysid_ros.results.result import EstimatorKind, SolverStatus
 from sysid_ros.results.store import CURRENT, RESULT
 
@@ -163,15 +164,16 @@ class _Made:
 
     def look(self) -> NextStep:
         """Look into the recording that is at fault."""
-        faults = [finding for finding in self.result.health if finding.kind in FAULTS]
-        kinds = dict.fromkeys(str(finding.kind) for finding in faults)
+        faults = [item for item in self.result.health if item.kind.grade is Grade.FAULT]
         sequences = sorted(self.result.diagnostics.sequences, key=lambda item: -item.error)
-        names = [finding.bag for finding in faults] + [item.sequence for item in sequences]
+        names = [item.bag for item in faults] + [item.sequence for item in sequences]
         known = (bag for name in names for bag in self.bags if bag.name == Path(name).name)
         bag = next(known, self.bags[0])
+        found, remedy = 'what is wrong', 'Leave that time out by segments.times, or record again.'
+        if faults:
+            found, remedy = str(faults[0].kind), faults[0].kind.meaning.remedy
         return NextStep(
-            f'Look at {some(kinds) if kinds else "what is wrong"} in {bag.name}; leave that time '
-            'out by segments.times in the configuration, or record it again.',
+            f'Look at {found} in {bag.name}. {remedy}'.strip(),
             self.shell(('sysid', 'inspect', bag, self.model)),
         )
 

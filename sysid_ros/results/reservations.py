@@ -8,7 +8,7 @@ import math
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import how_many, some
 from sysid_ros.results.result import GateCheck, SolverStatus
@@ -33,15 +33,6 @@ _BEYOND_SENSOR, _ALIKE = 2.0, 0.5
 _AS_LIKE = 0.05
 #: Pairs that names do not say.
 _ASSUMED = frozenset({FindingKind.ASSUMED_NAME, FindingKind.ASSUMED_ORDER})
-#: What bends a recording without being left out of it.
-FAULTS = frozenset(
-    {
-        FindingKind.CLIPPED,
-        FindingKind.CLOCK_JUMP,
-        FindingKind.LATE_COMMANDS,
-        FindingKind.UNLIKE_STAMPS,
-    }
-)
 
 
 class Reservation(StrEnum):
@@ -217,7 +208,9 @@ def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
 
 def _faults(result: UnjudgedResult) -> Iterator[str]:
     found = dict.fromkeys(
-        f'{finding.kind} in {finding.bag}' for finding in result.health if finding.kind in FAULTS
+        f'{finding.kind} in {finding.bag}'
+        for finding in result.health
+        if finding.kind.grade is Grade.FAULT
     )
     if found:
         yield f'Recordings have faults that are not left out: {some(found)}.'
