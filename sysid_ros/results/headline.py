@@ -88,6 +88,18 @@ class Headline(NamedTuple):
         return f'{data} error{unseen}{self.over}'
 
     @property
+    def sentence(self) -> str:
+        """How much of the nominal model's error is left, of what comes first."""
+        if self.errors:
+            first = self.errors[0]
+            of, before, after = f' of {first.what}', first.before, first.after
+        else:
+            of, before, after = '', self.before, self.after
+        if not before > 0:
+            return f'{self.name}{of}: {self.figures}.'
+        return f"{self.name}{of}: {100 * after / before:.2g} % of the nominal model's."
+
+    @property
     def figures(self) -> str:
         """The errors in one clause; in units of the noise only where no other unit is known."""
         return ', '.join(map(str, self.errors)) or self.in_noise
