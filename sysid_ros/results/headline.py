@@ -136,6 +136,11 @@ def headline(result: UnjudgedResult) -> Headline:
     )
 
 
+def in_one_line(result: CalibrationResult) -> str:
+    """Return standing and errors as one paragraph, for what judges more than one result."""
+    return ' '.join((f'This fit is {result.standing}.', *headline(result).lines))
+
+
 def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
     """Return what a reader has to know first, a line each: standing, errors, and what is wrong.
 
