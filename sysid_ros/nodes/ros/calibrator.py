@@ -77,6 +77,8 @@ class Calibrator:
         )
         self._lock = threading.Lock()
         self._running: Child | None = None
+        # Of the last refit; empty before the first one, and where that failed.
+        self._standing = ''
         self._level = DiagnosticStatus.OK
         self._progress = 'idle: no refit yet'
         #: What is current, as far as it was published.
@@ -209,6 +211,7 @@ class Calibrator:
                 drift = drift_between(earlier, done.result, str(before))
             self._show_drift(drift)
         self._publish(done)
+        self._standing = str(done.result.standing)
         good = done.result.standing is Standing.ACCEPTED
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done, drift)
@@ -230,6 +233,7 @@ class Calibrator:
 
     def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
         self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
+        self._standing = ''
         self._say(f'idle: the last refit failed: {sentence}')
         return False, sentence
 
@@ -285,6 +289,7 @@ class Calibrator:
             values=[
                 KeyValue(key='fitting', value=fitting),
                 KeyValue(key='config', value=self._config.config),
+                KeyValue(key='standing', value=self._standing),
             ],
         )
         self._diagnostics.publish(self._stamped(status, self._drift))
@@ -349,15 +354,15 @@ def _check(config: CalibratorConfig) -> None:
 def _summary(done: Calibration, drift: Drift | None) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
-    changed = '' if drift is None else f' {drift.sentence}'
+    changed = '' if drift is None else f'. {drift.sentence}'
     word, *said = headline_lines(result)
-    found = f'{identified} of {len(result.parameters)} parameters identified'
     return ' '.join(
         (
             f'{result.standing}:' if result.accepted else word,
             *(line.strip() for line in said),
-            f'{found}; report {done.report_path}.{changed}',
             *(f'Next: {step}' for step in next_steps(result)),
+            f'{identified} of {len(result.parameters)} parameters identified;',
+            f'report {done.report_path}{changed}',
         )
     )
 
