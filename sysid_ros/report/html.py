@@ -21,7 +21,7 @@ from plotly.offline import get_plotlyjs
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals, tables
-from sysid_ros.results.headline import headline
+from sysid_ros.results.headline import figures, headline
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import ROLES, Standing
 from sysid_ros.text import one_line
@@ -105,9 +105,12 @@ STANDING = {
 
 
 def _sentence(result: CalibrationResult) -> str:
-    """Say how much of the error is left, or why the result is rejected."""
+    """Say how much of the error is left, or what is not met."""
     if result.accepted:
         return headline(result).sentence
+    wrong = [check.name for check in result.gate if not check.passed]
+    if wrong:
+        return f'Not met: {", ".join(wrong)}.'
     sentence = ' '.join(result.acceptance.split())
     sentence = sentence[:1].upper() + sentence[1:]
     return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
@@ -144,6 +147,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         bounds=numbers.bounds,
         duration=numbers.duration,
+        figures=figures,
         interval=numbers.interval,
         number=_number,
         padded=numbers.padded,

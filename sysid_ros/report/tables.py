@@ -19,7 +19,7 @@ from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.errors import how_many
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.headline import headline, headline_lines
-from sysid_ros.results.next_steps import step_lines
+from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
 
@@ -114,8 +114,11 @@ def print_result(
     print_findings(console, result.health)
     for warning in result.warnings:
         console.print(f'warning: {warning}')
-    for line in (*headline_lines(result), *step_lines(result)):
+    for line in headline_lines(result):
         console.print(line)
+    for line in step_lines(result):
+        # A command is copied as it is, whatever the width.
+        console.print(line, soft_wrap=line.startswith(COMMAND))
 
 
 def _print_parameters(

@@ -158,8 +158,11 @@ def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
 
 
 def figures(check: GateCheck) -> str:
-    """Return what was measured for a condition beside its limit, in brackets after its sentence."""
-    if math.isnan(check.measured):
+    """Return what was measured for a condition beside its limit, in brackets after its sentence.
+
+    Things of which there may be none are counted in the sentence.
+    """
+    if math.isnan(check.measured) or not check.limit:
         return ''
     unit = f' {check.unit}'.rstrip()
     most = 'at least' if check.at_least else 'at most'

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.results.result import CalibrationResult
 
+#: What lines with commands begin with.
+COMMAND = '     '
 #: So many actions are more than enough.
 _MOST = 3
 #: Where a result does not know what it was made from.
@@ -120,7 +122,7 @@ def step_lines(result: CalibrationResult) -> Iterator[str]:
     for number, step in enumerate(steps, 1):
         yield f'  {number}. {step.sentence}'
         for command in step.commands:
-            yield f'     {command}'
+            yield f'{COMMAND}{command}'
 
 
 class _Made:

@@ -141,7 +141,10 @@ def test_a_rejected_result_says_so_in_words(rich_result: CalibrationResult) -> N
     )
     page = _page(result)
     headline = _text(page.xpath('//p[@class="headline"]')[0])
-    assert headline == '✕ Rejected Held-out error rose from 1.2 to 3.4.'
+    assert headline == '✕ Rejected Not met: verdicts.'
+    without = _page(result.model_copy(update={'gate': ()}))
+    said = _text(without.xpath('//p[@class="headline"]')[0])
+    assert said == '✕ Rejected Held-out error rose from 1.2 to 3.4.'
     assert page.xpath('string(//title)').startswith('Rejected')
 
 

@@ -143,7 +143,7 @@ LEFT = "positions: 2.5 % of the nominal model's."
         ),
         (
             rejected,
-            '✕ Rejected Only 12 % of the variance of elbow_position is predicted.',
+            '✕ Rejected Not met: explained.',
             '88',
         ),
     ],
@@ -156,7 +156,7 @@ def test_the_report_begins_with_the_same(made: Any, said: str, first_fact: str) 
     assert page.xpath('//dl[@class="facts"]//dd/data/text()')[0] == first_fact
     for step in next_steps(result):
         assert all(text in header for text in (step.sentence, *step.commands))
-    for check in result.reservations:
+    for check in (*result.reservations, *result.gate):
         assert check.detail in header
 
 
