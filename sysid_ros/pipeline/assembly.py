@@ -29,6 +29,7 @@ from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import EstimatorKind, FileHash
 from sysid_ros.results.summary import Validation, provenance_now, summarise
+from sysid_ros.results.tool import tool_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -108,6 +109,7 @@ def assemble(
             *_stuck(problem.model, recordings),
         ),
         'drift': remembered.drift,
+        'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
             update={'estimator': compared.kind, 'estimator_sentence': compared.sentence}

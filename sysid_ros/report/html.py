@@ -21,6 +21,8 @@ from plotly.offline import get_plotlyjs
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, signals, tables
+from sysid_ros.results.headline import figures, headline
+from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import ROLES, Standing
 from sysid_ros.text import one_line
 
@@ -91,20 +93,6 @@ class Film(NamedTuple):
         return 'data:image/webp;base64,' + base64.b64encode(self.webp).decode('ascii')
 
 
-class Headline(NamedTuple):
-    """The outcome in one sentence and the error that decides it.
-
-    ``before`` and ``after`` are root mean squares in units of the noise scale.
-    """
-
-    verdict: Tag
-    sentence: str
-    error_name: str
-    before: float
-    after: float
-    change: str
-
-
 #: Word, symbol and tone of what may be done with a result.
 STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
@@ -116,27 +104,16 @@ STANDING = {
 }
 
 
-def _headline(result: CalibrationResult) -> Headline:
-    """Say whether the result was accepted, why, and how the deciding error changed."""
-    held_out = math.isfinite(result.held_out_before) or math.isfinite(result.held_out_after)
-    before, after = (
-        (result.held_out_before, result.held_out_after)
-        if held_out
-        else (result.training_before, result.training_after)
-    )
+def _sentence(result: CalibrationResult) -> str:
+    """Say how much of the error is left, or what is not met."""
+    if result.accepted:
+        return headline(result).sentence
+    wrong = [check.name for check in result.gate if not check.passed]
+    if wrong:
+        return f'Not met: {", ".join(wrong)}.'
     sentence = ' '.join(result.acceptance.split())
     sentence = sentence[:1].upper() + sentence[1:]
-    if sentence and sentence[-1] not in '.!?':
-        sentence += '.'
-    return Headline(
-        STANDING[result.standing],
-        sentence,
-        ('Held-out error' if held_out else 'Training error (nothing is held out)')
-        + result.solver.over_windows,
-        before,
-        after,
-        numbers.times(before, after),
-    )
+    return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
 
 
 def _breakable(text: str) -> Markup:
@@ -170,6 +147,7 @@ def environment() -> jinja2.Environment:
     made.globals.update(
         bounds=numbers.bounds,
         duration=numbers.duration,
+        figures=figures,
         interval=numbers.interval,
         number=_number,
         padded=numbers.padded,
@@ -221,7 +199,10 @@ def _context(
         'result': result,
         'title': title or f'Calibration of {result.model}',
         'films': films,
-        'headline': _headline(result),
+        'standing': STANDING[result.standing],
+        'sentence': _sentence(result),
+        'headline': headline(result),
+        'next_steps': next_steps(result),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],
         'known_links': tables.link_rows(result, known=True),
         'wide_links': tables.link_rows(result, known=False),

@@ -18,6 +18,8 @@ from rich.table import Table
 from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.errors import how_many, listed
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
+from sysid_ros.results.headline import headline, headline_lines
+from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
 
@@ -113,13 +115,11 @@ def print_result(
     print_findings(console, result.health)
     for warning in result.warnings:
         console.print(f'warning: {warning}')
-    console.print(result.acceptance)
-    if result.standing is Standing.RESERVED:
-        console.print('ACCEPTED WITH RESERVATIONS:')
-        for check in result.reservations:
-            console.print(f'  {check.detail}')
-    if not result.accepted:
-        console.print('REJECTED: the identified model is not written.')
+    for line in headline_lines(result):
+        console.print(line)
+    for line in step_lines(result):
+        # A command is copied as it is, whatever the width.
+        console.print(line, soft_wrap=line.startswith(COMMAND))
 
 
 def _print_parameters(
@@ -441,7 +441,10 @@ def parameters_html(parameters: Iterable[ParameterResult]) -> str:
 
 def result_html(result: CalibrationResult) -> str:
     """Return verdict, parameters, and errors, nominal and fitted, held-out ones where there are."""
-    said = ' '.join(check.detail for check in result.reservations if result.accepted)
+    said = ' '.join(headline(result).lines)
+    if not result.accepted:
+        said = f'{said} {result.acceptance}'
+    said = ' '.join([said, *(check.detail for check in result.reservations if result.accepted)])
     held_out = [error for error in result.errors if error.role == 'validate']
     errors = _table(
         ('sensor', *_ERROR_COLUMNS, 'unit'),
@@ -455,7 +458,7 @@ def result_html(result: CalibrationResult) -> str:
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
         f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
-        f'{_html(result.acceptance)} {_html(said)}{note}</p>'
+        f'{_html(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error'
         f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'
