@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import yaml
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
@@ -183,8 +182,11 @@ def environment() -> jinja2.Environment:
 
 def asset(name: str) -> str:
     """Return the text of a style sheet or script."""
-    folder = resources.files('sysid_ros.report').joinpath('templates')
-    return folder.joinpath(name).read_text(encoding='utf-8')
+    return _text('templates', name)
+
+
+def _text(folder: str, name: str) -> str:
+    return resources.files('sysid_ros.report').joinpath(folder, name).read_text(encoding='utf-8')
 
 
 def _context(
@@ -215,7 +217,7 @@ def _context(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    library, script = get_plotlyjs(), asset('report.js')
+    scripts = (_text('vendor', 'uPlot.iife.min.js'), asset('report.js'))
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -241,7 +243,8 @@ def _context(
         'unsure': [p for p in result.parameters if p.explanation and p.name not in result.of_links],
         'strong_pairs': pictures.strong_pairs(result),
         'correlations': pictures.correlations(result),
-        'horizon': pictures.horizon(result),
+        'horizons': pictures.horizons(result),
+        'with_commands': any(plot.command for plot in result.plots),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
         'config_lines': (
@@ -250,10 +253,10 @@ def _context(
             else ()
         ),
         # These hold no text of the user's.
-        'style': Markup(asset('report.css')),  # noqa: S704
-        'scripts': (Markup(library), Markup(script)),  # noqa: S704
+        'style': Markup(_text('vendor', 'uPlot.min.css') + asset('report.css')),  # noqa: S704
+        'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
-        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
+        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
     }
 
 
@@ -283,7 +286,7 @@ def write_report(
     """Write a result as one HTML file that opens offline.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own two. True values are those of :func:`render_report`.
+    else and run no script but its own. True values are those of :func:`render_report`.
 
     Raises:
         ResultError: The file cannot be written.
