@@ -35,6 +35,8 @@ SPANS_SHOWN = 2.0
 _MARGIN = 0.05
 #: Packed values are 0 to this; one more stands for a gap.
 _STEPS = 65534
+#: No axis holds more than these.
+_LARGEST = 1e300
 #: What is left of these is small beside the unit, and is said in thousandths of it.
 _THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
 _SMALL = 0.1
@@ -138,13 +140,12 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
 def packed(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float, str]:
     """Pack values as the least, a step, and how many steps above the least each of them is."""
     given = np.asarray(values, dtype=np.float64)
-    known = np.isfinite(given)
+    known = np.abs(given) <= _LARGEST
     low = float(given[known].min()) if known.any() else 0.0
-    # Halved, since the largest less the least may be more than a double holds.
-    half = float(given[known].max()) / 2 - low / 2 if known.any() else 0.0
+    span = float(given[known].max()) - low if known.any() else 0.0
     steps = np.full(given.shape, _STEPS + 1, dtype='<u2')
-    steps[known] = np.round((given[known] / 2 - low / 2) / (half or 1.0) * _STEPS)
-    return low, half / (_STEPS / 2), base64.b64encode(steps.tobytes()).decode('ascii')
+    steps[known] = np.round((given[known] - low) / (span or 1.0) * _STEPS)
+    return low, span / _STEPS, base64.b64encode(steps.tobytes()).decode('ascii')
 
 
 class _Shelf:
@@ -182,9 +183,7 @@ def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) ->
     return htmlsafe_json_dumps(document, allow_nan=False, separators=(',', ':'))
 
 
-def _packed_plot(
-    figure: Figure, sigmas: dict[str, float], shared: _Shelf
-) -> dict[str, Any]:
+def _packed_plot(figure: Figure, sigmas: dict[str, float], shared: _Shelf) -> dict[str, Any]:
     """Pack one plot; far predictions end where nobody sees it, to leave the steps to the others."""
     plot = figure.plot
     ends = limits(plot)

@@ -75,7 +75,7 @@ def _signal(
         after=tuple(after),
         band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
         # The same for all sensors of a joint, in the unit of its position.
-        command=tuple(np.round(1.1 * np.sin(times + joint), 2)),
+        command=tuple(np.round(1.1 * np.sin(np.linspace(0, 15, SAMPLES) + joint), 2)),
         command_unit='rad',
         lags=tuple(0.01 * lags),
         autocorrelation=tuple(np.exp(-lags / 40)),
