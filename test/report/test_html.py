@@ -215,13 +215,13 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     measured = _unpacked(found['measured'])
     np.testing.assert_allclose(measured, plot.measured, atol=1e-4)
     assert np.isnan(measured).sum() == 20
-    # What the fit left is finer than the curves.
+    # What the fit left, by itself: the noise is 0.01.
     left = np.subtract(plot.measured, plot.after)
-    np.testing.assert_allclose(_unpacked(found['left']), left, atol=1e-6)
+    np.testing.assert_allclose(_unpacked(found['left']), left, atol=3e-4)
     times = _unpacked(document['shared'][found['times']])
     np.testing.assert_allclose(times, plot.times, atol=2e-4)
     command = _unpacked(document['shared'][found['command']])
-    np.testing.assert_allclose(command, plot.command, atol=2e-5)
+    np.testing.assert_allclose(command, plot.command, atol=7e-5)
     np.testing.assert_allclose(_unpacked(found['band']), plot.band)
     assert document['plots'][-1]['band'] is None
     assert [plot['strip'] for plot in document['plots'][:3]] == [False, True, True]
@@ -244,19 +244,41 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     ],
 )
 def test_packed_values_come_back_within_a_step(values: tuple[float, ...]) -> None:
-    low, step, text = packed(values)
-    back = _unpacked((low, step, text))
+    found = packed(values, 1000)
+    back = _unpacked(found)
     known = np.isfinite(values)
     np.testing.assert_array_equal(np.isfinite(back), known)
-    assert np.all(np.abs(back[known] - np.array(values)[known]) <= step + 1e-9 * abs(low))
+    error = np.abs(back[known] - np.array(values)[known])
+    assert np.all(error <= found.step / 2 + 1e-15 * abs(found.origin))
     if known.any():
-        assert step == pytest.approx(np.ptp(np.array(values)[known] / 65534.0), rel=1e-4)
+        assert found.step == pytest.approx(np.ptp(np.array(values)[known]) / 1000, rel=1e-4)
+
+
+def test_smooth_curves_take_a_byte_for_each_sample() -> None:
+    times = np.linspace(0, 10, 1000)
+    assert len(base64.b64decode(packed(np.sin(times)).text)) < 1100
+    assert len(base64.b64decode(packed(times).text)) < 1100
+    noise = np.random.default_rng(1).standard_normal(1000)
+    assert len(base64.b64decode(packed(noise, 255).text)) < 1100
 
 
 def _unpacked(values: Sequence[Any]) -> np.ndarray:
-    low, step, text = values
-    steps = np.frombuffer(base64.b64decode(text), '<u2').astype(float)
-    return np.where(steps == 65535, np.nan, low + step * steps)
+    origin, step, order, text = values
+    codes = []
+    code = place = 0
+    for byte in base64.b64decode(text):
+        code |= (byte & 127) << place
+        place += 7
+        if byte < 128:
+            codes.append(code)
+            code = place = 0
+    found = np.full(len(codes), math.nan)
+    known = [k for k, code in enumerate(codes) if code]
+    counts = np.array([codes[k] // 2 * (1 if codes[k] % 2 else -1) for k in known], dtype=float)
+    for _ in range(order):
+        counts = np.cumsum(counts)
+    found[known] = origin + step * counts
+    return found
 
 
 def test_a_wild_prediction_takes_no_steps_from_the_others(rich_result: CalibrationResult) -> None:
