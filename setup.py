@@ -83,6 +83,7 @@ TEST = (
     *PARQUET,
     *SERVO,
     *VIEWER,
+    'axe-playwright-python>=0.1.8',
     'cmake',
     'colcon-common-extensions',
     'hypothesis',
@@ -93,6 +94,7 @@ TEST = (
     'mypy',
     'nbclient',
     'nbformat',
+    'playwright>=1.49',  # it drives the system's Chromium, and downloads no other
     'pytest',
     'pytest-rerunfailures',
     'pytest-xdist',

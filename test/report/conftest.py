@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -33,6 +34,8 @@ from sysid_ros.results.result import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
     from sysid_ros.config.calibration import Role
 
@@ -378,3 +381,10 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
             'provenance': provenance,
         }
     )
+
+
+@pytest.fixture(scope='module')
+def browser() -> Iterator[Browser]:
+    """A headless Chromium without a network; see ``builders.browser`` for what to do with it."""
+    with headless() as running:
+        yield running
