@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import yaml
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 from pydantic import ValidationError
 
 from sysid_ros.alignment.health import Grade, aggregated
@@ -248,8 +247,11 @@ def environment() -> jinja2.Environment:
 
 def asset(name: str) -> str:
     """Return the text of a style sheet or script."""
-    folder = resources.files('sysid_ros.report').joinpath('templates')
-    return folder.joinpath(name).read_text(encoding='utf-8')
+    return _text('templates', name)
+
+
+def _text(folder: str, name: str) -> str:
+    return resources.files('sysid_ros.report').joinpath(folder, name).read_text(encoding='utf-8')
 
 
 def _context(
@@ -287,7 +289,7 @@ def _context(
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
     settings = _settings(config)
-    library, script = get_plotlyjs(), asset('tables.js') + asset('report.js')
+    scripts = (_text('vendor', 'uPlot.iife.min.js'), asset('tables.js') + asset('report.js'))
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -325,16 +327,17 @@ def _context(
         'most_pairs': _MOST_PAIRS,
         'strong': pictures.STRONG,
         'correlations': pictures.correlations(result),
-        'horizon': pictures.horizon(result),
+        'horizons': pictures.horizons(result),
+        'with_commands': any(plot.command for plot in result.plots),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
         'settings': _yaml_lines(settings) if settings else (),
         'config_lines': _yaml_lines(config) if config else (),
         # These hold no text of the user's.
-        'style': Markup(asset('report.css')),  # noqa: S704
-        'scripts': (Markup(library), Markup(script)),  # noqa: S704
+        'style': Markup(_text('vendor', 'uPlot.min.css') + asset('report.css')),  # noqa: S704
+        'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
-        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
+        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
     }
 
 
@@ -364,7 +367,7 @@ def write_report(
     """Write a result as one HTML file that opens offline.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own two. True values are those of :func:`render_report`.
+    else and run no script but its own. True values are those of :func:`render_report`.
 
     Raises:
         ResultError: The file cannot be written.

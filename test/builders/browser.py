@@ -49,7 +49,9 @@ def headless() -> Iterator[Browser]:
 def open_page(browser: Browser, path: Path, width: int, *, dark: bool = False) -> Opened:
     """Open a file in a window of its own, so many pixels wide."""
     page = browser.new_page(
-        viewport={'width': width, 'height': HEIGHT}, color_scheme='dark' if dark else 'light'
+        viewport={'width': width, 'height': HEIGHT},
+        color_scheme='dark' if dark else 'light',
+        reduced_motion='reduce',  # the page scrolls at once
     )
     log: list[str] = []
     page.on('console', lambda message: log.append(message.text))
@@ -65,15 +67,24 @@ def scrolls_sideways(page: Page) -> list[str]:
         """() => {
           const root = document.documentElement, width = root.clientWidth;
           if (root.scrollWidth <= width) return [];
+          const inside = (each) => each
+            && (getComputedStyle(each).overflowX !== 'visible' || inside(each.parentElement));
           return Array.from(document.querySelectorAll('body *'))
-            .filter((each) => each.getBoundingClientRect().right > width + 1)
+            .filter((each) => each.getBoundingClientRect().right > width)
+            .filter((each) => !inside(each.parentElement))
             .map((each) => `${each.tagName} ${each.className}`);
         }"""
     )
     return found
 
 
-def violations(page: Page) -> list[str]:
-    """Return what axe finds hard for people who do not see, or do not use a mouse."""
-    found = Axe().run(page).response['violations']
+def violations(page: Page, *rules: str) -> list[str]:
+    """Return what axe finds hard for people who do not see, or do not use a mouse.
+
+    Of some of its rules, or of all.
+    """
+    options: dict[str, object] = {'resultTypes': ['violations']}
+    if rules:
+        options['runOnly'] = list(rules)
+    found = Axe().run(page, options=options).response['violations']
     return [f'{each["id"]}: {node["html"]}' for each in found for node in each['nodes']]

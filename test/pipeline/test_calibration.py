@@ -338,6 +338,20 @@ def test_the_trace_says_how_the_jacobian_was_found(few: CalibrationResult):
     assert all(entry.jacobian for entry in trace)
 
 
+def test_every_curve_of_a_joint_has_what_that_joint_was_told(few: CalibrationResult):
+    alignment, _ = convert(FOLDER / 'train', FOLDER / 'arm.xml', None)
+    (sequence,) = alignment.sequences
+    (series,) = sequence.commands
+    for plot in few.plots:
+        assert plot.command_unit == 'rad'
+        assert len(plot.command) == len(plot.times)
+        if plot.sequence == sequence.name:
+            column = series.names.index(plot.sensor.partition('_')[0])
+            sent = [(t, row[column]) for t, row in zip(series.times, series.data, strict=True)]
+            held = [[told for t, told in sent if t <= at][-1] for at in plot.times]
+            assert plot.command == pytest.approx(held, rel=1e-5)
+
+
 def test_the_start_of_a_sequence_can_be_identified(written: Written):
     found = [written.result.parameter(f'sequence/train/initial_qvel[{i}]') for i in range(2)]
     for parameter in found:

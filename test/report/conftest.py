@@ -66,6 +66,7 @@ def _signal(
     before = 0.85 * np.interp(times - 0.06, times, clean) + 0.05 * size
     after = clean + 0.004 * size * np.sin(times)
     measured[400:420] = NAN
+    lags = np.unique(np.geomspace(1, 300, 20).astype(int))
     return SignalPlot(
         sequence=sequence,
         role=role,
@@ -76,6 +77,12 @@ def _signal(
         before=tuple(before),
         after=tuple(after),
         band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
+        # The same for all sensors of a joint, in the unit of its position.
+        command=tuple(np.round(1.1 * np.sin(np.linspace(0, 15, SAMPLES) + joint), 2)),
+        command_unit='rad',
+        lags=tuple(0.01 * lags),
+        autocorrelation=tuple(np.exp(-lags / 40)),
+        samples=7500,
     )
 
 
