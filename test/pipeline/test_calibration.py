@@ -380,6 +380,15 @@ def test_what_only_the_compiler_reads_is_identified_and_written(written: Written
     assert f'ref="{ref.value!r}"' in written.done.mjcf_path.read_text()
 
 
+def test_what_was_changed_in_the_text_of_the_model_is_in_the_result(written: Written):
+    changes = {(c.element, c.attribute): c for c in written.result.changes}
+    ref = changes['joint/elbow', 'ref']
+    assert float(ref.new) == written.result.parameter('joint/elbow/ref').value
+    line = Path(ref.file).read_text().splitlines()[ref.line - 1]
+    assert '"elbow"' in line
+    assert all(change.old != change.new for change in written.result.changes)
+
+
 def test_default_classes_are_targets(config: CalibrationConfig, tmp_path: Path):
     text = (FOLDER / 'arm.xml').read_text()
     text = text.replace('<worldbody>', '<default><joint damping=".5"/></default><worldbody>', 1)

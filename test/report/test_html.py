@@ -18,6 +18,7 @@ import pytest
 
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, write_report
+from sysid_ros.report.pictures import CorrelatedPair
 from sysid_ros.report.signals import curves_json, limits, packed, sequences
 from sysid_ros.results.result import (
     BaseParameter,
@@ -123,9 +124,9 @@ def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationRes
         'gate',
         'errors',
         'validation',
+        'health',
         'signals',
         'noise',
-        'health',
         'solver',
         'provenance',
     ]
@@ -148,7 +149,10 @@ def test_a_parameter_row_has_value_interval_unit_bounds_and_verdict(
 ) -> None:
     page = _page(_few_plots(rich_result))
     row = _row(page, 'parameters', 'actuator/elbow/delay')
-    assert row.endswith('delay 0.01183 [0.01142, 0.01224] s 0.002 [0, 0.1] ✓ identified')
+    assert row.endswith(
+        'delay 0.01183 [0.01142, 0.01224] bounds [0, 0.1] s +492 % nominal 0.002 ✓ identified'
+    )
+    assert ' 0 → 2.' in _row(page, 'parameters', 'joint/shoulder_pan/frictionloss')
     exact = page.xpath('//td[contains(@class, "value")]/data/@value')
     assert '0.011834' in exact
     row = _row(page, 'parameters', 'actuator/elbow/kp')
@@ -195,8 +199,14 @@ def test_every_plot_and_table_is_described(rich_result: CalibrationResult) -> No
 def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResult) -> None:
     page = _page(_few_plots(rich_result))
     health = _text(page.xpath('//section[@aria-labelledby="health"]')[0])
-    assert 'dead channel 1 every sample is 0' in health
-    assert health.count('/joint_states') == 4
+    assert '2 cautions.' in health
+    row = _row(page, 'health', 'gap')
+    assert row.startswith('gap ! caution 2 /joint_states in bags/train_fast (2): longest 0.011 s')
+    assert 'A command that is lost in a gap is not simulated. Record on the robot itself' in row
+    assert 'every sample is 0' in _row(page, 'health', 'dead channel')
+    assert 'bags/train_fast training, 15 s' in health
+    assert '! caution gap in /joint_states 4.00 to 4.01 s, 9.00 to 9.01 s' in health
+    assert health.count('Nothing was found at a certain time.') == 2
     noise = _text(page.xpath('//section[@aria-labelledby="noise"]')[0])
     assert 'From mapping file' in noise
     assert 'elbow_torque 0.120 N·m' in noise
@@ -205,6 +215,40 @@ def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResu
         assert file.sha256 in provenance
     assert 'sysid calibrate calibration.yaml' in provenance
     assert 'max_iterations: 50' in provenance
+
+
+def test_a_configuration_is_what_differs_from_the_defaults_and_all_of_it_folded(
+    rich_result: CalibrationResult,
+) -> None:
+    provenance = rich_result.provenance
+    config = provenance.config | {
+        'parameters': [{'target': 'joint/*/damping', 'bounds': [0.0, 3.0], 'shared': False}]
+    }
+    result = rich_result.model_copy(
+        update={'provenance': provenance.model_copy(update={'config': config})}
+    )
+    section = _page(_few_plots(result)).xpath('//section[@aria-labelledby="provenance"]')[0]
+    command, settings, whole = (pre.text_content() for pre in section.xpath('.//pre'))
+    assert command == provenance.command
+    assert '- target: joint/*/damping\n  bounds: [0.0, 3.0]\n' in settings
+    assert 'max_iterations' not in settings
+    assert 'max_iterations: 50' in whole
+    folded = [_text(summary) for summary in section.xpath('.//details/summary')]
+    assert folded == ['The whole configuration', '4 files that went in, with their SHA-256']
+
+
+def test_correlated_pairs_are_named_and_explained(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    (items,) = page.xpath('//ol[contains(@class, "pairs-of")]')
+    (only,) = items
+    assert _text(only) == (
+        '+1.00 joint/shoulder_lift/armature and joint/shoulder_pan/frictionloss: they rise '
+        'together; only their ratio or weighted difference is known well.'
+    )
+    opposite = CorrelatedPair('a', 'b', -0.6)
+    assert opposite.meaning == (
+        'one rises as the other falls; a weighted sum of them is known better than each'
+    )
 
 
 def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
