@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from markupsafe import Markup
 
 from sysid_ros.files import replace_file
-from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
+from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant
 from sysid_ros.report.tables import print_table
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
         (
             name,
             result.standing,
-            times(result.held_out_before, result.held_out_after),
             result.acceptance,
+            result.provenance.created,
         )
         for name, result in zip(found.names, found.results, strict=True)
     ]
-    columns = ('result', 'standing', '>held out, fitted/nominal', '~why')
+    columns = ('result', 'standing', '~why', 'made')
     print_table(console, 'Results', columns, rows)
     sides = [f'>{name}' for name in found.names]
     print_table(
@@ -84,8 +84,8 @@ def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
     different += _different(found.versions)
     if different:
         print_table(console, 'What differs', ('', *found.names), different)
-    for name, drift, causes in zip(found.names[1:], found.drifts, found.causes, strict=True):
-        console.print(f'{name} against {found.names[0]}: {" ".join((drift.sentence, *causes))}')
+    for sentence in found.sentences:
+        console.print(sentence)
 
 
 def _value(parameter: ParameterResult | None) -> str:

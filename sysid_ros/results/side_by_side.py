@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from sysid_ros.errors import how_many
 from sysid_ros.results.comparison import ROUNDING, causes
-from sysid_ros.results.drift import drift_between
+from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.result import ROLES, CalibrationResult, EstimatorKind
 from sysid_ros.results.store import RESULT, find
 
@@ -75,6 +76,15 @@ class SideBySide:
     def parameters(self) -> tuple[Row[ParameterResult], ...]:
         """Every parameter that any result has."""
         return self._rows(lambda result: {p.name: p for p in result.parameters})
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """How each of the others differs from the first, and what is another than there."""
+        units = {row.name: row.known.unit for row in self.parameters}
+        return tuple(
+            ' '.join((f'{name} against {self.names[0]}: {_said(drift, units)}.', *causes))
+            for name, drift, causes in zip(self.names[1:], self.drifts, self.causes, strict=True)
+        )
 
     def drifted(self, name: str) -> tuple[DriftedParameter | None, ...]:
         """Return how a parameter of each of the others differs; None where it is not known."""
@@ -167,11 +177,11 @@ class SideBySide:
                     'name': name,
                     'changed': drift.changed,
                     'p_value': drift.p_value,
-                    'sentence': drift.sentence,
+                    'sentence': sentence,
                     'causes': causes,
                 }
-                for name, drift, causes in zip(
-                    self.names[1:], self.drifts, self.causes, strict=True
+                for name, drift, sentence, causes in zip(
+                    self.names[1:], self.drifts, self.sentences, self.causes, strict=True
                 )
             ],
             'parameters': [
@@ -239,6 +249,13 @@ def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> 
     )
 
 
+def _said(drift: Drift, units: Mapping[str, str]) -> str:
+    if not drift.parameters:
+        return 'no parameter is determined by both'
+    count = how_many(drift.parameters, 'parameter')
+    return changes(drift, units) or f'{count} agree, p = {drift.p_value:.2g}'
+
+
 def _of_model(result: CalibrationResult) -> dict[str, str]:
     hashes = [file.sha256[:_HASH] for file in result.provenance.files if file.role == 'model']
     identified = sum(parameter.identified for parameter in result.parameters)
@@ -248,7 +265,6 @@ def _of_model(result: CalibrationResult) -> dict[str, str]:
         'identified': f'{identified} of {len(result.parameters)} parameters',
         'compared with': _COMPARED[result.solver.estimator],
         'solver': f'{result.solver.backend}, {result.solver.loss} loss',
-        'made': result.provenance.created,
     }
 
 
