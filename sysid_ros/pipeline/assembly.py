@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
@@ -18,6 +20,7 @@ from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
 from sysid_ros.inference.spread import QUANTILE
 from sysid_ros.model.implied import implied_actuators
+from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.estimators import by_windows
 from sysid_ros.pipeline.loading import unlike_stamps
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
+    from sysid_ros.signals.resampling import InterpolationMethod
+    from sysid_ros.signals.timeseries import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
     Values = NDArray[np.float64]
 
@@ -137,7 +143,10 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
         found = deviations(fit, problem.spec, [bare[place] for place in unseen], threads)
         for place, each in zip(unseen, found, strict=True):
             off[place] = each
-    for (sequence, role), old, new, doubt in zip(sequences, before, after, off, strict=True):
+    for (_, role), sequence, old, new, doubt in zip(
+        sequences, bare, before, after, off, strict=True
+    ):
+        commands = _commands(problem.model, sequence)
         for series, old_values, new_values, doubts in zip(
             sequence.measurements, old.channels, new.channels, doubt, strict=True
         ):
@@ -147,6 +156,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                 for place, column in enumerate(own)
             ]
             for predicted, (sensor, name, column) in enumerate(columns):
+                command = commands.get(_joint_of(problem.model, sensor))
                 yield SignalCurve(
                     sequence.name,
                     role,
@@ -160,7 +170,67 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                     None
                     if doubts is None or sensor not in fit.noise
                     else QUANTILE * np.hypot(doubts[:, predicted], fit.noise[sensor]),
+                    *(() if command is None else command.at(series.times)),
                 )
+
+
+class _Command(NamedTuple):
+    """What one joint was told: the column of a series, its unit, and whether samples hold."""
+
+    series: TimeSeries
+    column: int
+    unit: str
+    method: InterpolationMethod
+
+    def at(self, times: Values) -> tuple[Values, str]:
+        """Return (n,) commands at (n,) instants, and their unit."""
+        return self.series.interpolate(times, self.method)[:, self.column], self.unit
+
+
+def _commands(model: mujoco.MjModel, sequence: Trajectory) -> dict[int, _Command]:
+    """Return what each joint was told, by its first actuator where it has several."""
+    found: dict[int, _Command] = {}
+    for series in sequence.commands:
+        for name, (_, columns) in series.signal_mapping.items():
+            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+            if actuator >= 0 and model.actuator_trntype[actuator] in TO_JOINT:
+                command = _Command(
+                    series,
+                    int(columns[0]),
+                    _command_unit(model, actuator),
+                    'linear' if name in sequence.interpolated else 'zoh',
+                )
+                found.setdefault(int(model.actuator_trnid[actuator, 0]), command)
+    return found
+
+
+def _command_unit(model: mujoco.MjModel, actuator: int) -> str:
+    """Return the unit of the joint that an actuator's commands are in; empty where geared."""
+    gain = float(model.actuator_gainprm[actuator, 0])
+    gear = float(model.actuator_gear[model.actuator_outadr[actuator], 0])
+    _, position, velocity = model.actuator_biasprm[actuator, :3].tolist()
+    joint = int(model.actuator_trnid[actuator, 0])
+    slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+    if not gain:
+        return ''
+    # A servo is at rest where gain · command = -bias · gear · motion.
+    slope, units = {
+        Quantity.POSITION: (-position * gear / gain, ('rad', 'm')),
+        Quantity.VELOCITY: (-velocity * gear / gain, ('rad/s', 'm/s')),
+        Quantity.EFFORT: (gain * gear, ('N·m', 'N')),
+    }[command_quantity(model, actuator)]
+    return units[bool(slide)] if math.isclose(slope, 1.0) else ''
+
+
+def _joint_of(model: mujoco.MjModel, sensor: str) -> int:
+    """Return the joint that a sensor measures, itself or through its actuator; -1 where none."""
+    row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)
+    if row < 0:
+        return -1
+    kind, of = model.sensor_objtype[row], int(model.sensor_objid[row])
+    if kind == mujoco.mjtObj.mjOBJ_ACTUATOR and model.actuator_trntype[of] in TO_JOINT:
+        return int(model.actuator_trnid[of, 0])
+    return of if kind == mujoco.mjtObj.mjOBJ_JOINT else -1
 
 
 def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Provenance:

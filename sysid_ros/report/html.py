@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import yaml
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.files import replace_file
@@ -163,8 +162,11 @@ def environment() -> jinja2.Environment:
 
 def asset(name: str) -> str:
     """Return the text of a style sheet or script."""
-    folder = resources.files('sysid_ros.report').joinpath('templates')
-    return folder.joinpath(name).read_text(encoding='utf-8')
+    return _text('templates', name)
+
+
+def _text(folder: str, name: str) -> str:
+    return resources.files('sysid_ros.report').joinpath(folder, name).read_text(encoding='utf-8')
 
 
 def _context(
@@ -195,7 +197,8 @@ def _context(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    scripts = get_plotlyjs(), asset('report.js'), *([asset('film.js')] if films else [])
+    scripts = [_text('vendor', 'uPlot.iife.min.js'), asset('report.js')]
+    scripts += [asset('film.js')] if films else []
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -221,7 +224,8 @@ def _context(
         'unsure': [p for p in result.parameters if p.explanation and p.name not in result.of_links],
         'strong_pairs': pictures.strong_pairs(result),
         'correlations': pictures.correlations(result),
-        'horizon': pictures.horizon(result),
+        'horizons': pictures.horizons(result),
+        'with_commands': any(plot.command for plot in result.plots),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
         'config_lines': (
@@ -230,8 +234,8 @@ def _context(
             else ()
         ),
         # These hold no text of the user's.
-        'style': Markup(asset('report.css')),  # noqa: S704
-        'scripts': tuple(map(Markup, scripts)),
+        'style': Markup(_text('vendor', 'uPlot.min.css') + asset('report.css')),  # noqa: S704
+        'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
     }

@@ -33,6 +33,8 @@ _LARGEST_PICTURE = 40
 #: Correlations above this are listed by name, at most so many.
 _STRONG = 0.9
 _MOST_PAIRS = 12
+#: Units of positions, and as what and how many times as large they are shown.
+_POSITIONS = (('rad', 'mrad', 1e3), ('m', 'mm', 1e3))
 #: Labels of an axis of the horizon, at most.
 _HORIZON_TICKS = 6
 
@@ -239,11 +241,31 @@ class Line(NamedTuple):
 
 
 class Horizon(NamedTuple):
-    """Error of predictions over the time since their start, on logarithmic axes."""
+    """Error of predictions over the time since their start, on logarithmic axes.
+
+    ``axis`` says what the errors are, and in what; ``caption`` of what they are, in a sentence.
+    """
 
     lines: tuple[Line, ...]
     seconds: tuple[Tick, ...]
     errors: tuple[Tick, ...]
+    axis: str
+    caption: str
+
+    @property
+    def description(self) -> str:
+        """What the picture shows, for those who do not see it."""
+        first, last = self.seconds[0].label, self.seconds[-1].label
+        return f'{self.axis} from {first} to {last} s after a start, nominal and fitted.'
+
+
+class _Ahead(NamedTuple):
+    """Errors so many seconds after a start."""
+
+    role: Role
+    seconds: float
+    before: float
+    after: float
 
 
 def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
@@ -277,11 +299,37 @@ def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
     return tuple(cells)
 
 
-def horizon(result: CalibrationResult) -> Horizon | None:
-    """Lay out the error of predictions over the time since their start; None without any."""
+def horizons(result: CalibrationResult) -> tuple[Horizon, ...]:
+    """Lay out the error of predictions over the time since their start.
+
+    One picture for positions in each unit, or, where a result knows of none, one of all sensors in
+    units of the noise.
+    """
+    found = []
+    for unit, shown, factor in _POSITIONS:
+        points = []
+        for point in result.horizon:
+            own = [joint for joint in point.joints if joint.unit == unit]
+            if own:
+                before, after = (
+                    factor * math.hypot(*each) / math.sqrt(len(own))
+                    for each in zip(*((joint.before, joint.after) for joint in own), strict=True)
+                )
+                points.append(_Ahead(point.role, point.seconds, before, after))
+        caption = 'Root mean square over all starts and positions; the table says it of each.'
+        found.append(_horizon(points, f'error of positions in {shown}', caption))
+    if not any(found):
+        points = [_Ahead(p.role, p.seconds, p.before, p.after) for p in result.horizon]
+        caption = 'Root mean square of what all sensors measured less what was predicted.'
+        found.append(_horizon(points, 'error in units of the noise', caption))
+    return tuple(picture for picture in found if picture is not None)
+
+
+def _horizon(points: Sequence[_Ahead], axis: str, caption: str) -> Horizon | None:
+    """Lay out errors over the time since a start; None where these are no line."""
     points = [
         p
-        for p in result.horizon
+        for p in points
         if p.seconds > 0 and all(math.isfinite(e) and e > 0 for e in (p.before, p.after))
     ]
     seconds = sorted({p.seconds for p in points})
@@ -292,7 +340,7 @@ def horizon(result: CalibrationResult) -> Horizon | None:
     ticks = _round_numbers(up, (1, 2, 5))
     ticks = ticks[:: max(math.ceil(len(ticks) / _HORIZON_TICKS), 1)]
     lines = []
-    for role in ROLES:
+    for role in ROLES[::-1]:
         own = sorted((p for p in points if p.role == role), key=lambda p: p.seconds)
         for kind in ('before', 'after'):
             drawn = []
@@ -305,6 +353,8 @@ def horizon(result: CalibrationResult) -> Horizon | None:
         tuple(lines),
         tuple(Tick(100 * across.position(s), significant(s, 2)) for s in seconds),
         tuple(Tick(100 - 100 * up.position(e), significant(e, 2)) for e in ticks),
+        axis,
+        caption,
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 4
+SCHEMA_MINOR = 5
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -442,7 +442,11 @@ class SignalPlot(Frozen):
 
     ``times`` are seconds from the start of the sequence; the four have equal length, and so has
     ``band``, where it is known: measured samples are so far from those after the fit at most, with
-    95 %.
+    95 %. So has ``command``: what the actuator of the joint that the sensor measures was told, in
+    ``command_unit``, empty where that is none of the joint's; none without such an actuator.
+
+    ``autocorrelation`` is that of what the fit left, at ``lags`` in s. Other than the rest, it is
+    of all the ``samples`` that were compared; 0 of them in results of older versions.
     """
 
     sequence: str
@@ -454,6 +458,11 @@ class SignalPlot(Frozen):
     before: Samples
     after: Samples
     band: Samples = ()
+    command: Samples = ()
+    command_unit: str = ''
+    lags: Samples = ()
+    autocorrelation: Samples = ()
+    samples: int = 0
 
 
 class TraceEntry(Frozen):

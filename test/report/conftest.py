@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -33,6 +34,8 @@ from sysid_ros.results.result import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
     from sysid_ros.config.calibration import Role
 
@@ -60,6 +63,7 @@ def _signal(
     before = 0.85 * np.interp(times - 0.06, times, clean) + 0.05 * size
     after = clean + 0.004 * size * np.sin(times)
     measured[400:420] = NAN
+    lags = np.unique(np.geomspace(1, 300, 20).astype(int))
     return SignalPlot(
         sequence=sequence,
         role=role,
@@ -70,6 +74,12 @@ def _signal(
         before=tuple(before),
         after=tuple(after),
         band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
+        # The same for all sensors of a joint, in the unit of its position.
+        command=tuple(np.round(1.1 * np.sin(times + joint), 2)),
+        command_unit='rad',
+        lags=tuple(0.01 * lags),
+        autocorrelation=tuple(np.exp(-lags / 40)),
+        samples=7500,
     )
 
 
@@ -378,3 +388,10 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
             'provenance': provenance,
         }
     )
+
+
+@pytest.fixture(scope='module')
+def browser() -> Iterator[Browser]:
+    """A headless Chromium without a network; see ``builders.browser`` for what to do with it."""
+    with headless() as running:
+        yield running
