@@ -82,7 +82,9 @@ def motion_of(seen: Estimated, fit: Fit, diagnostics: FitDiagnostics, threads: i
     """
     if seen.kind is EstimatorKind.TORQUE:
         return Motion(missing='Forces along the measured motion were compared, not the motion.')
-    problem = seen.problem
+    problem, model = seen.problem, seen.problem.model
+    if not np.any(model.body_weldid[model.geom_bodyid]):
+        return Motion(missing='The moving bodies of the model have no geoms to draw.')
     chosen = _chosen(problem, diagnostics)
     if chosen is None:
         return Motion(missing='No recording holds a motion.')
@@ -103,7 +105,7 @@ def motion_of(seen: Estimated, fit: Fit, diagnostics: FitDiagnostics, threads: i
     if len(rows) < len(times):
         note += f', {times[rows[0]]:.1f} to {times[rows[-1]]:.1f} s, where they are farthest apart'
     if MEASURED not in motions:
-        note += '; the positions of the joints were not all measured'
+        note += '; what was measured does not say where the robot was'
     return Motion(sequence.name, copies, f'{note}.')
 
 

@@ -48,8 +48,8 @@ _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
 #: Without a graphics card, smoothing edges takes as long as all else.
 _SAMPLES = 0
-#: A copy that goes farther than the others by more than this part of their way leaves the picture.
-_SLACK = 0.3
+#: A copy that gets farther than the others by more than this part of their way leaves the picture.
+_SLACK = 1.0
 #: How long drawing may take, s: some hundred times what it takes.
 _PATIENCE = 120.0
 _BAD_INPUT = 2
