@@ -4,21 +4,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from sysid_ros.errors import how_many
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
     from sysid_ros.bags import Field, TopicColumns
 
 SECOND_NS = 1_000_000_000
+
+#: Begin and end, s from the first measurement of a bag.
+Span = tuple[float, float]
+#: A finding has at most so many spans; what is nearest to each other is one.
+MOST_SPANS = 200
 
 #: A gap is longer than so many median periods and longer than GAP_S seconds.
 GAP_PERIODS = 5.0
@@ -29,9 +35,33 @@ JITTER = 0.2
 JITTERED_PART = 0.05
 #: A channel that never changes over more than so many samples, while others move, is dead.
 DEAD_SAMPLES = 50
-#: More findings of a kind than this are said in one sentence, which names so many subjects.
-_MANY = 3
-_NAMED = 6
+#: So many bags or subjects of a finding are named; more are counted.
+_NAMED = 4
+
+
+class Grade(StrEnum):
+    """What a finding does to a result; the first is the worst."""
+
+    #: Bends it.
+    FAULT = 'fault'
+    #: May bend it.
+    CAUTION = 'caution'
+    #: Does not; told for completeness.
+    NOTE = 'note'
+
+
+class Meaning(NamedTuple):
+    """What a kind of finding means to somebody who wants to rely on the result.
+
+    Attributes:
+        grade: What it does to the result, in a word.
+        effect: The same in a sentence.
+        remedy: What to do about it, in a sentence; empty where nothing is to be done.
+    """
+
+    grade: Grade
+    effect: str
+    remedy: str = ''
 
 
 class FindingKind(StrEnum):
@@ -84,6 +114,210 @@ class FindingKind(StrEnum):
     WINDOW = 'window'
     ZERO_STAMP = 'zero stamp'
 
+    @property
+    def meaning(self) -> Meaning:
+        """What it does to a result, and what to do about it."""
+        return _MEANINGS[self]
+
+    @property
+    def grade(self) -> Grade:
+        """Whether it bends a result, may bend it, or is told for completeness."""
+        return self.meaning.grade
+
+
+_CLOCKS = 'Synchronise the clocks of robot and recorder, as by chrony, before the next recording.'
+_CONFIRM = 'Confirm what belongs together: sysid map BAG MODEL -o mapping.yaml.'
+_AGAIN = 'Record again, or leave the piece out by segments.without.'
+_NOT_MEASURED = 'Leave the sensor out of the mapping until the driver is right.'
+
+#: Of each kind; a test looks for those that are missing.
+_MEANINGS = {
+    FindingKind.ARRIVAL_OFFSET: Meaning(
+        Grade.NOTE, 'The fit gives the commands of this recording a delay of their own.'
+    ),
+    FindingKind.ASSUMED_NAME: Meaning(
+        Grade.CAUTION, 'Where the guess is wrong, a joint is compared with another one.', _CONFIRM
+    ),
+    FindingKind.ASSUMED_ORDER: Meaning(
+        Grade.CAUTION,
+        'Where the guess is wrong, an actuator gets the commands of another one.',
+        _CONFIRM,
+    ),
+    FindingKind.BEFORE_FIRST_COMMAND: Meaning(
+        Grade.NOTE, 'What was measured before all commands are known is left out.'
+    ),
+    FindingKind.CLIPPED: Meaning(
+        Grade.FAULT,
+        'The values stay at a limit while the joint goes on, and the fit follows the limit.',
+        'Record a smaller motion, or leave the piece out by segments.without.',
+    ),
+    FindingKind.CLOCK_DRIFT: Meaning(
+        Grade.NOTE, 'Two clocks go at different speeds; stamps are carried over.', _CLOCKS
+    ),
+    FindingKind.CLOCK_JUMP: Meaning(
+        Grade.FAULT,
+        'Stamps before and after the step mean different times, so that delays are wrong on one '
+        'side.',
+        f'{_CLOCKS} Until then leave the bag out.',
+    ),
+    FindingKind.CLOCK_OFFSET: Meaning(
+        Grade.CAUTION, 'Delays that are fitted have the offset of the clocks in them.', _CLOCKS
+    ),
+    FindingKind.CONTACT: Meaning(Grade.NOTE, 'The pieces with contact are left out.'),
+    FindingKind.DEAD_CHANNEL: Meaning(
+        Grade.CAUTION,
+        'It says nothing of its joint.',
+        'Check plug and driver, move the joint, and record again.',
+    ),
+    FindingKind.DERIVED_VELOCITY: Meaning(
+        Grade.NOTE,
+        'The velocity at the beginning of each sequence is known less exactly.',
+        'Record velocities, where the driver has them.',
+    ),
+    FindingKind.DUPLICATE_STAMP: Meaning(
+        Grade.NOTE, 'The second message with a stamp is left out.'
+    ),
+    FindingKind.EMERGENCY_STOP: Meaning(Grade.NOTE, 'The stopped pieces are left out.'),
+    FindingKind.ENDS_EARLY: Meaning(
+        Grade.CAUTION, 'The rest of the bag lacks what the topic says.', _AGAIN
+    ),
+    FindingKind.EXCLUDED: Meaning(Grade.NOTE, 'The pieces are left out, as you asked.'),
+    FindingKind.GAP: Meaning(
+        Grade.CAUTION,
+        'A command that is lost in a gap is not simulated.',
+        'Record on the robot itself or over a cable, or leave the gaps out by segments.without.',
+    ),
+    FindingKind.HELD_UP: Meaning(
+        Grade.NOTE,
+        'The robot was held up; where nothing says when commands acted, the piece is left out.',
+    ),
+    FindingKind.HELD_VALUES: Meaning(
+        Grade.CAUTION,
+        'The driver repeats old positions, which are late by up to the time that they are held.',
+        'Let the driver read as often as it publishes.',
+    ),
+    FindingKind.JITTER: Meaning(
+        Grade.CAUTION,
+        'Where messages have no stamps of their own, their times are as uncertain as that.',
+        'Publish with header stamps that are taken when the value is read.',
+    ),
+    FindingKind.LATE_COMMANDS: Meaning(
+        Grade.FAULT,
+        'Some commands acted later than a fit can place them, so that their motion is not '
+        'explained.',
+        _AGAIN,
+    ),
+    FindingKind.MAGNITUDE: Meaning(
+        Grade.NOTE,
+        'Efforts without sign are left out.',
+        'Publish efforts with their sign.',
+    ),
+    FindingKind.MASKED: Meaning(Grade.NOTE, 'The values are left out.'),
+    FindingKind.MISSING: Meaning(
+        Grade.CAUTION,
+        'The values are left out, and the motion meanwhile is not compared.',
+        'Check the driver, and record again where many are missing.',
+    ),
+    FindingKind.NO_EFFORT: Meaning(
+        Grade.NOTE,
+        'Without efforts, masses and gains of actuators are told apart by motion alone.',
+        'Publish efforts, where the driver has them.',
+    ),
+    FindingKind.NO_NAMES: Meaning(
+        Grade.CAUTION, 'Which number is which joint cannot be read from the bag.', _CONFIRM
+    ),
+    FindingKind.NO_POSITION: Meaning(
+        Grade.CAUTION,
+        'There is nothing to compare the motion of these joints with.',
+        'Publish positions.',
+    ),
+    FindingKind.NO_STAMP: Meaning(
+        Grade.CAUTION,
+        'The time of receipt counts, with all that held a message up.',
+        'Publish a type with a header.',
+    ),
+    FindingKind.NO_VELOCITY: Meaning(
+        Grade.NOTE,
+        'Velocities are the slopes of positions.',
+        'Publish velocities, where the driver has them.',
+    ),
+    FindingKind.NOT_CHOSEN: Meaning(Grade.NOTE, 'The rest is left out, as you asked.'),
+    FindingKind.REORDERED_STAMP: Meaning(
+        Grade.CAUTION,
+        'Messages whose stamps go back are left out.',
+        'Let one driver publish on the topic.',
+    ),
+    FindingKind.REST: Meaning(Grade.NOTE, 'The pieces at rest are left out, as you asked.'),
+    FindingKind.SHIFT: Meaning(
+        Grade.CAUTION,
+        'The stamps of measurements do not fit those of commands; damping and friction take that '
+        'up.',
+        'Add a delay to the parameters: sensor/*/delay or actuator/*/delay.',
+    ),
+    FindingKind.SHORT_SEQUENCE: Meaning(Grade.NOTE, 'The part is left out.'),
+    FindingKind.SIMULATED_TIME: Meaning(Grade.NOTE, 'Times are those of the simulation.'),
+    FindingKind.SPIKES: Meaning(
+        Grade.FAULT,
+        'Values that are no motion pull at the fit.',
+        'Check the cable of the bus; until then fit with --set solver.loss=huber.',
+    ),
+    FindingKind.STARTS_LATE: Meaning(
+        Grade.CAUTION,
+        'What came before is unknown.',
+        'Start the recorder when all topics are there.',
+    ),
+    FindingKind.STUCK: Meaning(
+        Grade.FAULT,
+        'The joint was told to move and no motion was measured.',
+        'Check encoder, driver and mapping, and record again.',
+    ),
+    FindingKind.TIME_BACKWARDS: Meaning(
+        Grade.CAUTION,
+        'What came before and what came after are recordings of their own.',
+        'Record each run of a simulation into a bag of its own, and do not set clocks meanwhile.',
+    ),
+    FindingKind.UNLIKE_STAMPS: Meaning(
+        Grade.FAULT,
+        'No delay is right for all bags.',
+        'Set stamps to header or receive for all, or leave the bags that differ out.',
+    ),
+    FindingKind.UNMAPPED: Meaning(
+        Grade.CAUTION,
+        'The control stays 0; where the robot was driven, that is wrong.',
+        'Record the commands, or confirm what belongs together: sysid map BAG MODEL -o '
+        'mapping.yaml.',
+    ),
+    FindingKind.VELOCITY_DIFFERS: Meaning(
+        Grade.FAULT, 'Positions and velocities contradict each other.', _NOT_MEASURED
+    ),
+    FindingKind.VELOCITY_FACTOR: Meaning(
+        Grade.FAULT,
+        'The velocity is in another unit.',
+        'Give its column a scale: sysid map BAG MODEL -o mapping.yaml.',
+    ),
+    FindingKind.VELOCITY_LAG: Meaning(
+        Grade.CAUTION,
+        'A filter makes the velocity late, which friction and damping take up.',
+        'Add sensor/NAME/delay to the parameters, or leave the velocity out of the mapping.',
+    ),
+    FindingKind.VELOCITY_SIGN: Meaning(
+        Grade.FAULT,
+        'The velocity has the wrong sign.',
+        'Give its column the scale -1: sysid map BAG MODEL -o mapping.yaml.',
+    ),
+    FindingKind.WINDOW: Meaning(
+        Grade.NOTE, 'Each sequence begins from measurements, as you asked.'
+    ),
+    FindingKind.ZERO_STAMP: Meaning(
+        Grade.CAUTION,
+        'The time of receipt counts, with all that held a message up.',
+        'Let the publisher fill header.stamp.',
+    ),
+}
+
+#: What subjects are that are neither topics nor columns of topics.
+_NOUNS = {FindingKind.DERIVED_VELOCITY: 'joint', FindingKind.UNMAPPED: 'actuator'}
+
 
 #: What is said of efforts that `are_magnitudes`.
 UNSIGNED = 'never negative: a magnitude without its sign, no torque'
@@ -100,6 +334,8 @@ class HealthFinding:
         count: How often.
         detail: What was found and what was done about it.
         left_out: Name of the sensor or actuator that is left out for it; empty where none is.
+        spans: When, each begin and end in s from the first measurement of the bag; empty where
+            it has no time.
     """
 
     bag: str
@@ -108,6 +344,7 @@ class HealthFinding:
     count: int
     detail: str
     left_out: str = ''
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,30 +358,83 @@ class TopicRate:
     longest_gap: float
 
 
-def alike(findings: Iterable[HealthFinding]) -> list[tuple[HealthFinding, ...]]:
-    """Put findings together that one sentence says, in the order of the first of each.
+@dataclass(frozen=True)
+class Findings:
+    """All findings of one kind, told as one.
 
-    Those are the ones of a bag and a kind whose details are the same, and all of a kind where they
-    are many.
+    Attributes:
+        kind: Theirs.
+        each: At least one, in the order in which they were found.
     """
-    known = list(findings)
-    kinds = Counter((item.bag, item.kind) for item in known)
-    groups: dict[tuple[str, ...], list[HealthFinding]] = {}
-    for item in known:
-        many = kinds[item.bag, item.kind] > _MANY
-        groups.setdefault((item.bag, item.kind, '' if many else item.detail), []).append(item)
-    return [tuple(group) for group in groups.values()]
+
+    kind: FindingKind
+    each: tuple[HealthFinding, ...]
+
+    @property
+    def count(self) -> int:
+        """How often, in all."""
+        return sum(item.count for item in self.each)
+
+    @property
+    def worst(self) -> HealthFinding:
+        """The one with the largest count."""
+        return max(self.each, key=lambda item: item.count)
+
+    @property
+    def extent(self) -> str:
+        """Where, as ``6 joints × 7 bags``, with few names instead of numbers of them."""
+        places = {(item.subject, item.bag) for item in self.each}
+        bags = list(dict.fromkeys(item.bag for item in self.each))
+        subjects = self._subjects()
+        where = _named(subjects, _noun(self.kind, subjects))
+        if where and len(subjects) > _NAMED and len(bags) > _NAMED:
+            every = len(places) == len(subjects) * len(bags)
+            return f'{where} {"×" if every else "in"} {_named(bags, "bag")}'  # noqa: RUF001
+        return f'{where} in {_named(bags, "bag")}' if where else _named(bags, 'bag')
+
+    def text(self, *, bags: bool = True) -> str:
+        """Return where, how often, and what; of findings that differ the worst.
+
+        Args:
+            bags: Whether bags are named; not where all is about a bag that is named above.
+        """
+        worst, subjects = self.worst, self._subjects()
+        where = self.extent if bags else _named(subjects, _noun(self.kind, subjects))
+        if all(item.detail == worst.detail for item in self.each):
+            often = f'({self.count})' if self.count > len(self.each) else ''
+        else:
+            place = [] if worst.subject == worst.bag else [worst.subject]
+            place += [worst.bag] if bags else []
+            where, often = (
+                f'{where}; worst' if where else '',
+                f'{" in ".join(place)} ({worst.count})',
+            )
+        return ': '.join(filter(None, (' '.join(filter(None, (where, often))), worst.detail)))
+
+    def _subjects(self) -> list[str]:
+        """Return what is not a bag as a whole."""
+        return list(dict.fromkeys(item.subject for item in self.each if item.subject != item.bag))
 
 
-def sentence(group: Sequence[HealthFinding]) -> str:
-    """Say where something was found, how often, and what; of different details the worst."""
-    worst = max(group, key=lambda item: item.count)
-    if worst.subject == worst.bag:  # it is about the bag as a whole
-        return f'({worst.count}) {worst.detail}'
-    where = ', '.join(f'{item.subject} ({item.count})' for item in group[:_NAMED])
-    where += f' and {len(group) - _NAMED} more' if len(group) > _NAMED else ''
-    same = all(item.detail == worst.detail for item in group)
-    return f'{where}: {"" if same else f"worst {worst.subject}: "}{worst.detail}'
+def _noun(kind: FindingKind, subjects: Iterable[str]) -> str:
+    """Return what subjects are; a name of a topic has no dot, that of a column has."""
+    if all(subject.startswith('/') for subject in subjects):
+        return 'channel' if any('.' in subject for subject in subjects) else 'topic'
+    return _NOUNS.get(kind, 'signal')
+
+
+def _named(names: list[str], what: str) -> str:
+    return ', '.join(names) if len(names) <= _NAMED else how_many(names, what)
+
+
+def aggregated(findings: Iterable[HealthFinding]) -> list[Findings]:
+    """Put findings of each kind together: faults first, in a grade what was found most often."""
+    kinds: dict[FindingKind, list[HealthFinding]] = {}
+    for item in findings:
+        kinds.setdefault(item.kind, []).append(item)
+    grades = list(Grade)
+    found = [Findings(kind, tuple(each)) for kind, each in kinds.items()]
+    return sorted(found, key=lambda item: (grades.index(item.kind.grade), -item.count))
 
 
 def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:
@@ -156,8 +446,48 @@ def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64])
     return TopicRate(bag, topic, messages, float((len(times_ns) - 1) / span), longest)
 
 
-def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[HealthFinding]:
-    """Count gaps and jitter of a topic that should be periodic, by its (n,) stamps, ns."""
+def spans_of(begins: NDArray[np.int64], ends: NDArray[np.int64], start: int) -> tuple[Span, ...]:
+    """Return when something was, from (n,) begins and ends in time order, ns; what is near as one.
+
+    Args:
+        begins: Of each time that it was.
+        ends: Of the same.
+        start: First measurement of the bag, ns.
+    """
+    if not len(begins):
+        return ()
+    apart = begins[1:] - ends[:-1]
+    kept = np.sort(np.argsort(-apart, kind='stable')[: MOST_SPANS - 1])
+    first, last = begins[[0, *(kept + 1)]], ends[[*kept, -1]]
+    seconds = np.round((np.column_stack([first, last]) - start) / SECOND_NS, 6)
+    return tuple((begin, end) for begin, end in seconds.tolist())
+
+
+def spans_where(
+    times_ns: NDArray[np.int64], chosen: NDArray[np.bool_], start: int
+) -> tuple[Span, ...]:
+    """Return spans from the first to the last of each run of chosen ones of (n,) times, ns."""
+    edges = np.diff(chosen.astype(np.int8), prepend=0, append=0)
+    return spans_of(
+        times_ns[np.flatnonzero(edges > 0)], times_ns[np.flatnonzero(edges < 0) - 1], start
+    )
+
+
+def later(findings: Iterable[HealthFinding], seconds: float) -> list[HealthFinding]:
+    """Return findings whose times are from a moment so many seconds after the bag's start."""
+    return [
+        replace(item, spans=tuple((begin + seconds, end + seconds) for begin, end in item.spans))
+        for item in findings
+    ]
+
+
+def timing_findings(
+    bag: str, topic: str, times_ns: NDArray[np.int64], start: int
+) -> list[HealthFinding]:
+    """Count gaps and jitter of a topic that should be periodic, by its (n,) stamps, ns.
+
+    The start is the first measurement of the bag, ns.
+    """
     periods = np.diff(times_ns) / SECOND_NS
     if not len(periods):
         return []
@@ -166,7 +496,8 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
     long = _too_long(periods)
     if len(long):
         detail = f'longest {periods[long].max():.3f} s, median period {1e3 * median:.3f} ms'
-        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail))
+        when = spans_of(times_ns[long], times_ns[long + 1], start)
+        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail, spans=when))
     deviations = np.abs(periods - median)
     jittered = int(np.count_nonzero(deviations > JITTER * median))
     if jittered > JITTERED_PART * len(periods):

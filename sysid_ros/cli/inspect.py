@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from sysid_ros.alignment.health import FindingKind, alike, sentence
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
@@ -22,6 +22,7 @@ from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
+from sysid_ros.report.tables import print_findings
 from sysid_ros.text import file_stems, short
 
 if TYPE_CHECKING:
@@ -90,7 +91,12 @@ def run(args: argparse.Namespace) -> int:
     console.print()
     _print_topics(console, found)
     _print_joints(console, found)
-    _print_findings(console, found)
+    # What is unmapped is said below.
+    findings = [item for item in found.findings if item.kind is not FindingKind.UNMAPPED]
+    if not findings:
+        console.print('Findings: none')
+        console.print()
+    print_findings(console, findings, bags=False)
     _print_mapping(console, found)
     return 0
 
@@ -230,18 +236,6 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             console.print(f'no {name}: {some(reasons)}')
     if judged:
         console.print(_RULE)
-    console.print()
-
-
-def _print_findings(console: LiteralConsole, found: Inspection) -> None:
-    together = alike(item for item in found.findings if item.kind is not FindingKind.UNMAPPED)
-    table = make_table('Findings', '~what', '~where and how often: detail')
-    for group in together:
-        table.add_row(group[0].kind, sentence(group))
-    if together:
-        console.print(table)
-    else:
-        console.print('Findings: none')
     console.print()
 
 

@@ -8,18 +8,22 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.health import alike, sentence
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.report.numbers import rounded, significant
-from sysid_ros.report.tables import determined, explained, print_first, print_table, short_verdict
+from sysid_ros.report.tables import (
+    determined,
+    explained,
+    print_findings,
+    print_first,
+    print_table,
+    short_verdict,
+)
 from sysid_ros.results.links import link_places
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Iterator
 
-    from sysid_ros.alignment.health import FindingKind, HealthFinding
     from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
     from sysid_ros.report.tables import LiteralConsole
 
@@ -227,26 +231,9 @@ def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
         also = f'; at most that in {_listed(less)}' if less else ''
         share = f'{worst.share:.1%} of the time'
         console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
-    for line in finding_lines(found.health):
-        console.print(line)
-    if found.diverged or found.saturations or found.health:
+    if found.diverged or found.saturations:
         console.print()
-
-
-def finding_lines(findings: Iterable[HealthFinding]) -> Iterator[str]:
-    """Yield a line for findings of all bags that differ by numbers only: of the largest count."""
-    places: dict[tuple[FindingKind, tuple[str, ...]], list[tuple[HealthFinding, ...]]] = {}
-    for group in alike(findings):
-        # What is said of a bag as a whole has its name as subject.
-        subjects = tuple('' if item.subject == item.bag else item.subject for item in group)
-        places.setdefault((group[0].kind, subjects), []).append(group)
-    for (kind, _), groups in places.items():
-        worst = max(groups, key=lambda group: max(item.count for item in group))
-        said = {group[0].bag: sentence(group) for group in groups}
-        same = [bag for bag, text in said.items() if text == sentence(worst)]
-        others = [f'{g[0].bag} ({g[0].count})' for g in groups if g[0].bag not in same]
-        also = f'; alike in {_listed(others)}' if others else ''
-        yield f'{_listed(same)}: {kind}: {sentence(worst)}{also}'
+    print_findings(console, found.health)
 
 
 def _listed(names: list[str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config.calibration import VerdictKind
@@ -30,7 +30,12 @@ from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
-from sysid_ros.results.result import EstimatorKind, FileHash
+from sysid_ros.results.result import (
+    EstimatorKind,
+    FileHash,
+    RecordedBag,
+    RecordedSequence,
+)
 from sysid_ros.results.summary import Validation, provenance_now, summarise
 
 if TYPE_CHECKING:
@@ -115,6 +120,7 @@ def assemble(
             *(finding for recording in recordings for finding in recording.alignment.health),
             *_stuck(problem.model, recordings),
         ),
+        'recordings': tuple(_recorded(recording) for recording in recordings),
         'drift': remembered.drift,
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
@@ -251,6 +257,22 @@ def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Pro
     )
 
 
+def _recorded(recording: CalibrationBag) -> RecordedBag:
+    """Say how long a bag is and where its sequences are in it."""
+    alignment = recording.alignment
+    used = {sequence.name for sequence in alignment.sequences}
+    return RecordedBag(
+        bag=alignment.bag,
+        role=recording.role,
+        seconds=alignment.seconds,
+        sequences=tuple(
+            RecordedSequence(name=name, begin=begin, end=end)
+            for name, (begin, end) in alignment.places
+            if name in used
+        ),
+    )
+
+
 def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Yield positions that were left out as dead although commands to their joint change."""
     for recording in recordings:
@@ -299,6 +321,9 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
 
 def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say which commands are as far from their stamps as a fit lets them be."""
+    begins = {
+        name: begin for recording in recordings for name, (begin, _) in recording.alignment.places
+    }
     for sequence in (s for recording in recordings for s in recording.alignment.sequences):
         found = [
             series.times[np.abs(errors) >= _AT_LIMIT * FARTHEST]
@@ -306,8 +331,9 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
                 sequence.commands, fit.arrival_errors.get(sequence.name, ()), strict=False
             )
         ]
-        times = np.concatenate([np.zeros(0), *found])
+        times = np.sort(np.concatenate([np.zeros(0), *found]))
         if len(times):
+            at = np.round(SECOND_NS * (times + begins.get(sequence.name, 0.0))).astype(np.int64)
             moments = some([f'{time:.2f} s' for time in times])
             yield HealthFinding(
                 bag=sequence.name,
@@ -316,6 +342,7 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
                 count=len(times),
                 detail=f'at {moments} from the start: {1e3 * FARTHEST:.0f} ms from their stamps, '
                 'which is as far as a fit lets them be; something else may be wrong there',
+                spans=spans_of(at, at, 0),
             )
 
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things go in the pictures of the report: intervals, correlations, errors over a horizon.
 
-Parameters have different units, so each is divided by its own reference: the initial value, or,
+Parameters have different units, so each is divided by its own reference: the nominal value, or,
 where that is zero, the size of the identified value. HTML and PNG draw the same positions.
 """
 
@@ -30,9 +30,8 @@ _MARGIN = 0.05
 _TICKS = 5
 #: Parameters up to this number get a picture of their correlations.
 _LARGEST_PICTURE = 40
-#: Correlations above this are listed by name, at most so many.
-_STRONG = 0.9
-_MOST_PAIRS = 12
+#: Correlations of this size are listed by name; of this one, little is known of each alone.
+STRONG, _VERY_STRONG = 0.5, 0.9
 #: Units of positions, and as what and how many times as large they are shown.
 _POSITIONS = (('rad', 'mrad', 1e3), ('m', 'mm', 1e3))
 #: Labels of an axis of the horizon, at most.
@@ -43,7 +42,7 @@ class Mark(NamedTuple):
     """One parameter; all positions from 0 (left end of the axis) to 1, None where there is none.
 
     The ends of the 95 % interval are cut to the axis; ``cut_low`` and ``cut_high`` are whether it
-    goes on to the left or to the right of it.
+    goes on to the left or to the right of it. ``true_value`` is the number at ``truth``.
     """
 
     parameter: ParameterResult
@@ -54,6 +53,7 @@ class Mark(NamedTuple):
     cut_low: bool
     cut_high: bool
     truth: float | None
+    true_value: float | None
 
 
 class Tick(NamedTuple):
@@ -64,9 +64,10 @@ class Tick(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Parameters that share an axis."""
+    """Parameters that share an axis; ``of_nominal`` is whether it is in their nominal values."""
 
     title: str
+    of_nominal: bool
     logarithmic: bool
     ticks: tuple[Tick, ...]
     marks: tuple[Mark, ...]
@@ -81,6 +82,7 @@ class _Ratios(NamedTuple):
     low: float
     high: float
     truth: float | None
+    true_value: float | None
 
     @property
     def points(self) -> list[float]:
@@ -112,20 +114,20 @@ def true_value(parameter: ParameterResult, truth: Mapping[str, float] | None) ->
 def panels(
     result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> tuple[Panel, ...]:
-    """Lay out all parameters: those relative to their initial value, then those from zero."""
+    """Lay out all parameters: those relative to their nominal value, then those from zero."""
     moved = [p for p in result.parameters if p.initial != 0]
     risen = [p for p in result.parameters if p.initial == 0]
     found = []
     if moved:
         rows = [_ratios(p, abs(p.initial), truth, math.copysign(1, p.initial)) for p in moved]
-        found.append(_panel('Value ÷ initial value', rows))
+        found.append(_panel('Value ÷ nominal value', rows, of_nominal=True))
     if risen:
         rows = []
         for p in risen:
             ends = [abs(x) for x in (p.low, p.high) if math.isfinite(x)]
             size = abs(p.value) or max(ends, default=0.0) or 1.0
             rows.append(_ratios(p, size, truth, 1))
-        found.append(_panel('Initial value is zero: value ÷ size of the identified value', rows))
+        found.append(_panel('Nominal value is zero: value ÷ size of the fitted value', rows))
     return tuple(found)
 
 
@@ -142,6 +144,7 @@ def _ratios(
         low=low,
         high=high,
         truth=None if known is None else known * scale,
+        true_value=known,
     )
 
 
@@ -162,11 +165,12 @@ def _axis(rows: Sequence[_Ratios]) -> _Axis:
     return _Axis(left - margin, right + margin, logarithmic)
 
 
-def _panel(title: str, rows: Sequence[_Ratios]) -> Panel:
+def _panel(title: str, rows: Sequence[_Ratios], *, of_nominal: bool = False) -> Panel:
     axis = _axis(rows)
     ratios = _decades(axis) if axis.logarithmic else steps(axis.left, axis.right)
     ticks = tuple(Tick(axis.position(ratio), significant(ratio)) for ratio in ratios)
-    return Panel(title, axis.logarithmic, ticks, tuple(_mark(row, axis) for row in rows))
+    marks = tuple(_mark(row, axis) for row in rows)
+    return Panel(title, of_nominal, axis.logarithmic, ticks, marks)
 
 
 def _mark(row: _Ratios, axis: _Axis) -> Mark:
@@ -185,6 +189,7 @@ def _mark(row: _Ratios, axis: _Axis) -> Mark:
         cut_low=cut_low,
         cut_high=cut_high,
         truth=None if row.truth is None else axis.position(row.truth),
+        true_value=row.true_value,
     )
 
 
@@ -220,6 +225,16 @@ class CorrelatedPair(NamedTuple):
     first: str
     second: str
     correlation: float
+
+    @property
+    def meaning(self) -> str:
+        """What that says of them, in a clause."""
+        opposite = self.correlation < 0
+        move = 'one rises as the other falls' if opposite else 'they rise together'
+        known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
+        if abs(self.correlation) < _VERY_STRONG:
+            return f'{move}; {known} is known better than each'
+        return f'{move}; only {known} is known well'
 
 
 class CorrelationCell(NamedTuple):
@@ -269,7 +284,7 @@ class _Ahead(NamedTuple):
 
 
 def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
-    """List the strongest correlations of the estimates, the strongest first."""
+    """List the correlations of the estimates that are strong, the strongest first."""
     if result.inference is None:
         return ()
     names = [parameter.name for parameter in result.parameters]
@@ -278,9 +293,9 @@ def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
         CorrelatedPair(names[i], names[j], rows[i][j])
         for i in range(len(rows))
         for j in range(i)
-        if math.isfinite(rows[i][j]) and abs(rows[i][j]) > _STRONG
+        if math.isfinite(rows[i][j]) and abs(rows[i][j]) >= STRONG
     ]
-    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation))[:_MOST_PAIRS])
+    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
 
 
 def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measured and predicted signals: sequence by sequence, and packed for a script of the report.
 
-Numbers travel as base64 of 16 bits over the range of each curve, a third of decimal text. What the
-fit left is packed by itself: it is thousands of times smaller than the curves that it is between.
-Sensors of one sequence mostly share their stamps and those of one joint its command, so each array
-of these is stored once.
+Numbers travel as steps of the range of each curve, in a byte or two: a fifth of decimal text. What
+the fit left is packed by itself: it is thousands of times smaller than the curves that it is
+between. Sensors of one sequence mostly share their stamps and those of one joint its command, so
+each array of these is stored once.
 """
 
 from __future__ import annotations
@@ -33,8 +33,17 @@ ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-#: Packed values are 0 to this; one more stands for a gap.
-_STEPS = 65534
+#: Steps from the least to the largest of a curve: a hundred for each dot of a plot.
+_CURVE_STEPS = 16383
+_TIME_STEPS = 65535
+#: What the fit left takes at least so many, and steps of no more than this part of what is usual.
+_FEWEST_STEPS = 255
+_RESIDUAL_STEP = 1 / 16
+#: Differences of orders below this are tried; none of them has more than so many bytes.
+_ORDERS = 3
+_MOST_BYTES = 4
+#: No axis holds more than these.
+_LARGEST = 1e300
 #: What is left of these is small beside the unit, and is said in thousandths of it.
 _THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
 _SMALL = 0.1
@@ -135,30 +144,59 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
     return after - band, after + band
 
 
-def packed(values: Sequence[float] | NDArray[np.float64]) -> tuple[float, float, str]:
-    """Pack values as the least, a step, and how many steps above the least each of them is."""
+class Packed(NamedTuple):
+    """Values as an origin, a step, and how many steps from the origin each of them is.
+
+    ``text`` is base64 of these numbers' differences of an order. Each takes as few bytes as it
+    needs, of seven bits and one that says whether more follow (LEB128); even numbers are not
+    negative, odd ones are, and 0 stands for a gap.
+    """
+
+    origin: float
+    step: float
+    order: int
+    text: str
+
+
+def packed(values: Sequence[float] | NDArray[np.float64], steps: int = _CURVE_STEPS) -> Packed:
+    """Pack values in so many steps from the least to the largest, in the shortest way."""
     given = np.asarray(values, dtype=np.float64)
-    known = np.isfinite(given)
-    low = float(given[known].min()) if known.any() else 0.0
-    # Halved, since the largest less the least may be more than a double holds.
-    half = float(given[known].max()) / 2 - low / 2 if known.any() else 0.0
-    steps = np.full(given.shape, _STEPS + 1, dtype='<u2')
-    steps[known] = np.round((given[known] / 2 - low / 2) / (half or 1.0) * _STEPS)
-    return low, half / (_STEPS / 2), base64.b64encode(steps.tobytes()).decode('ascii')
+    known = np.abs(given) <= _LARGEST
+    if not known.any():
+        return Packed(0.0, 0.0, 0, _in_bytes(np.zeros(given.shape, dtype=np.int64)))
+    origin, step = float(np.median(given[known])), float(np.ptp(given[known])) / steps
+    counts = np.round((given[known] - origin) / (step or 1.0)).astype(np.int64)
+    texts = []
+    for order in range(_ORDERS):
+        differences = np.diff(counts, n=order, prepend=[0] * order)
+        codes = np.zeros(given.shape, dtype=np.int64)
+        codes[known] = np.where(differences < 0, -2 * differences, 2 * differences + 1)
+        texts.append(_in_bytes(codes))
+    order, text = min(enumerate(texts), key=lambda entry: len(entry[1]))
+    return Packed(origin, step, order, text)
+
+
+def _in_bytes(codes: NDArray[np.int64]) -> str:
+    """Return base64 of non-negative numbers in LEB128."""
+    places = 7 * np.arange(_MOST_BYTES)
+    last = np.count_nonzero(codes[:, None] >> places, axis=1).clip(1) - 1
+    number = np.arange(_MOST_BYTES)
+    parts = (codes[:, None] >> places) & 0x7F | np.where(number < last[:, None], 0x80, 0)
+    return base64.b64encode(parts[number <= last[:, None]].astype(np.uint8).tobytes()).decode()
 
 
 class _Shelf:
     """Arrays that several plots share: each is kept once."""
 
     def __init__(self) -> None:
-        self._places: dict[tuple[float, float, str], int] = {}
+        self._places: dict[Any, int] = {}
 
-    def put(self, values: Sequence[float]) -> int:
+    def put(self, values: Packed | tuple[float | None, ...]) -> int:
         """Return the place of an array."""
-        return self._places.setdefault(packed(values), len(self._places))
+        return self._places.setdefault(values, len(self._places))
 
     @property
-    def content(self) -> list[tuple[float, float, str]]:
+    def content(self) -> list[Any]:
         """All arrays by their place."""
         return list(self._places)
 
@@ -194,27 +232,24 @@ def _packed_plot(figure: Figure, sigmas: dict[str, float], shared: _Shelf) -> di
         nominal = np.clip(nominal, ends[0] - beyond, ends[1] + beyond)
     # The noise of a sensor with several components is that of all of them.
     sigma = sigmas.get(plot.sensor, sigmas.get(plot.sensor.partition('[')[0], math.nan))
-    usual = float(np.nanmedian(np.abs(left))) if np.isfinite(left).any() else math.inf
+    known = left[np.isfinite(left)]
+    usual = float(np.median(np.abs(known))) if len(known) else math.inf
+    fine = float(np.ptp(known)) / (_RESIDUAL_STEP * usual) if len(known) and usual > 0 else 0.0
     small = usual < _SMALL and plot.unit in _THOUSANDTHS
     return {
-        'times': shared.put(plot.times),
+        'times': shared.put(packed(plot.times, _TIME_STEPS)),
         'unit': plot.unit,
         'range': ends,
         'measured': packed(plot.measured),
         'nominal': packed(nominal),
-        'left': packed(left),
+        'left': packed(left, int(min(max(fine, _FEWEST_STEPS), _TIME_STEPS))),
         'leftUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],
         'sigma': sigma if math.isfinite(sigma) else None,
         'band': packed(plot.band) if plot.band else None,
-        'command': shared.put(plot.command) if plot.command else None,
+        'command': shared.put(packed(plot.command)) if plot.command else None,
         'commandUnit': plot.command_unit,
         'strip': figure.has_strip,
-        'lags': _short(plot.lags),
-        'autocorrelation': _short(plot.autocorrelation),
+        'lags': shared.put(tuple(float(f'{lag:.3g}') for lag in plot.lags)),
+        'autocorrelation': packed(plot.autocorrelation, _FEWEST_STEPS),
         'samples': plot.samples,
     }
-
-
-def _short(values: Sequence[float]) -> list[float | None]:
-    """Return numbers that are written with three digits."""
-    return [float(f'{value:.3g}') if math.isfinite(value) else None for value in values]

@@ -14,6 +14,8 @@ from rich.console import Console  # noqa: TID251 (for the one that takes its pla
 from rich.padding import Padding
 from rich.table import Table
 
+from sysid_ros.alignment.health import Grade, aggregated
+from sysid_ros.errors import how_many
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from rich.text import Text
 
+    from sysid_ros.alignment.health import HealthFinding
     from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.results.result import (
@@ -284,6 +287,32 @@ def _print_errors(console: LiteralConsole, result: CalibrationResult) -> None:
             known = math.isfinite(error.inside)
             row.append(f'{100 * error.inside:.1f} %' if known else MISSING)
     print_table(console, f'{title} (root mean square)', columns, rows)
+
+
+def print_findings(
+    console: LiteralConsole, findings: Iterable[HealthFinding], *, bags: bool = True
+) -> None:
+    """Print a line per kind of finding, the worst first, and what to do about faults and cautions.
+
+    Args:
+        console: Where to.
+        findings: Of any number of bags.
+        bags: Whether bags are named; not where all is about a bag that is named above.
+    """
+    found = aggregated(findings)
+    if not found:
+        return
+    grades = Counter(item.kind.grade for item in found)
+    kinds = (how_many(range(grades[grade]), grade) for grade in Grade if grades[grade])
+    console.print(f'Findings: {", ".join(kinds)}', style='italic')
+    for item in found:
+        text = f'{item.kind.grade}: {item.kind}: {item.text(bags=bags)}'
+        meaning = item.kind.meaning
+        console.print(text)
+        if meaning.grade is not Grade.NOTE:
+            advice = Padding(f'{meaning.effect} {meaning.remedy}', (0, 0, 0, 4), expand=False)
+            console.print(advice)
+    console.print()
 
 
 def make_table(title: str, *headers: str) -> Table:

@@ -111,13 +111,9 @@ def memory(curve: SignalCurve) -> Memory:
     if longest < 1 or not size > 0:
         return Memory(np.zeros(0), np.zeros(0), samples)
     steps = np.unique(np.round(np.geomspace(1, longest, _LAGS)).astype(int))
-    whitened = np.where(known, residual / size, 0.0)
-    there = known.astype(np.float64)
-    pairs = np.array([np.dot(there[step:], there[:-step]) for step in steps])
-    products = np.array([np.dot(whitened[step:], whitened[:-step]) for step in steps])
-    found = pairs > 0
-    period = float(np.median(np.diff(curve.times)))
-    return Memory(steps[found] * period, products[found] / pairs[found], samples)
+    scaled = np.where(known, residual / size, 0.0)
+    found = np.array([np.dot(scaled[step:], scaled[:-step]) for step in steps]) / samples
+    return Memory(steps * float(np.median(np.diff(curve.times))), found, samples)
 
 
 def diagnose(

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.health import FindingKind
+from sysid_ros.alignment.health import Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.results.result import GateCheck, SolverStatus
@@ -24,15 +24,6 @@ _WORSE = 1.05
 #: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
-#: What bends a recording without being left out of it.
-_FAULTS = frozenset(
-    {
-        FindingKind.CLIPPED,
-        FindingKind.CLOCK_JUMP,
-        FindingKind.LATE_COMMANDS,
-        FindingKind.UNLIKE_STAMPS,
-    }
-)
 
 
 def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
@@ -151,7 +142,9 @@ def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
 
 def _faults(result: UnjudgedResult) -> Iterator[str]:
     found = dict.fromkeys(
-        f'{finding.kind} in {finding.bag}' for finding in result.health if finding.kind in _FAULTS
+        f'{finding.kind} in {finding.bag}'
+        for finding in result.health
+        if finding.kind.grade is Grade.FAULT
     )
     if found:
         yield f'Recordings have faults that are not left out: {some(found)}.'

@@ -1,28 +1,90 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is alike is said once."""
+"""What is alike is said once, the worst first."""
 
 from __future__ import annotations
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding, alike, sentence
+import numpy as np
+
+from sysid_ros.alignment.health import (
+    MOST_SPANS,
+    SECOND_NS,
+    FindingKind,
+    Grade,
+    HealthFinding,
+    aggregated,
+    spans_where,
+)
 
 
-def _finding(subject: str, count: int, detail: str) -> HealthFinding:
-    return HealthFinding('bag', subject, FindingKind.CLIPPED, count, detail)
+def _finding(subject: str, count: int, detail: str, bag: str = 'bag') -> HealthFinding:
+    return HealthFinding(bag, subject, FindingKind.CLIPPED, count, detail)
 
 
-def test_equal_findings_are_one_sentence_and_few_unequal_ones_are_not():
-    found = [_finding('a', 1, 'x'), _finding('b', 2, 'x'), _finding('c', 3, 'y')]
-    assert [sentence(group) for group in alike(found)] == ['a (1), b (2): x', 'c (3): y']
+def _texts(findings: list[HealthFinding], *, bags: bool = True) -> list[str]:
+    return [item.text(bags=bags) for item in aggregated(findings)]
 
 
-def test_many_unequal_findings_of_a_kind_name_the_channels_and_the_worst():
-    found = [_finding(f'j{k}', 10 - abs(k - 5), f'at {k}') for k in range(9)]
-    gap = HealthFinding('bag', '/t', FindingKind.GAP, 1, 'longest 1 s')
-    other = HealthFinding('other bag', 'j0', FindingKind.CLIPPED, 3, 'at 7')
-    said = [sentence(group) for group in alike([gap, *found, other])]
-    assert said == [
-        '/t (1): longest 1 s',
-        'j0 (5), j1 (6), j2 (7), j3 (8), j4 (9), j5 (10) and 3 more: worst j5: at 5',
-        'j0 (3): at 7',
+def test_every_kind_says_what_it_does_and_what_is_no_note_what_to_do():
+    for kind in FindingKind:
+        meaning = kind.meaning
+        assert meaning.effect.endswith('.')
+        assert meaning.remedy.endswith('.') or meaning.grade is Grade.NOTE
+
+
+def test_equal_findings_of_many_joints_and_bags_are_one_line():
+    found = [
+        HealthFinding(f'train_{bag}', f'j{joint}', FindingKind.DERIVED_VELOCITY, 1, 'a slope')
+        for bag in range(7)
+        for joint in range(6)
+    ]
+    assert _texts(found) == ['6 joints × 7 bags: a slope']  # noqa: RUF001
+    assert _texts(found[1:]) == ['6 joints in 7 bags: a slope']
+    assert _texts(found[:6], bags=False) == ['6 joints: a slope']
+    assert _texts(found[:2]) == ['j0, j1 in train_0: a slope']
+
+
+def test_of_findings_that_differ_the_worst_is_named_with_bag_and_value():
+    found = [_finding(f'/t.position[{k}]', 10 - abs(k - 5), f'at {k}') for k in range(9)]
+    other = _finding('/t.position[0]', 3, 'at 7', 'other')
+    assert _texts([*found, other]) == [
+        '9 channels in bag, other; worst /t.position[5] in bag (10): at 5'
+    ]
+    assert _texts(found, bags=False) == ['9 channels; worst /t.position[5] (10): at 5']
+
+
+def test_what_is_said_of_bags_as_a_whole_names_them_once():
+    found = [
+        HealthFinding(f'w{n}', f'w{n}', FindingKind.BEFORE_FIRST_COMMAND, n, f'of {n}')
+        for n in (61, 66)
+    ]
+    assert _texts(found) == ['w61, w66; worst w66 (66): of 66']
+    assert _texts(found[:1]) == ['w61 (61): of 61']
+    assert _texts(found[:1], bags=False) == ['(61): of 61']
+
+
+def test_what_is_nearest_is_one_span_where_there_are_too_many():
+    times = np.arange(0, 10 * MOST_SPANS, 2) * SECOND_NS
+    chosen = np.ones(len(times), dtype=bool)
+    chosen[::3] = False
+    found = spans_where(times, chosen, int(times[0]))
+    assert len(found) == MOST_SPANS
+    assert (found[0][0], found[-1][1]) == (2.0, 10.0 * MOST_SPANS - 4)
+    assert spans_where(times, ~chosen & (times > 1e12), 0)[0] == (1002.0, 1002.0)
+    assert spans_where(times, np.zeros_like(chosen), 0) == ()
+
+
+def test_faults_come_first_and_then_what_was_found_most_often():
+    kinds = {
+        FindingKind.MASKED: 100,
+        FindingKind.GAP: 1,
+        FindingKind.JITTER: 5,
+        FindingKind.CLOCK_JUMP: 1,
+    }
+    found = [HealthFinding('bag', '/t', kind, count, 'x') for kind, count in kinds.items()]
+    assert [(item.kind, item.kind.grade) for item in aggregated(found)] == [
+        (FindingKind.CLOCK_JUMP, Grade.FAULT),
+        (FindingKind.JITTER, Grade.CAUTION),
+        (FindingKind.GAP, Grade.CAUTION),
+        (FindingKind.MASKED, Grade.NOTE),
     ]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.cli.preflight import diverging, finding_lines, print_preflight
+from sysid_ros.cli.preflight import diverging, print_preflight
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.lag import Lag
@@ -128,7 +128,7 @@ def test_sources_and_trouble_are_printed():
         'first elbow 50.0 ± 2.0 - - - - -',
         'wild: the nominal model becomes unstable after 1.25 s; left out here',
         'first: motor is at its ctrlrange 12.5% of the time',
-        'first: gap: (2) 0.3 s',
+        'caution: gap: first (2): 0.3 s',
     ):
         assert expected in lines
 
@@ -180,27 +180,6 @@ def test_a_configuration_that_is_wrong_is_told_in_one_line(project: Any, sysid: 
     project.change(parameters=[{'target': 'joint/*/dampin'}])
     done = sysid('preflight', project.config)
     assert (done.code, done.err.count('\n')) == (2, 1)
-
-
-def test_findings_that_differ_by_names_and_numbers_only_are_one_line():
-    order = ('/cmd', FindingKind.ASSUMED_ORDER, 2, 'carries no names')
-    findings = [
-        *(HealthFinding(bag, *order) for bag in ('a', 'b')),
-        *(
-            HealthFinding(bag, name, FindingKind.UNMAPPED, 1, 'stays 0')
-            for bag in ('a', 'b')
-            for name in ('lift', 'turn')
-        ),
-        HealthFinding('a', 'a', FindingKind.BEFORE_FIRST_COMMAND, 61, '61 of 474'),
-        HealthFinding('b', 'b', FindingKind.BEFORE_FIRST_COMMAND, 66, '66 of 429'),
-        *(HealthFinding(f'w{n}', 'q', FindingKind.GAP, 1, '0.3 s') for n in range(9)),
-    ]
-    assert list(finding_lines(findings)) == [
-        'a, b: assumed order: /cmd (2): carries no names',
-        'a, b: unmapped: lift (1), turn (1): stays 0',
-        'b: before first command: (66) 66 of 429; alike in a (61)',
-        'w0, w1, w2, w3, w4, w5, 3 more: gap: q (1): 0.3 s',
-    ]
 
 
 def test_a_limit_is_one_line_for_all_sequences():

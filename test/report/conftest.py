@@ -22,9 +22,12 @@ from sysid_ros.results.result import (
     GateCheck,
     HorizonPoint,
     InferenceSummary,
+    ModelChange,
     NoiseScale,
     ParameterResult,
     Provenance,
+    RecordedBag,
+    RecordedSequence,
     SensorError,
     SignalPlot,
     SolverSummary,
@@ -75,7 +78,7 @@ def _signal(
         after=tuple(after),
         band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
         # The same for all sensors of a joint, in the unit of its position.
-        command=tuple(np.round(1.1 * np.sin(times + joint), 2)),
+        command=tuple(np.round(1.1 * np.sin(np.linspace(0, 15, SAMPLES) + joint), 2)),
         command_unit='rad',
         lags=tuple(0.01 * lags),
         autocorrelation=tuple(np.exp(-lags / 40)),
@@ -131,6 +134,19 @@ def _parameters() -> Iterator[ParameterResult]:
     confounded = 'confounded with actuator/elbow/kp, joint/elbow/stiffness'
     yield _parameter('actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, verdict=confounded)
     yield _parameter('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
+
+
+def _changes(parameters: tuple[ParameterResult, ...]) -> Iterator[ModelChange]:
+    for parameter in parameters[:3]:
+        element, _, attribute = parameter.name.rpartition('/')
+        yield ModelChange(
+            file='models/six_axis_arm.xml',
+            line=12,
+            element=element,
+            attribute=attribute,
+            old=f'{parameter.initial:g}' if parameter.initial else '',
+            new=repr(parameter.value),
+        )
 
 
 def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
@@ -282,6 +298,7 @@ def rich_result() -> CalibrationResult:
                 kind=FindingKind.GAP,
                 count=2,
                 detail='longest 0.011 s at 4.0 s, expected 0.002 s between messages',
+                spans=((4.0, 4.011), (9.0, 9.0105)),
             ),
             HealthFinding(
                 bag='bags/held',
@@ -354,6 +371,17 @@ def rich_result() -> CalibrationResult:
             for seconds in (0.5, 2.0)
         ),
         drift=_drift(),
+        recordings=tuple(
+            RecordedBag(
+                bag=bag,
+                role=role,
+                seconds=15.0,
+                sequences=(RecordedSequence(name=bag, begin=0.5, end=15.0),),
+            )
+            for bag, role in SEQUENCES
+        ),
+        mjcf='mjcf/six_axis_arm.xml',
+        changes=tuple(_changes(parameters)),
     )
 
 
@@ -384,6 +412,9 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
             'horizon': (),
             'windows': (),
             'drift': None,
+            'recordings': (),
+            'mjcf': '',
+            'changes': (),
             'solver': solver,
             'provenance': provenance,
         }

@@ -119,7 +119,7 @@ def test_a_report_without_a_film_has_no_section_for_it(bare_result: CalibrationR
     page = render_report(bare_result)
 
     assert '#motion' not in page
-    assert '.player' not in page.partition('</style>')[2]
+    assert 'class="film"' not in page
 
 
 @pytest.fixture(scope='module')

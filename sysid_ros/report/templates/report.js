@@ -13,7 +13,6 @@
   const SIGMAS = 2;
   // 95 % of the autocorrelations of white noise are within so many standard errors of 0.
   const WHITE = 1.96;
-  const GAP = 65535;
   const AXIS = 48;
   const DIGITS = 4;
 
@@ -33,13 +32,25 @@
   };
 
   // The inverse of `packed` in signals.py.
-  function unpacked([low, step, text]) {
-    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const view = new DataView(bytes.buffer);
-    return Array.from({ length: bytes.length / 2 }, (_, i) => {
-      const steps = view.getUint16(2 * i, true);
-      return steps === GAP ? null : low + step * steps;
+  function unpacked([origin, step, order, text]) {
+    const values = [];
+    const sums = [0, 0, 0];
+    let code = 0;
+    let place = 1;
+    Array.from(atob(text), (letter) => letter.charCodeAt(0)).forEach((byte) => {
+      code += (byte & 127) * place;
+      place *= 128;
+      if (byte > 127) return;
+      if (code === 0) values.push(null);
+      else {
+        sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
+        for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
+        values.push(origin + step * sums[0]);
+      }
+      code = 0;
+      place = 1;
     });
+    return values;
   }
 
   const combined = (one, other, sign) => one.map((value, i) => (value === null || other[i] === null ? null : value + sign * other[i]));
@@ -149,11 +160,10 @@
   // From the first to the last sample of all signals of a sequence.
   function extent(grid) {
     const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => data().plots[each.dataset.plot].times));
-    const ends = Array.from(clocks, (place) => {
-      const [low, step, text] = data().shared[place];
-      return text ? [low, low + step * (GAP - 1)] : [0, 1];
-    });
-    return [Math.min(...ends.map(([low]) => low)), Math.max(...ends.map(([, high]) => high))];
+    // Rounded, so that the axis has a tick at 0.
+    const ends = Array.from(clocks).flatMap((place) => unpacked(data().shared[place]).filter((_, i, all) => i === 0 || i === all.length - 1))
+      .map((time) => Math.round(1e6 * time) / 1e6);
+    return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
   }
 
   function drawSignal(element) {
@@ -218,13 +228,14 @@
       ...shared, series: [{}, line('fitted', 1, { show: true })], axes: [seconds(true), upright()],
       hooks: { ...shared.hooks, drawAxes: sigma === null ? [] : [(u) => shade(u, sigma)] },
     }, [times, residual]);
-    if (plot.lags.length) made.push(drawMemory(element, plot));
+    if (data().shared[plot.lags].length) made.push(drawMemory(element, plot));
     return made;
   }
 
   function drawMemory(element, plot) {
-    const { lags, autocorrelation, samples } = plot;
-    const bound = WHITE / Math.sqrt(samples);
+    const lags = data().shared[plot.lags];
+    const autocorrelation = unpacked(plot.autocorrelation);
+    const bound = WHITE / Math.sqrt(plot.samples);
     const places = lags.map((_, i) => i);
     const bottom = Math.min(-0.2, ...autocorrelation);
     return chart(element, 'memory', 'its autocorrelation over lags (logarithmic)', (i) => `autocorrelation ${written(autocorrelation[i])} after ${instant(lags[i])}`, {

@@ -18,7 +18,7 @@ from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rich.live import Live
 from rich.table import Table
 
-from sysid_ros.alignment.health import alike, sentence
+from sysid_ros.alignment.health import aggregated
 from sysid_ros.bags.recording import summary
 from sysid_ros.inspection.live import WINDOW_S, LiveQuality
 from sysid_ros.report.tables import LiteralConsole
@@ -314,7 +314,8 @@ class Quality:
         self, what: str, subject: str, report: LiveReport, values: Mapping[str, object]
     ) -> DiagnosticStatus:
         faults = [
-            f'{group[0].kind}: {sentence(group)}' for group in alike(report.findings(subject))
+            f'{found.kind}: {found.text(bags=False)}'
+            for found in aggregated(report.findings(subject))
         ]
         level = DiagnosticStatus.WARN if faults else DiagnosticStatus.OK
         name = f'{self._name}: quality of {what}'
@@ -333,11 +334,8 @@ def panel(report: LiveReport) -> Table:
         table.add_column(header)
 
     def faults(subject: str) -> str:
-        found = alike(report.findings(subject))
-        return (
-            '; '.join(f'{group[0].kind} ({sum(item.count for item in group)})' for group in found)
-            or 'ok'
-        )
+        found = aggregated(report.findings(subject))
+        return '; '.join(f'{item.kind} ({item.count})' for item in found) or 'ok'
 
     for topic in report.inspection.topics:
         timing = f'{_text(topic.rate, 1)} Hz, jitter {_text(1e3 * topic.jitter, 2)} ms'
