@@ -8,6 +8,7 @@ It follows from the very types that are printed, so that it cannot say something
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from enum import Enum
@@ -131,6 +132,8 @@ _NAMES = {
 }
 
 
+#: What a docstring says of a field, which may go on in further lines.
+_ATTRIBUTE = re.compile(r'^    (\w+): (.*(?:\n {8}.*)*)', re.MULTILINE)
 _PLAIN: dict[Any, dict[str, Any]] = {
     Any: {},
     object: {},
@@ -190,13 +193,22 @@ class _Schema:
         if name not in self.definitions:
             self.definitions[name] = {}
             fields = _fields(kind)
+            about, _, attributes = inspect.cleandoc(kind.__doc__ or '').partition('Attributes:\n')
+            said = dict(_ATTRIBUTE.findall(attributes))
             self.definitions[name] = {
                 'type': 'object',
-                'description': inspect.cleandoc(kind.__doc__ or ''),
-                'properties': {field: self.of(own) for field, own in fields.items()},
+                'description': about.strip(),
+                'properties': {
+                    field: {**self.of(own), **_description(said.get(field, ''))}
+                    for field, own in fields.items()
+                },
                 'required': list(fields),
             }
         return {'$ref': f'#/$defs/{name}'}
+
+
+def _description(text: str) -> dict[str, str]:
+    return {'description': ' '.join(text.split())} if text else {}
 
 
 def _fields(kind: type) -> dict[str, Any]:

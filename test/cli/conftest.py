@@ -52,6 +52,7 @@ def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
         except SystemExit as exit_:  # argparse leaves so
             code = int(exit_.code or 0)
         done = Outcome(code, *capsys.readouterr())
+        assert '\x1b' not in done.out + done.err
         if '--json' in arguments and done.out:
             validator_of(str(arguments[0])).validate(json.loads(done.out))
         return done

@@ -177,6 +177,6 @@ def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Project):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, '')
-    assert err.endswith('\nsysid: interrupted; what was not finished is not written.\n')
+    assert err.endswith('sysid: interrupted; what was not finished is not written.\n')
     assert project.files() == before
     assert not (project.folder / 'out').exists()

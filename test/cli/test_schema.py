@@ -36,6 +36,11 @@ def test_it_is_printed_and_says_what_fields_mean(sysid: Sysid):
     assert changed['required'] == ['name', 'unit', 'before', 'now']
     # NaN is null.
     assert changed['properties']['before'] == {'type': ['number', 'null']}
+    (model,) = json.loads(sysid('schema', 'model').out)['$defs'].values()
+    assert model['properties']['mass'] == {
+        'type': ['number', 'null'],
+        'description': 'Of all bodies, kg.',
+    }
 
 
 def test_what_is_not_as_the_schema_says_is_refused():
