@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from sysid_ros.errors import how_many
 from sysid_ros.results.comparison import ROUNDING, causes
 from sysid_ros.results.drift import changes, drift_between
+from sysid_ros.results.history import ValueSummary
 from sysid_ros.results.result import ROLES, CalibrationResult, EstimatorKind
 from sysid_ros.results.store import RESULT, find
 
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
         NoiseScale,
         ParameterResult,
         SensorError,
+        Standing,
     )
 
 T = TypeVar('T')
+U = TypeVar('U')
 
 #: So many characters of a hash tell files apart.
 _HASH = 12
@@ -50,10 +53,115 @@ class Row(NamedTuple, Generic[T]):
         """Whether they do not all say the same."""
         return len(set(self.sides)) > 1
 
+    def of(self, part: Callable[[T], U]) -> tuple[U | None, ...]:
+        """Return a part of what each says."""
+        return tuple(None if side is None else part(side) for side in self.sides)
+
     @property
     def known(self) -> T:
         """What the first result says that says anything."""
         return next(side for side in self.sides if side is not None)
+
+
+class ErrorPair(NamedTuple):
+    """A root mean square error of the nominal model and of the fitted one."""
+
+    nominal: float
+    fitted: float
+
+
+class SideSummary(NamedTuple):
+    """One of several results.
+
+    Attributes:
+        name: As it was asked for.
+        created: When, ISO 8601.
+        standing: Whether it may be used, and relied on.
+        acceptance: Why, in a sentence.
+        held_out: Errors in units of the noise; null where nothing is held out.
+        training: The same of training data.
+        changed: Whether a parameter differs from the first result by more than chance; null in it.
+        p_value: Of the hypothesis that none does.
+        sentence: How it differs from the first one.
+        causes: What is another than there, a sentence each.
+    """
+
+    name: str
+    created: str
+    standing: Standing
+    acceptance: str
+    held_out: ErrorPair
+    training: ErrorPair
+    changed: bool | None
+    p_value: float
+    sentence: str
+    causes: tuple[str, ...]
+
+
+class ParameterSummary(NamedTuple):
+    """A parameter in each result.
+
+    Attributes:
+        name: Its name.
+        unit: Its unit.
+        sides: What each result found; null where it was not fitted.
+        deviations: Of each result after the first, in standard errors of the difference to it.
+        changed: Whether that is more than chance; null where it is not known.
+    """
+
+    name: str
+    unit: str
+    sides: tuple[ValueSummary | None, ...]
+    deviations: tuple[float | None, ...]
+    changed: tuple[bool | None, ...]
+
+
+class ErrorSummary(NamedTuple):
+    """The errors of a sensor in each result, in its unit; null where there is none."""
+
+    sensor: str
+    unit: str
+    sides: tuple[ErrorPair | None, ...]
+
+
+class NumberSummary(NamedTuple):
+    """A number in each result, in SI units; null where there is none."""
+
+    name: str
+    sides: tuple[float | None, ...]
+
+
+class TextSummary(NamedTuple):
+    """A text in each result; null where there is none."""
+
+    name: str
+    sides: tuple[str | None, ...]
+
+
+class SideBySideSummary(NamedTuple):
+    """Results beside each other; all ``sides`` are in their order.
+
+    Attributes:
+        results: Each of them.
+        parameters: Every parameter that any of them has.
+        role: What ``errors`` are of: ``validate``, held out, or ``train``.
+        errors: Of every sensor.
+        noise: Standard deviation of the noise of every sensor.
+        targets: What the fitted models state otherwise.
+        models: What each result is of.
+        recordings: What each recording was for.
+        versions: Of software.
+    """
+
+    results: tuple[SideSummary, ...]
+    parameters: tuple[ParameterSummary, ...]
+    role: str
+    errors: tuple[ErrorSummary, ...]
+    noise: tuple[NumberSummary, ...]
+    targets: tuple[NumberSummary, ...]
+    models: tuple[TextSummary, ...]
+    recordings: tuple[TextSummary, ...]
+    versions: tuple[TextSummary, ...]
 
 
 @dataclass(frozen=True)
@@ -152,73 +260,56 @@ class SideBySide:
         names = dict.fromkeys(name for table in tables for name in table)
         return tuple(Row(name, tuple(table.get(name) for table in tables)) for name in names)
 
-    def plain(self) -> dict[str, object]:
-        """Return what is shown as JSON has it; lists are in the order of the results."""
-        return {
-            'results': [
-                {
-                    'name': name,
-                    'created': result.provenance.created,
-                    'standing': result.standing,
-                    'acceptance': result.acceptance,
-                    'held_out': {
-                        'nominal': result.held_out_before,
-                        'fitted': result.held_out_after,
-                    },
-                    'training': {
-                        'nominal': result.training_before,
-                        'fitted': result.training_after,
-                    },
-                }
-                for name, result in zip(self.names, self.results, strict=True)
-            ],
-            'against_the_first': [
-                {
-                    'name': name,
-                    'changed': drift.changed,
-                    'p_value': drift.p_value,
-                    'sentence': sentence,
-                    'causes': causes,
-                }
-                for name, drift, sentence, causes in zip(
-                    self.names[1:], self.drifts, self.sentences, self.causes, strict=True
+    def summary(self) -> SideBySideSummary:
+        """Return what is shown, without what results were found from."""
+        drifts = (None, *self.drifts)
+        said = zip(('', *self.sentences), ((), *self.causes), strict=True)
+        return SideBySideSummary(
+            results=tuple(
+                SideSummary(
+                    name=name,
+                    created=result.provenance.created,
+                    standing=result.standing,
+                    acceptance=result.acceptance,
+                    held_out=ErrorPair(result.held_out_before, result.held_out_after),
+                    training=ErrorPair(result.training_before, result.training_after),
+                    changed=None if drift is None else drift.changed,
+                    p_value=math.nan if drift is None else drift.p_value,
+                    sentence=sentence,
+                    causes=causes,
                 )
-            ],
-            'parameters': [
-                {
-                    'name': row.name,
-                    'unit': row.known.unit,
-                    'sides': [
-                        p and {'value': p.value, 'low': p.low, 'high': p.high, 'verdict': p.verdict}
-                        for p in row.sides
-                    ],
-                    'deviations': [d and d.deviations for d in self.drifted(row.name)],
-                    'changed': [d and d.changed for d in self.drifted(row.name)],
-                }
-                for row in self.parameters
-            ],
-            'role': self.role,
-            'errors': [
-                {
-                    'sensor': row.name,
-                    'unit': row.known.unit,
-                    'sides': [e and {'nominal': e.before, 'fitted': e.after} for e in row.sides],
-                }
+                for name, result, drift, (sentence, causes) in zip(
+                    self.names, self.results, drifts, said, strict=True
+                )
+            ),
+            parameters=tuple(self._parameter(row) for row in self.parameters),
+            role=self.role,
+            errors=tuple(
+                ErrorSummary(
+                    row.name,
+                    row.known.unit,
+                    row.of(lambda error: ErrorPair(error.before, error.after)),
+                )
                 for row in self.errors
-            ],
-            'noise': [
-                {
-                    'sensor': row.name,
-                    'unit': row.known.unit,
-                    'sides': [scale and scale.sigma for scale in row.sides],
-                }
-                for row in self.noise
-            ],
-            'targets': self.targets,
-            'models': self.models,
-            'recordings': self.recordings,
-            'versions': self.versions,
-        }
+            ),
+            noise=tuple(
+                NumberSummary(row.name, row.of(lambda scale: scale.sigma)) for row in self.noise
+            ),
+            targets=tuple(NumberSummary(*row) for row in self.targets),
+            models=tuple(TextSummary(*row) for row in self.models),
+            recordings=tuple(TextSummary(*row) for row in self.recordings),
+            versions=tuple(TextSummary(*row) for row in self.versions),
+        )
+
+    def _parameter(self, row: Row[ParameterResult]) -> ParameterSummary:
+        drifts = Row(row.name, self.drifted(row.name))
+        return ParameterSummary(
+            row.name,
+            row.known.unit,
+            row.of(lambda p: ValueSummary(p.name, p.unit, p.value, p.low, p.high, p.verdict)),
+            drifts.of(lambda drift: drift.deviations),
+            drifts.of(lambda drift: drift.changed),
+        )
 
 
 def read_side_by_side(places: Sequence[Path]) -> SideBySide:
