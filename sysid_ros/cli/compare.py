@@ -21,36 +21,81 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare models on the same bags and recommend one, or say what one lacks."""
+    """Compare results as they are, or models on the same bags, or say what one lacks."""
+    results = [place for place in args.places if place.is_dir() or place.suffix == '.json']
+    if len(results) == len(args.places):
+        return _run_results(args)
+    if results:
+        msg = (
+            f'Expected only results or only configurations, found the result {str(results[0])!r} '
+            f'among {len(args.places)} paths.'
+        )
+        raise ConfigError(msg)
+    if args.html is not None:
+        msg = f'--html is for results, as result.json, found {str(args.places[0])!r}.'
+        raise ConfigError(msg)
     if args.missing:
         return _run_missing(args)
     if args.output is not None:
         msg = '--output is the folder for what --missing names; expected both or neither.'
         raise ConfigError(msg)
     overrides = parse_overrides(args.overrides)
-    configs = [load_calibration(path, overrides) for path in args.configs]
+    configs = [load_calibration(path, overrides) for path in args.places]
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, progress_for  # noqa: PLC0415
     from sysid_ros.pipeline.models import Candidate, compare_models  # noqa: PLC0415
 
     candidates: list[Candidate] = []
-    stems = [path.stem for path in args.configs]
+    stems = [path.stem for path in args.places]
     unique = len(set(stems)) == len(stems)
-    names = stems if unique else [str(path) for path in args.configs]
+    names = stems if unique else [str(path) for path in args.places]
     for name, config in zip(names, configs, strict=True):
         candidates.append(Candidate(name, config))
         for patterns in args.drop:
             drop = tuple(pattern.strip() for pattern in patterns.split(','))
             candidates.append(Candidate(f'{name} without {", ".join(drop)}', config, drop))
-    progress = None if args.json else Progress()
-    found = compare_models(candidates, progress or Nobody())
-    if progress is None:
-        print(to_json(found, indent=2))  # noqa: T201 (escaped as JSON)
+    with progress_for(args) as progress:
+        found = compare_models(candidates, progress)
+    if args.json:
+        print_document(found)
+    elif args.quiet:
+        make_console().print(_recommended(found))
+    else:
+        print_models(make_console(), found)
+    return 0
+
+
+def _run_results(args: argparse.Namespace) -> int:
+    """Put results beside each other.
+
+    Raises:
+        ConfigError: There is one only, or an option is for configurations.
+        ResultError: One cannot be read.
+    """
+    if args.missing or args.drop or args.overrides or args.output is not None:
+        msg = '--missing, --drop, --output and --set are for configurations, found results.'
+        raise ConfigError(msg)
+    if len(args.places) == 1:
+        msg = f'Expected two results or more to compare, found {str(args.places[0])!r} alone.'
+        raise ConfigError(msg)
+    from sysid_ros.cli.console import make_console, print_document, print_paths  # noqa: PLC0415
+    from sysid_ros.report.side_by_side import print_side_by_side, write_side_by_side  # noqa: PLC0415
+    from sysid_ros.results.side_by_side import read_side_by_side  # noqa: PLC0415
+
+    found = read_side_by_side(args.places)
+    if args.html is not None:
+        write_side_by_side(found, args.html)
+    if args.json:
+        print_document(found.summary())
         return 0
-    progress.finish()
-    print_models(make_console(), found)
+    console = make_console()
+    if args.quiet:
+        for sentence in found.sentences:
+            console.print(sentence)
+    else:
+        print_side_by_side(console, found)
+    if args.html is not None:
+        print_paths(console, {'side by side': args.html})
     return 0
 
 
@@ -61,33 +106,38 @@ def _run_missing(args: argparse.Namespace) -> int:
         ConfigError: There are several configurations, something is to be dropped, or the folder
             exists.
     """
-    if len(args.configs) > 1 or args.drop:
+    if len(args.places) > 1 or args.drop:
         msg = 'Expected one calibration.yaml and no --drop beside --missing.'
         raise ConfigError(msg)
     if args.output is not None and args.output.exists():
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
-    config = load_calibration(args.configs[0], parse_overrides(args.overrides))
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    config = load_calibration(args.places[0], parse_overrides(args.overrides))
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        note,
+        print_document,
+        progress_for,
+    )
     from sysid_ros.model.mjcf.write import write_model  # noqa: PLC0415
     from sysid_ros.pipeline.missing import find_missing  # noqa: PLC0415
 
-    progress = None if args.json else Progress()
-    found = find_missing(config, progress or Nobody())
+    with progress_for(args) as progress:
+        found = find_missing(config, progress)
     written = None
     if args.output is not None and found.changed is not None:
         written = write_model(*found.changed, args.output)
-    if progress is None:
-        print(to_json(found.missing, indent=2))  # noqa: T201 (escaped as JSON)
+    if args.json:
+        print_document(found.missing)
         return 0
-    progress.finish()
     console = make_console()
-    print_missing(console, found.missing)
+    if args.quiet:
+        console.print(_missing(found.missing))
+    else:
+        print_missing(console, found.missing)
     if written is not None:
-        for note in written.notes:
-            console.print(note)
+        for text in written.notes:
+            note(args, text)
         console.print(f'wrote {written.path}')
     return 0
 
@@ -111,10 +161,9 @@ def print_missing(console: LiteralConsole, found: Missing) -> None:
     print_table(console, title, ('the model', '>value', '>training', '>held out', '>p'), rows)
     if found.note:
         console.print(found.note)
+    console.print(_missing(found))
     if found.named is None:
-        console.print(f'missing: nothing, as {found.reason}')
         return
-    console.print(f'missing: {found.named.title}; {found.reason}')
     if found.as_good:
         listed = ', '.join(found.as_good)
         console.print(f'these recordings do not tell it from: {listed}')
@@ -159,7 +208,17 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
     )
-    console.print(f'recommended: {found.recommended}, as {found.reason}')
+    console.print(_recommended(found))
+
+
+def _missing(found: Missing) -> str:
+    if found.named is None:
+        return f'missing: nothing, as {found.reason}'
+    return f'missing: {found.named.title}; {found.reason}'
+
+
+def _recommended(found: ModelComparison) -> str:
+    return f'recommended: {found.recommended}, as {found.reason}'
 
 
 def _number(value: float, form: str = '.4g') -> str:

@@ -725,6 +725,7 @@ class UnjudgedResult(Document):
     def growth(self) -> float:
         """Held-out over training error; NaN where nothing is held out."""
         return self.held_out_after / self.training_after if self.training_after else math.nan
+
     recordings: tuple[RecordedBag, ...] = ()
 
     @property
@@ -776,6 +777,10 @@ class CalibrationResult(UnjudgedResult):
         if not self.accepted:
             return Standing.REJECTED
         return Standing.RESERVED if self.reservations else Standing.ACCEPTED
+
+    def without_curves(self) -> CalibrationResult:
+        """Return the same result without its curves, which are most of it."""
+        return self.model_copy(update={'plots': ()})
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
         """Return the same result with warnings that it has not got yet."""

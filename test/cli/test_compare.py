@@ -7,10 +7,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builders.histories import keep, make_result
 from sysid_ros.cli.compare import print_missing
 from sysid_ros.cli.console import make_console
 from sysid_ros.pipeline.missing import Missing, Trial, Value
@@ -18,13 +20,15 @@ from sysid_ros.pipeline.missing import Missing, Trial, Value
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from builders.cli_project import Sysid
+
 FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
 
 
 @pytest.mark.slow
 def test_models_are_compared_and_one_is_recommended(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
-    done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json')
+    done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json', '--quiet')
     assert (done.code, done.err) == (0, '')
     found = json.loads(done.out)
     assert [model['name'] for model in found['models']] == [
@@ -43,7 +47,7 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
     other = project.folder / 'other.yaml'
     shutil.copy(project.config, other)
     project.change(bags=[{'path': 'train'}])
-    done = sysid('compare', project.config, other)
+    done = sysid('compare', project.config, other, '--quiet')
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert line.startswith('sysid: Models can be compared on the same bags only')
@@ -53,7 +57,7 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
 @pytest.mark.slow
 def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
-    done = sysid('compare', project.config, '--drop', 'joint/*/dampin')
+    done = sysid('compare', project.config, '--drop', 'joint/*/dampin', '--quiet')
     assert (done.code, done.err.count('\n')) == (2, 1)
     assert 'No parameter to drop matches' in done.err
 
@@ -62,7 +66,7 @@ def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable
 def test_what_is_missing_is_said_and_can_be_written(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
     folder = project.folder / 'new'
-    done = sysid('compare', project.config, '--missing', '--json', '-o', folder)
+    done = sysid('compare', project.config, '--missing', '--json', '--quiet', '-o', folder)
     assert (done.code, done.err) == (0, '')
     found = json.loads(done.out)
     assert found['screened'] == 12
@@ -105,3 +109,53 @@ def test_what_is_missing_is_printed_with_the_lines_to_add(capsys: pytest.Capture
         assert words in said
     print_missing(make_console(), dataclasses.replace(found, named=None, reason='none helps'))
     assert 'missing: nothing, as none helps' in capsys.readouterr().out
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Return the folders of two results below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    keep(Path('old'), make_result())
+    keep(Path('new'), make_result(0.05, 0.7, 4.2))
+    return 'old', 'new/current'
+
+
+def test_results_are_compared_without_fitting(results: tuple[str, str], sysid: Sysid):
+    done = sysid('compare', *results, '--html', 'page.html')
+
+    assert (done.code, done.err) == (0, '')
+    assert 'new/current against old: joint/elbow/frictionloss from 3.5 to 4.2' in done.out
+    assert done.out.rstrip().endswith('page.html')
+    assert 'old' in Path('page.html').read_text('utf-8')
+
+
+def test_results_side_by_side_are_json_too(results: tuple[str, str], sysid: Sysid):
+    found = json.loads(sysid('compare', *results, '--json').out)
+
+    assert [entry['name'] for entry in found['results']] == list(results)
+    friction = found['parameters'][2]
+    assert [side['value'] for side in friction['sides']] == [3.5, 4.2]
+    assert friction['changed'] == [True]
+    assert friction['deviations'] == [pytest.approx(4.95, abs=0.01)]
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (('old', 'calibration.yaml'), "the result 'old' among 2 paths"),
+        (('old',), 'Expected two results or more'),
+        (('old', 'new', '--missing'), 'are for configurations, found results'),
+        (('old', 'new', '--set', 'solver.loss=huber'), 'are for configurations, found results'),
+        (('calibration.yaml', '--html', 'page.html'), '--html is for results'),
+        (('old', 'nothing.json'), "There is no result 'nothing.json'"),
+    ],
+)
+@pytest.mark.usefixtures('results')
+def test_what_does_not_go_with_results_is_one_sentence(
+    sysid: Sysid, arguments: tuple[str, ...], words: str
+):
+    done = sysid('compare', *arguments)
+
+    assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)
+    assert words in done.err
+    assert not Path('page.html').exists()
