@@ -118,7 +118,7 @@ def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
 
 
 def draw_parameters(result: CalibrationResult) -> Drawing:
-    """Draw values, intervals and initial values of the parameters."""
+    """Draw values, intervals and nominal values of the parameters."""
     panels = pictures.panels(result)
     heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
     figure = blank(sum(heights) + 0.6, width=9.0)
@@ -126,7 +126,7 @@ def draw_parameters(result: CalibrationResult) -> Drawing:
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         _draw_panel(axes, panel)
     figure.suptitle(
-        'Identified value (dot), 95 % interval (line), initial value (bar); hollow: no interval',
+        'Fitted value (dot), 95 % interval (line), nominal value (bar); hollow: no interval',
         fontsize=9,
         x=0.01,
         ha='left',

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 4
+SCHEMA_MINOR = 5
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -314,6 +314,21 @@ class Standing(StrEnum):
     REJECTED = 'rejected'
 
 
+class ModelChange(Frozen):
+    """An attribute that the text of the fitted model has another value of, empty where none.
+
+    ``file`` and ``line`` are of the user's text, ``line`` 0 where that is in no file; ``element``
+    is as ``joint/elbow`` or ``option``.
+    """
+
+    file: str
+    line: int
+    element: str
+    attribute: str
+    old: str
+    new: str
+
+
 class GateCheck(Frozen):
     """One condition for accepting a result."""
 
@@ -406,6 +421,10 @@ class SequenceError(Frozen):
     before: MaybeFloat = float('nan')
 
 
+#: Steps of an encoder that a position may move by before the encoder says so.
+_STEPS = 3.0
+
+
 class Standstill(Frozen):
     """Of one position, the stretch of equal values in which it should move most.
 
@@ -424,6 +443,14 @@ class Standstill(Frozen):
     measured_range: float
     resolution: float
 
+    def is_stuck(self, share: float) -> bool:
+        """Whether it should move by more than a share of its range, and a few encoder steps.
+
+        A coarse encoder says the same until its next step, which is no standstill.
+        """
+        least = max(share * self.measured_range, _STEPS * self.resolution)
+        return self.predicted_movement > least
+
 
 class FitDiagnostics(Frozen):
     """What the curves of a fit say beyond the errors of single sensors.
@@ -437,12 +464,33 @@ class FitDiagnostics(Frozen):
     standstills: tuple[Standstill, ...] = ()
 
 
+class RecordedSequence(Frozen):
+    """A continuous run of a bag: begin and end in s from the bag's first measurement."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class RecordedBag(Frozen):
+    """How long a bag is, from its first to its last measurement, and its sequences."""
+
+    bag: str
+    role: Role
+    seconds: float
+    sequences: tuple[RecordedSequence, ...]
+
+
 class SignalPlot(Frozen):
     """Measured and predicted samples of one sensor in one sequence, thinned for display.
 
     ``times`` are seconds from the start of the sequence; the four have equal length, and so has
     ``band``, where it is known: measured samples are so far from those after the fit at most, with
-    95 %.
+    95 %. So has ``command``: what the actuator of the joint that the sensor measures was told, in
+    ``command_unit``, empty where that is none of the joint's; none without such an actuator.
+
+    ``autocorrelation`` is that of what the fit left, at ``lags`` in s. Other than the rest, it is
+    of all the ``samples`` that were compared; 0 of them in results of older versions.
     """
 
     sequence: str
@@ -454,6 +502,11 @@ class SignalPlot(Frozen):
     before: Samples
     after: Samples
     band: Samples = ()
+    command: Samples = ()
+    command_unit: str = ''
+    lags: Samples = ()
+    autocorrelation: Samples = ()
+    samples: int = 0
 
 
 class TraceEntry(Frozen):
@@ -623,6 +676,7 @@ class UnjudgedResult(Document):
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+    recordings: tuple[RecordedBag, ...] = ()
 
     @property
     def positions_ahead(self) -> tuple[tuple[float, HorizonJoint], ...]:
@@ -657,7 +711,8 @@ class CalibrationResult(UnjudgedResult):
     ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     ``reservations`` is what a reader has to know before he relies on it, though it may be used.
     ``mjcf`` is the main file of the identified model, from the result's own folder; empty where
-    there is none, and in results of older versions.
+    there is none, and in results of older versions. ``changes`` is what it changes in the text of
+    the nominal one.
     """
 
     accepted: bool
@@ -665,6 +720,7 @@ class CalibrationResult(UnjudgedResult):
     gate: tuple[GateCheck, ...] = ()
     reservations: tuple[GateCheck, ...] = ()
     mjcf: str = ''
+    changes: tuple[ModelChange, ...] = ()
 
     @property
     def standing(self) -> Standing:

@@ -17,7 +17,7 @@ from sysid_ros.config import CalibrationConfig, validate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HEAVY = ('numpy', 'mujoco', 'scipy', 'pydantic', 'rosbags', 'matplotlib', 'plotly', 'rclpy')
+HEAVY = ('numpy', 'mujoco', 'scipy', 'pydantic', 'rosbags', 'matplotlib', 'jinja2', 'rclpy')
 
 
 @pytest.mark.parametrize(
