@@ -28,6 +28,7 @@ NODES = (
 
 REQUIRED = (
     'annotated-types>=0.6',
+    'argcomplete>=3.1',
     'jinja2>=3.1',
     'lxml>=4.9',
     'lz4>=4.0',
@@ -87,6 +88,7 @@ TEST = (
     'colcon-common-extensions',
     'hypothesis',
     'ipykernel',
+    'jsonschema',
     'lxml-stubs',
     'mcap-ros2-support>=0.5',  # another writer of bags
     'mujoco-core[sysid]',  # its files and ours interchange

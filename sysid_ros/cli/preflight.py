@@ -45,18 +45,16 @@ def run(args: argparse.Namespace) -> int:
     """Say what a fit would be able to say."""
     config = load_calibration(args.config, parse_overrides(args.overrides))
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, progress_for  # noqa: PLC0415
     from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
 
-    progress = None if args.json else Progress()
-    observer = progress or Nobody()
-    found = preflight(config, observer)
-    if progress is None:
-        print(to_json(found, indent=1))  # noqa: T201 (escaped as JSON)
+    with progress_for(args) as progress:
+        found = preflight(config, progress)
+    if args.json:
+        print_document(found)
+    elif args.quiet:
+        make_console().print(_last_line(found))
     else:
-        progress.finish()
         print_preflight(make_console(), found)
     return DOUBTFUL if found.doubtful else 0
 
@@ -73,17 +71,19 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
+    console.print(_last_line(found))
+
+
+def _last_line(found: Preflight) -> str:
+    """Say which parameters a fit would not identify."""
     of_links = {found.parameters[place].name for own in _links(found).values() for place in own}
     names = [name for name in found.doubtful if name not in of_links]
     doubtful = len(found.doubtful) - len(names)
     if doubtful:
         names.append(f'{doubtful} of {len(of_links)} numbers of links')
-    count = len(found.parameters)
-    console.print(
-        f'Not identified by these bags: {listed(names)}.'
-        if names
-        else f'All {count} parameters would be identified by these bags.',
-    )
+    if names:
+        return f'Not identified by these bags: {listed(names)}.'
+    return f'All {len(found.parameters)} parameters would be identified by these bags.'
 
 
 def _links(found: Preflight) -> dict[str, list[int]]:

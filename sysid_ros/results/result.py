@@ -729,6 +729,10 @@ class CalibrationResult(UnjudgedResult):
             return Standing.REJECTED
         return Standing.RESERVED if self.reservations else Standing.ACCEPTED
 
+    def without_curves(self) -> CalibrationResult:
+        """Return the same result without its curves, which are most of it."""
+        return self.model_copy(update={'plots': ()})
+
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
         """Return the same result with warnings that it has not got yet."""
         warnings = tuple(dict.fromkeys((*self.warnings, *more)))

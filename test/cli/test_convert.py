@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,7 +105,9 @@ def test_a_format_is_written_alone_when_it_is_named(
 ):
     if name == 'parquet':
         pytest.importorskip('pyarrow')
-    assert sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name).code == 0
+    done = sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name, '--json')
+    assert done.code == 0
+    assert all(Path(file).is_file() for file in json.loads(done.out)['files'])
     kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
     assert kinds == {f'.{name}', '.json'} | ({'.csv.json'} if name == 'csv' else set())
 
