@@ -60,6 +60,7 @@ def _names(tree: ast.AST) -> Iterator[str]:
     yield from (text for text in _said(tree) if text.startswith('>'))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('room', ['cli', 'config', 'nodes', 'pipeline', 'report', 'results'])
 def test_what_the_code_says_keeps_to_the_words(room: str):
     found = {}

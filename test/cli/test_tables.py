@@ -290,6 +290,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('show', TABLES)
 def test_no_word_of_a_table_is_broken_or_beyond_the_edge(
     show: Callable[[], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
