@@ -26,11 +26,7 @@ _CONFIG, _OUTPUT = Path('calibration.yaml'), Path('out')
 def run(args: argparse.Namespace) -> int:
     """Show the results of a folder in order of time."""
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import (  # noqa: PLC0415
-        make_console,
-        print_document,
-        print_paths,
-    )
+    from sysid_ros.cli.console import make_console, print_document, print_paths  # noqa: PLC0415
     from sysid_ros.results.history import read_history  # noqa: PLC0415
 
     output = _output(args.output)

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.bags.recovery.recover import examine, recover
-from sysid_ros.cli.console import print_document, say
-from sysid_ros.text import one_line, short
+from sysid_ros.cli.console import make_console, print_document, print_table, say
 
 if TYPE_CHECKING:
     import argparse
 
     from sysid_ros.bags.recovery.parts import Skipped
     from sysid_ros.bags.recovery.recover import Recovered
+    from sysid_ros.report.tables import LiteralConsole
 
 #: Of more parts that were skipped, the rest is counted.
 _MOST_LINES = 20
@@ -36,8 +36,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_document(found)
         return 0
-    for line in describe(found):
-        say(line)
+    print_recovered(make_console(), found)
     return 0
 
 
@@ -48,36 +47,29 @@ def _default_target(bag: Path) -> Path:
     return path.with_name(f'{name}_recovered')
 
 
-def describe(found: Recovered) -> list[str]:
-    """Return what was saved and what not, line by line."""
+def print_recovered(console: LiteralConsole, found: Recovered) -> None:
+    """Print what was saved and what not."""
     firsts = [topic.first_ns for topic in found.topics if topic.saved]
     start = min(firsts, default=0)
     began = datetime.fromtimestamp(start * 1e-9, UTC).isoformat(' ', 'milliseconds')
-    rows: list[tuple[str, ...]] = [('topic', 'saved', 'lost', 'from/s', 'to/s')]
+    rows = []
     for topic in found.topics:
         span = [(stamp - start) * 1e-9 for stamp in (topic.first_ns, topic.last_ns)]
         times = [f'{seconds:.3f}' if topic.saved else '' for seconds in span]
-        rows.append((one_line(short(topic.topic)), str(topic.saved), str(topic.lost), *times))
+        rows.append((topic.topic, str(topic.saved), str(topic.lost), *times))
     rows.append(('total', str(found.saved), str(found.lost), '', ''))
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        '  '.join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    lines.append(f'times are since {began}')
-    lines += [_line(part, start) for part in found.skipped[:_MOST_LINES]]
+    columns = ('topic', '>saved', '>lost', '>from/s', '>to/s')
+    print_table(console, f'Messages; times are since {began}', columns, rows)
+    for part in found.skipped[:_MOST_LINES]:
+        console.print(_line(part, start))
     if len(found.skipped) > _MOST_LINES:
-        lines.append(f'… and {len(found.skipped) - _MOST_LINES} parts more')
+        console.print(f'… and {len(found.skipped) - _MOST_LINES} parts more')
     if found.unchecked:
-        lines.append(
+        console.print(
             f'{found.unchecked} of the messages have no checksum: '
             'a byte that was changed inside of them is not noticed'
         )
-    lines.append(f'wrote {found.target}')
-    return lines
+    console.print(f'wrote {found.target}', soft_wrap=True)
 
 
 def _line(part: Skipped, start: int) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     )
 
 #: Width where the output is not a terminal: nothing is folded there.
-WIDE = 1000
+WIDE = 10_000
 #: Cells below the name of a row that has no room in a line are so far from the left, and cells
 #: that say what it is stand beside the name.
 _INDENT, _IN_HEADINGS = 4, ('role', 'verdict', 'what', '')

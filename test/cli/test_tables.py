@@ -230,9 +230,8 @@ def _predict() -> None:
     values = np.ones((4, 3, 3))
     stamps = np.arange(4)
     slides = (False,) * 3
-    predict._print_errors(
-        JointPrediction(JOINTS, slides, stamps, stamps, values, 1.1 * values, 1.2 * values, ())
-    )
+    found = JointPrediction(JOINTS, slides, stamps, stamps, values, 1.1 * values, 1.2 * values, ())
+    predict._print_errors(found, predict._errors(found))
 
 
 def _excite() -> None:
@@ -291,6 +290,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('show', TABLES)
 def test_no_word_of_a_table_is_broken_or_beyond_the_edge(
     show: Callable[[], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
