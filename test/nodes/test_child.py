@@ -88,6 +88,22 @@ def test_what_is_wrong_with_the_input_is_told_in_its_sentence(quick: Project):
 
 
 @pytest.mark.slow
+def test_one_that_was_killed_is_not_said_to_have_failed_by_its_last_stage(quick: Project):
+    child = child_of(quick)
+
+    def kill(line: str) -> None:
+        if line.startswith('reading'):
+            assert child._process is not None
+            child._process.kill()
+
+    outcome = child.run(kill)
+
+    assert outcome.end is End.CRASHED
+    assert outcome.sentence == 'The fit failed unexpectedly (exit code -9).'
+    assert outcome.log.startswith('reading ')
+
+
+@pytest.mark.slow
 def test_a_budget_limits_the_fit_and_then_ends_it(quick: Project):
     child = child_of(quick, budget=0.1)
     assert child._command()[-2:] == ['--time', '0.05']
