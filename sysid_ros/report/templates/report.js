@@ -32,25 +32,26 @@
   };
 
   // The inverse of `packed` in signals.py.
-  function unpacked([origin, step, order, text]) {
-    const values = [];
+  function unpacked([origin, step, order, bits, count, text]) {
+    const bytes = atob(text);
     const sums = [0, 0, 0];
-    let code = 0;
-    let place = 1;
-    Array.from(atob(text), (letter) => letter.charCodeAt(0)).forEach((byte) => {
-      code += (byte & 127) * place;
-      place *= 128;
-      if (byte > 127) return;
-      if (code === 0) values.push(null);
-      else {
-        sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
-        for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
-        values.push(origin + step * sums[0]);
-      }
-      code = 0;
-      place = 1;
+    let at = 0;
+    const bit = () => {
+      const found = (bytes.charCodeAt(Math.floor(at / 8)) >> (7 - (at % 8))) & 1;
+      at += 1;
+      return found;
+    };
+    return Array.from({ length: count }, () => {
+      let more = bits;
+      while (!bit()) more += 1;
+      let code = 1;
+      for (let i = 0; i < more; i += 1) code = 2 * code + bit();
+      code -= 2 ** bits;
+      if (code === 0) return null;
+      sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
+      for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
+      return origin + step * sums[0];
     });
-    return values;
   }
 
   const combined = (one, other, sign) => one.map((value, i) => (value === null || other[i] === null ? null : value + sign * other[i]));
@@ -303,7 +304,7 @@
   }));
 
   let timer = 0;
-  let width = window.innerWidth;
+  let width = 0;
   window.addEventListener('resize', () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
