@@ -33,8 +33,8 @@ ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-#: Steps from the least to the largest of a curve: a hundred for each dot of a plot.
-_CURVE_STEPS = 16383
+#: Steps from the least to the largest of a curve: fifty for each dot of a plot.
+_CURVE_STEPS = 8191
 _TIME_STEPS = 65535
 #: What the fit left takes at least so many, and steps of no more than this part of what is usual.
 _FEWEST_STEPS = 255

@@ -257,7 +257,7 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     plot = groups[0].figures[3].plot
     found = document['plots'][3]
     measured = _unpacked(found['measured'])
-    np.testing.assert_allclose(measured, plot.measured, atol=1e-4)
+    np.testing.assert_allclose(measured, plot.measured, atol=2e-4)
     assert np.isnan(measured).sum() == 20
     # What the fit left, by itself: the noise is 0.01.
     left = np.subtract(plot.measured, plot.after)
@@ -265,7 +265,7 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     times = _unpacked(document['shared'][found['times']])
     np.testing.assert_allclose(times, plot.times, atol=2e-4)
     command = _unpacked(document['shared'][found['command']])
-    np.testing.assert_allclose(command, plot.command, atol=7e-5)
+    np.testing.assert_allclose(command, plot.command, atol=1.4e-4)
     np.testing.assert_allclose(_unpacked(found['band']), plot.band)
     assert document['plots'][-1]['band'] is None
     assert [plot['strip'] for plot in document['plots'][:3]] == [False, True, True]
