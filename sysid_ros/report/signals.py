@@ -164,8 +164,11 @@ def packed(values: Sequence[float] | NDArray[np.float64], steps: int = _CURVE_ST
     """Pack values in so many steps from the least to the largest, in the shortest way."""
     given = np.asarray(values, dtype=np.float64)
     known = np.abs(given) <= _LARGEST
-    origin = float(np.median(given[known])) if known.any() else 0.0
-    step = float(np.ptp(given[known])) / steps if known.any() else 0.0
+    low, high = (given[known].min(), given[known].max()) if known.any() else (0.0, 0.0)
+    step = float(high - low) / steps
+    # Codes are short around the origin. The least and the largest are whole steps from it.
+    middle = np.median(given[known]) - low if step else 0.0
+    origin = float(low + step * np.round(middle / (step or 1.0)))
     counts = np.round((given[known] - origin) / (step or 1.0)).astype(np.int64)
     ways = []
     for order in range(_ORDERS):

@@ -263,6 +263,7 @@ def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     left = np.subtract(plot.measured, plot.after)
     np.testing.assert_allclose(_unpacked(found['left']), left, atol=3e-4)
     times = _unpacked(document['shared'][found['times']])
+    assert times[[0, -1]] == pytest.approx([plot.times[0], plot.times[-1]], abs=1e-12)
     np.testing.assert_allclose(times, plot.times, atol=2e-4)
     command = _unpacked(document['shared'][found['command']])
     np.testing.assert_allclose(command, plot.command, atol=1.4e-4)

@@ -163,7 +163,7 @@
     const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => data().plots[each.dataset.plot].times));
     // Rounded, so that the axis has a tick at 0.
     const ends = Array.from(clocks).flatMap((place) => unpacked(data().shared[place]).filter((_, i, all) => i === 0 || i === all.length - 1))
-      .map((time) => Math.round(1e6 * time) / 1e6);
+      .map((time) => Math.round(1e6 * time) / 1e6 || 0);
     return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
   }
 
@@ -250,6 +250,17 @@
     }, [places, autocorrelation]);
   }
 
+  // 1, 2 and 5 times powers of ten, or all digits where these are too few.
+  function decades(low, high) {
+    const ticks = (factors) => {
+      const found = [];
+      for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) found.push(...factors.map((factor) => factor * power));
+      return found.filter((value) => low <= value && value <= high);
+    };
+    const few = ticks([1, 2, 5]);
+    return few.length > 1 ? few : ticks([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  }
+
   function drawTrace(element) {
     const { iteration, cost } = data().trace;
     const logarithmic = cost.every((value) => value === null || value > 0);
@@ -262,7 +273,7 @@
       series: [{}, { stroke: c.fitted, width: 1.8 * size(), points: { show: true, size: 6 * size(), fill: c.fitted } }],
       axes: [
         level({ incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }),
-        upright({ size: 60 * size(), values: (_, splits) => splits.map(tick) }),
+        upright({ size: 60 * size(), ...(logarithmic ? { splits: (_, __, low, high) => decades(low, high), filter: (_, splits) => splits } : {}) }),
       ],
     }, [iteration, cost])];
   }
