@@ -147,7 +147,7 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
 class Packed(NamedTuple):
     """Values as an origin, a step, and how many steps from the origin each of them is.
 
-    ``text`` is base64 of the differences of an order of these ``count`` numbers, each as a code:
+    ``text`` is base64 of the differences of an order of these ``length`` numbers, each as a code:
     0 for a gap, 1, 3, 5, … for 0, 1, 2, … and 2, 4, … for -1, -2, … Codes are written in
     exponential Golomb codes of an order ``bits`` (Teuhola, Information Processing Letters 7, 1978).
     """
@@ -156,7 +156,7 @@ class Packed(NamedTuple):
     step: float
     order: int
     bits: int
-    count: int
+    length: int
     text: str
 
 
