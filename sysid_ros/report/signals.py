@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measured and predicted signals: sequence by sequence, and packed for a script of the report.
 
-Numbers travel as steps of the range of each curve, in a byte or two: a fifth of decimal text. What
+Numbers travel as steps of the range of each curve, in about a byte: a tenth of decimal text. What
 the fit left is packed by itself: it is thousands of times smaller than the curves that it is
 between. Sensors of one sequence mostly share their stamps and those of one joint its command, so
 each array of these is stored once.
@@ -33,15 +33,15 @@ ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-#: Steps from the least to the largest of a curve: a hundred for each dot of a plot.
-_CURVE_STEPS = 16383
+#: Steps from the least to the largest of a curve: fifty for each dot of a plot.
+_CURVE_STEPS = 8191
 _TIME_STEPS = 65535
 #: What the fit left takes at least so many, and steps of no more than this part of what is usual.
 _FEWEST_STEPS = 255
 _RESIDUAL_STEP = 1 / 16
-#: Differences of orders below this are tried; none of them has more than so many bytes.
+#: Differences of orders below this are tried, and codes of them of orders below that.
 _ORDERS = 3
-_MOST_BYTES = 4
+_MOST_BITS = 14
 #: No axis holds more than these.
 _LARGEST = 1e300
 #: What is left of these is small beside the unit, and is said in thousandths of it.
@@ -147,14 +147,16 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
 class Packed(NamedTuple):
     """Values as an origin, a step, and how many steps from the origin each of them is.
 
-    ``text`` is base64 of these numbers' differences of an order. Each takes as few bytes as it
-    needs, of seven bits and one that says whether more follow (LEB128); even numbers are not
-    negative, odd ones are, and 0 stands for a gap.
+    ``text`` is base64 of the differences of an order of these ``length`` numbers, each as a code:
+    0 for a gap, 1, 3, 5, … for 0, 1, 2, … and 2, 4, … for -1, -2, … Codes are written in
+    exponential Golomb codes of an order ``bits`` (Teuhola, Information Processing Letters 7, 1978).
     """
 
     origin: float
     step: float
     order: int
+    bits: int
+    length: int
     text: str
 
 
@@ -162,27 +164,36 @@ def packed(values: Sequence[float] | NDArray[np.float64], steps: int = _CURVE_ST
     """Pack values in so many steps from the least to the largest, in the shortest way."""
     given = np.asarray(values, dtype=np.float64)
     known = np.abs(given) <= _LARGEST
-    if not known.any():
-        return Packed(0.0, 0.0, 0, _in_bytes(np.zeros(given.shape, dtype=np.int64)))
-    origin, step = float(np.median(given[known])), float(np.ptp(given[known])) / steps
+    low, high = (given[known].min(), given[known].max()) if known.any() else (0.0, 0.0)
+    step = float(high - low) / steps
+    # Codes are short around the origin. The least and the largest are whole steps from it.
+    middle = np.median(given[known]) - low if step else 0.0
+    origin = float(low + step * np.round(middle / (step or 1.0)))
     counts = np.round((given[known] - origin) / (step or 1.0)).astype(np.int64)
-    texts = []
+    ways = []
     for order in range(_ORDERS):
         differences = np.diff(counts, n=order, prepend=[0] * order)
         codes = np.zeros(given.shape, dtype=np.int64)
         codes[known] = np.where(differences < 0, -2 * differences, 2 * differences + 1)
-        texts.append(_in_bytes(codes))
-    order, text = min(enumerate(texts), key=lambda entry: len(entry[1]))
-    return Packed(origin, step, order, text)
+        ways += [(_length(codes, bits), order, bits, codes) for bits in range(_MOST_BITS)]
+    _, order, bits, codes = min(ways, key=lambda way: way[:3])
+    return Packed(origin, step, order, bits, len(codes), _written(codes, bits))
 
 
-def _in_bytes(codes: NDArray[np.int64]) -> str:
-    """Return base64 of non-negative numbers in LEB128."""
-    places = 7 * np.arange(_MOST_BYTES)
-    last = np.count_nonzero(codes[:, None] >> places, axis=1).clip(1) - 1
-    number = np.arange(_MOST_BYTES)
-    parts = (codes[:, None] >> places) & 0x7F | np.where(number < last[:, None], 0x80, 0)
-    return base64.b64encode(parts[number <= last[:, None]].astype(np.uint8).tobytes()).decode()
+def _length(codes: NDArray[np.int64], bits: int) -> int:
+    """Return how many bits exponential Golomb codes of an order have."""
+    return int(np.sum(2 * np.floor(np.log2((codes >> bits) + 1)) + 1 + bits))
+
+
+def _written(codes: NDArray[np.int64], bits: int) -> str:
+    """Return base64 of exponential Golomb codes: as many zeros before as digits follow the first.
+
+    Of these digits, so many bits have no zeros before.
+    """
+    digits = (f'{code + (1 << bits):b}' for code in codes.tolist())
+    text = ''.join('0' * (len(own) - 1 - bits) + own for own in digits)
+    found = np.packbits(np.frombuffer(text.encode(), dtype=np.uint8) - ord('0'))
+    return base64.b64encode(found.tobytes()).decode()
 
 
 class _Shelf:

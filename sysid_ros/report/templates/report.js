@@ -32,25 +32,26 @@
   };
 
   // The inverse of `packed` in signals.py.
-  function unpacked([origin, step, order, text]) {
-    const values = [];
+  function unpacked([origin, step, order, bits, count, text]) {
+    const bytes = atob(text);
     const sums = [0, 0, 0];
-    let code = 0;
-    let place = 1;
-    Array.from(atob(text), (letter) => letter.charCodeAt(0)).forEach((byte) => {
-      code += (byte & 127) * place;
-      place *= 128;
-      if (byte > 127) return;
-      if (code === 0) values.push(null);
-      else {
-        sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
-        for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
-        values.push(origin + step * sums[0]);
-      }
-      code = 0;
-      place = 1;
+    let at = 0;
+    const bit = () => {
+      const found = (bytes.charCodeAt(Math.floor(at / 8)) >> (7 - (at % 8))) & 1;
+      at += 1;
+      return found;
+    };
+    return Array.from({ length: count }, () => {
+      let more = bits;
+      while (!bit()) more += 1;
+      let code = 1;
+      for (let i = 0; i < more; i += 1) code = 2 * code + bit();
+      code -= 2 ** bits;
+      if (code === 0) return null;
+      sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
+      for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
+      return origin + step * sums[0];
     });
-    return values;
   }
 
   const combined = (one, other, sign) => one.map((value, i) => (value === null || other[i] === null ? null : value + sign * other[i]));
@@ -162,7 +163,7 @@
     const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => data().plots[each.dataset.plot].times));
     // Rounded, so that the axis has a tick at 0.
     const ends = Array.from(clocks).flatMap((place) => unpacked(data().shared[place]).filter((_, i, all) => i === 0 || i === all.length - 1))
-      .map((time) => Math.round(1e6 * time) / 1e6);
+      .map((time) => Math.round(1e6 * time) / 1e6 || 0);
     return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
   }
 
@@ -249,6 +250,17 @@
     }, [places, autocorrelation]);
   }
 
+  // 1, 2 and 5 times powers of ten, or all digits where these are too few.
+  function decades(low, high) {
+    const ticks = (factors) => {
+      const found = [];
+      for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) found.push(...factors.map((factor) => factor * power));
+      return found.filter((value) => low <= value && value <= high);
+    };
+    const few = ticks([1, 2, 5]);
+    return few.length > 1 ? few : ticks([1, 2, 3, 4, 5, 6, 7, 8, 9]);
+  }
+
   function drawTrace(element) {
     const { iteration, cost } = data().trace;
     const logarithmic = cost.every((value) => value === null || value > 0);
@@ -261,7 +273,7 @@
       series: [{}, { stroke: c.fitted, width: 1.8 * size(), points: { show: true, size: 6 * size(), fill: c.fitted } }],
       axes: [
         level({ incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }),
-        upright({ size: 60 * size(), values: (_, splits) => splits.map(tick) }),
+        upright({ size: 60 * size(), ...(logarithmic ? { splits: (_, __, low, high) => decades(low, high), filter: (_, splits) => splits } : {}) }),
       ],
     }, [iteration, cost])];
   }
@@ -303,7 +315,7 @@
   }));
 
   let timer = 0;
-  let width = window.innerWidth;
+  let width = 0;
   window.addEventListener('resize', () => {
     clearTimeout(timer);
     timer = setTimeout(() => {
