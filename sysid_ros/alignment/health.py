@@ -316,7 +316,11 @@ _MEANINGS = {
 }
 
 #: What subjects are that are neither topics nor columns of topics.
-_NOUNS = {FindingKind.DERIVED_VELOCITY: 'joint', FindingKind.UNMAPPED: 'actuator'}
+_NOUNS = {
+    FindingKind.ASSUMED_NAME: 'name',
+    FindingKind.DERIVED_VELOCITY: 'joint',
+    FindingKind.UNMAPPED: 'actuator',
+}
 
 
 #: What is said of efforts that `are_magnitudes`.
@@ -418,9 +422,9 @@ class Findings:
 
 def _noun(kind: FindingKind, subjects: Iterable[str]) -> str:
     """Return what subjects are; a name of a topic has no dot, that of a column has."""
-    if all(subject.startswith('/') for subject in subjects):
-        return 'channel' if any('.' in subject for subject in subjects) else 'topic'
-    return _NOUNS.get(kind, 'signal')
+    if kind in _NOUNS or not all(subject.startswith('/') for subject in subjects):
+        return _NOUNS.get(kind, 'signal')
+    return 'channel' if any('.' in subject for subject in subjects) else 'topic'
 
 
 def _named(names: list[str], what: str) -> str:

@@ -57,6 +57,7 @@ def check(args: argparse.Namespace) -> int:
     from sysid_ros import pipeline  # noqa: PLC0415
     from sysid_ros.cli.console import Progress, print_comparison  # noqa: PLC0415
     from sysid_ros.cli.outcome import check_outputs, show_outcome  # noqa: PLC0415
+    from sysid_ros.results.headline import in_one_line  # noqa: PLC0415
 
     check_outputs(args)
     progress = None if args.json else Progress()
@@ -76,7 +77,7 @@ def check(args: argparse.Namespace) -> int:
         args,
         f'Calibration of {config.model}',
         done.cases,
-        done.notes,
+        (*done.notes, in_one_line(done.identified.result)),
         last,
         lambda console: print_comparison(console, done.rows),
     )

@@ -94,24 +94,21 @@ def _run_missing(args: argparse.Namespace) -> int:
 
 def print_missing(console: LiteralConsole, found: Missing) -> None:
     """Print what was tried, what is missing, and what to go on with."""
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+    from sysid_ros.cli.console import print_table  # noqa: PLC0415
 
-    table = make_table(
-        'With what real joints do (errors in units of the noise)',
-        'the model',
-        *(f'>{name}' for name in ('value', 'training', 'held out', 'p')),
-    )
-    table.add_row('as it is', '-', _number(found.training), _number(found.held_out), '-')
-    for trial in found.trials:
-        table.add_row(
+    rows = [('as it is', '-', _number(found.training), _number(found.held_out), '-')]
+    rows += [
+        (
             f'with {trial.title}',
             ', '.join(_number(value.value) for value in trial.values),
             _number(trial.training),
             _number(trial.held_out),
             _number(trial.p_value, '.1g'),
         )
-    console.print(table)
-    console.print()
+        for trial in found.trials
+    ]
+    title = 'With what real joints do (errors in units of the noise)'
+    print_table(console, title, ('the model', '>value', '>training', '>held out', '>p'), rows)
     if found.note:
         console.print(found.note)
     if found.named is None:
@@ -136,29 +133,29 @@ def print_missing(console: LiteralConsole, found: Missing) -> None:
 
 def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     """Print how well each model predicts, and which one is recommended."""
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+    from sysid_ros.cli.console import print_table  # noqa: PLC0415
 
     numbers = ('parameters', 'training', 'held out', 'worse by', 'std error', 'AIC', 'BIC')
-    table = make_table(
-        'Models (errors in units of the noise)', 'model', *(f'>{name}' for name in numbers)
-    )
-    for model in found.models:
-        table.add_row(
+    rows = [
+        (
             model.name,
             str(model.parameters),
             *(_number(x) for x in (model.training, model.held_out)),
             *(_number(x, '.2g') for x in (model.difference, model.standard_error)),
             *(_number(x, '.1f') for x in (model.aic, model.bic)),
         )
-    console.print(table)
-    console.print()
-    names = (f'>{model.name}' for model in found.models)
-    parts = make_table('Held out (error in units of the noise)', 'bag', *names)
-    for rows in zip(*(model.parts for model in found.models), strict=True):
-        parts.add_row(rows[0].bag, *(_number(part.error) for part in rows))
-    if parts.row_count:
-        console.print(parts)
-        console.print()
+        for model in found.models
+    ]
+    headers = ('model', *(f'>{name}' for name in numbers))
+    title = 'Models (errors in units of the noise)'
+    print_table(console, title, headers, rows, spare=('>BIC', '>AIC', '>training'))
+    parts = [
+        (bags[0].bag, *(_number(part.error) for part in bags))
+        for bags in zip(*(model.parts for model in found.models), strict=True)
+    ]
+    if parts:
+        headers = ('bag', *(f'>{model.name}' for model in found.models))
+        print_table(console, 'Held out (error in units of the noise)', headers, parts)
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
     )

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import WIDE, LiteralConsole, make_table, print_result, print_table
+from sysid_ros.report.tables import WIDE, LiteralConsole, print_result, print_table
 from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = [
     'Progress',
     'make_console',
-    'make_table',
     'print_comparison',
     'print_paths',
     'print_result',

@@ -197,38 +197,36 @@ def _check_ranges(chosen: Sequence[Drive]) -> None:
 def _print(
     console: LiteralConsole, found: Design, before: NDArray[np.float64], *, collide: bool
 ) -> None:
-    from rich.table import Table  # noqa: PLC0415 (see above)
+    from sysid_ros.report.numbers import significant, times  # noqa: PLC0415 (see above)
+    from sysid_ros.report.tables import print_table  # noqa: PLC0415
 
-    from sysid_ros.report.numbers import TIMES, significant  # noqa: PLC0415
-
-    table = Table(title='Predicted 95 % intervals', title_justify='left')
-    for name in ('parameter', 'value', 'sum of sines', 'this motion', 'narrower', 'unit'):
-        table.add_column(name, justify='left' if name in ('parameter', 'unit') else 'right')
-    for parameter, old, new in zip(found.parameters, before, found.half, strict=True):
-        table.add_row(
+    rows = [
+        (
             parameter.name,
             significant(parameter.nominal),
             f'± {significant(float(old))}',
             f'± {significant(float(new))}',
-            f'{old / new:.1f} {TIMES}',
+            times(float(old), float(new)),
             parameter.unit,
         )
-    console.print(table)
+        for parameter, old, new in zip(found.parameters, before, found.half, strict=True)
+    ]
+    columns = ('parameter', '>nominal', '>sum of sines', '>this motion', '>this/sines', 'unit')
+    print_table(console, 'Predicted 95 % intervals', columns, rows, spare=('>sum of sines',))
     console.print('The sum of sines has the same length and at most the same peak torques.')
     for item in found.unexcited:
         console.print(f'cannot be told by any motion: {item.parameter.name} ({item.reason})')
-    limits = Table(
-        title=f'Limits, the worst of {found.models} models with parameters 20 % off',
-        title_justify='left',
-    )
-    for name in ('limit', 'of', 'from', 'to', 'used', 'allowed'):
-        limits.add_column(name, justify='left' if name in ('limit', 'of') else 'right')
     order = sorted(found.usage, key=lambda use: -use.part)
-    for use in order[:_SHOWN_LIMITS]:
-        ends = (significant(use.low), significant(use.high))
-        parts = (f'{100 * use.part:.0f} %', f'{100 * use.allowed:.0f} %')
-        limits.add_row(use.what, use.name, *ends, *parts)
-    console.print(limits)
+    limits = [
+        (
+            f'{use.what} of {use.name}',
+            *(significant(end) for end in (use.low, use.high)),
+            *(f'{100 * part:.0f} %' for part in (use.part, use.allowed)),
+        )
+        for use in order[:_SHOWN_LIMITS]
+    ]
+    title = f'Limits, the worst of {found.models} models with parameters 20 % off'
+    print_table(console, title, ('limit', '>from', '>to', '>used', '>allowed'), limits)
     if len(order) > _SHOWN_LIMITS:
         rest = 100 * order[_SHOWN_LIMITS].part
         console.print(f'… and {len(order) - _SHOWN_LIMITS} limits used to at most {rest:.0f} %')

@@ -60,22 +60,23 @@ def _print_nearness(found: Sequence[Nearness]) -> None:
     """Print how far MuJoCo's motions are from the law's and from the measured ones."""
     import numpy as np  # noqa: PLC0415
 
-    from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
 
     headers = ('>from the law', '>motor off', '>from the log', '>the law from the log')
-    table = make_table('Motions in MuJoCo (mrad)', 'log', *headers)
     numbers = 1e3 * np.array([row[1:] for row in found])
-    for row, entries in zip(found, numbers, strict=True):
-        table.add_row(row.log, *(padded(float(value)) for value in entries))
+    rows = [
+        (row.log, *(padded(float(value)) for value in entries))
+        for row, entries in zip(found, numbers, strict=True)
+    ]
     squares = numbers[:, :2] ** 2
     known = [column[np.isfinite(column)] for column in squares.T]
     together = [float(np.sqrt(column.mean())) if len(column) else np.nan for column in known]
     means = numbers[:, 2:].mean(axis=0).tolist()
-    table.add_row('all', *map(padded, (*together, *means)))
+    rows.append(('all', *map(padded, (*together, *means))))
     console = make_console()
     console.print()
-    console.print(table)
+    print_table(console, 'Motions in MuJoCo (mrad)', ('log', *headers), rows)
     console.print(
         'From the law: root mean square while the motor is powered, and while it is off; from the '
         'log: mean absolute error.',

@@ -145,14 +145,11 @@ def compare(args: argparse.Namespace) -> int:
 
 def print_servos(console: LiteralConsole, found: ServoComparison) -> None:
     """Print how well each friction law predicts, and which one is recommended."""
-    from sysid_ros.cli.console import make_table  # noqa: PLC0415
+    from sysid_ros.cli.console import print_table  # noqa: PLC0415
 
     numbers = ('coefficients', 'training', 'held out', 'worse by', 'AIC', 'BIC', 'seconds')
-    table = make_table(
-        'Friction models (mean absolute error in mrad)', 'model', *(f'>{name}' for name in numbers)
-    )
-    for model in found.models:
-        table.add_row(
+    rows = [
+        (
             model.name,
             str(model.fitted),
             _mrad(model.training),
@@ -160,16 +157,18 @@ def print_servos(console: LiteralConsole, found: ServoComparison) -> None:
             f'{_MILLI * model.difference:.2g} ± {_MILLI * model.standard_error:.2g}',
             *(f'{x:.1f}' for x in (model.aic, model.bic, model.seconds)),
         )
-    console.print(table)
-    console.print()
+        for model in found.models
+    ]
+    title = 'Friction models (mean absolute error in mrad)'
+    headers = ('model', *(f'>{name}' for name in numbers))
+    print_table(console, title, headers, rows, spare=('>seconds', '>BIC', '>AIC'))
     title = f'Held out by {found.by}, {found.why} (mean absolute error in mrad)'
-    names = (f'>{model.name}' for model in found.models)
-    parts = make_table(title, found.by, '>logs', *names)
-    for row in zip(*(model.groups for model in found.models), strict=True):
-        first = row[0]
-        parts.add_row(first.group, str(first.logs), *(_mrad(part.error) for part in row))
-    console.print(parts)
-    console.print()
+    headers = (found.by, '>logs', *(f'>{model.name}' for model in found.models))
+    parts = [
+        (row[0].group, str(row[0].logs), *(_mrad(part.error) for part in row))
+        for row in zip(*(model.groups for model in found.models), strict=True)
+    ]
+    print_table(console, title, headers, parts)
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
     )

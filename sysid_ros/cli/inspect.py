@@ -14,7 +14,7 @@ from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console, make_table, say
+from sysid_ros.cli.console import make_console, say
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError, ConfigError, nearest, some
 from sysid_ros.files import replace_file
@@ -22,7 +22,7 @@ from sysid_ros.inspection.inspection import bag_joints, inspect
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import print_findings
+from sysid_ros.report.tables import print_findings, print_table
 from sysid_ros.text import file_stems, short
 
 if TYPE_CHECKING:
@@ -37,8 +37,17 @@ if TYPE_CHECKING:
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
-#: From this width on there is room for clocks and types.
-_WIDE = 110
+_TOPIC_COLUMNS = (
+    'topic',
+    '>count',
+    '>rate/Hz',
+    '>jitter/ms',
+    '>gap/s',
+    'stamps',
+    '>clock/ms',
+    '>drift/ppm',
+    'type',
+)
 _SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
 _PHYSICS = ('gravity', 'inertia', 'friction')
 _RULE = (
@@ -167,14 +176,9 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
     shown = [
         item for item in found.topics if len(found.topics) <= _MANY_TOPICS or item.topic in named
     ]
-    table = make_table('Topics', '~topic', '>count', '>rate/Hz', '>jitter/ms', '>gap/s', '~stamps')
-    if console.width >= _WIDE:
-        table.add_column('clock/ms', justify='right')
-        table.add_column('drift/ppm', justify='right')
-        table.add_column('type')
-    for item in shown:
-        row = [
-            short(item.topic),
+    rows = [
+        (
+            item.topic,
             str(item.messages),
             _number(item.rate, 1),
             _number(1e3 * item.jitter, 2),
@@ -183,18 +187,22 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
             _number(1e3 * item.clock, 2),
             _number(item.drift, 1),
             item.msgtype,
-        ]
-        table.add_row(*row[: len(table.columns)])
-    if shown:
-        console.print(table)
-    for names, what in (
+        )
+        for item in shown
+    ]
+    if rows:
+        spare = ('type', '>drift/ppm', '>clock/ms', '>jitter/ms')
+        print_table(console, 'Topics', _TOPIC_COLUMNS, rows, spare)
+    others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
         ([item.topic for item in found.unread if item.count], 'not read'),
         ([item.topic for item in found.unread if not item.count], 'no messages'),
-    ):
+    )
+    for names, what in others:
         if names:
             console.print(f'{len(names)} more, {what}: {some(names)}')
-    console.print()
+    if any(names for names, _ in others):
+        console.print()
 
 
 def _print_joints(console: LiteralConsole, found: Inspection) -> None:
@@ -203,11 +211,11 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
     judged = any(joint.excitation is not None for joint in found.joints)
     physics = ('>of range', *_PHYSICS) if judged else ()
     lags = ('>lag/ms',) if any(joint.lag is not None for joint in found.joints) else ()
-    table = make_table('Joints', '~joint', '>position', '>step', *lags, *physics)
+    rows = []
     for joint in found.joints:
         low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
         row = [
-            short(joint.name),
+            joint.name,
             '-' if math.isnan(joint.low) else f'{low}…{high}',
             '-' if math.isnan(joint.step) else step,
         ]
@@ -223,8 +231,9 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             row.append('-' if math.isnan(covered) else f'{covered:.0%}')
             views = [None if what is None else getattr(what, name) for name in _PHYSICS]
             row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
-        table.add_row(*row)
-    console.print(table)
+        rows.append(row)
+    headers = ('joint', '>position', '>step', *lags, *physics)
+    print_table(console, 'Joints', headers, rows, spare=('>step', '>of range', '>lag/ms'))
     for name in _PHYSICS:
         judgements = [
             (joint.name, view)

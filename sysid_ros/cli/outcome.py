@@ -108,7 +108,7 @@ def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> 
         worst = max(alike, key=_nearness)
         more = f', worst of {len(alike)}' if len(alike) > 1 else ''
         rows.append(_row(worst, f'{worst.bag}{more}'))
-    print_table(console, title, columns, rows, ('>baseline', 'unit'))
+    print_table(console, title, columns, rows, ('>baseline',))
 
 
 def _nearness(case: Case) -> tuple[float, float]:

@@ -51,15 +51,14 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _print_errors(predictions: Predictions) -> None:
-    from sysid_ros.cli.console import make_console, make_table  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_table  # noqa: PLC0415
     from sysid_ros.report.numbers import padded  # noqa: PLC0415
 
-    names = (f'>{name}' for name in predictions.names)
-    table = make_table('Mean absolute error (mrad)', 'log', *names)
     milli = 1e3 * predictions.errors
-    for log, column in zip(predictions.logs, milli.T, strict=True):
-        table.add_row(log, *(padded(float(value)) for value in column))
-    table.add_row('mean', *(padded(float(value)) for value in milli.mean(axis=1)))
-    console = make_console()
-    console.print(table)
-    console.print()
+    rows = [
+        (log, *(padded(float(value)) for value in column))
+        for log, column in zip(predictions.logs, milli.T, strict=True)
+    ]
+    rows.append(('mean', *(padded(float(value)) for value in milli.mean(axis=1))))
+    headers = ('log', *(f'>{name}' for name in predictions.names))
+    print_table(make_console(), 'Mean absolute error (mrad)', headers, rows)

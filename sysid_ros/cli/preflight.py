@@ -35,6 +35,8 @@ _CARRIES = 1.1
 _NAMED = 3
 #: So many bags or subjects of one line are named.
 _LISTED = 6
+#: Columns that a narrow terminal can do without.
+_SPARE = ('>of range', '>top speed', '>lag/ms')
 _PHYSICS = ('gravity', 'inertia', 'friction')
 
 
@@ -213,7 +215,7 @@ def _print_joints(console: LiteralConsole, found: Preflight) -> None:
             views = [getattr(what, name).shown for name in _PHYSICS]
             cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
         rows.append((item.bag, item.joint, lag, *cells))
-    print_table(console, title, ('bag', 'joint', *numbers), rows, spare=('>of range',))
+    print_table(console, title, ('bag', 'joint', *numbers), rows, spare=_SPARE)
 
 
 def _print_trouble(console: LiteralConsole, found: Preflight) -> None:

@@ -37,6 +37,7 @@ from sysid_ros.results.result import (
     RecordedSequence,
 )
 from sysid_ros.results.summary import Validation, provenance_now, summarise
+from sysid_ros.results.tool import tool_errors
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -122,6 +123,7 @@ def assemble(
         ),
         'recordings': tuple(_recorded(recording) for recording in recordings),
         'drift': remembered.drift,
+        'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
             update={'estimator': compared.kind, 'estimator_sentence': compared.sentence}

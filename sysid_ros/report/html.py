@@ -24,6 +24,8 @@ from sysid_ros.errors import how_many
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, recordings, signals, tables
 from sysid_ros.report.model_diff import model_diff
+from sysid_ros.results.headline import headline
+from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import ROLES, Standing
 from sysid_ros.text import one_line
 
@@ -126,20 +128,6 @@ class Film(NamedTuple):
         return 'data:image/webp;base64,' + base64.b64encode(self.webp).decode('ascii')
 
 
-class Headline(NamedTuple):
-    """The outcome in one sentence and the error that decides it.
-
-    ``before`` and ``after`` are root mean squares in units of the noise scale.
-    """
-
-    verdict: Tag
-    sentence: str
-    error_name: str
-    before: float
-    after: float
-    change: str
-
-
 #: Word, symbol and tone of what a finding does to a result.
 _GRADES = {
     Grade.FAULT: Tag(Grade.FAULT, '✕', 'bad'),
@@ -157,27 +145,13 @@ STANDING = {
 }
 
 
-def _headline(result: CalibrationResult) -> Headline:
-    """Say whether the result was accepted, why, and how the deciding error changed."""
-    held_out = math.isfinite(result.held_out_before) or math.isfinite(result.held_out_after)
-    before, after = (
-        (result.held_out_before, result.held_out_after)
-        if held_out
-        else (result.training_before, result.training_after)
-    )
+def _sentence(result: CalibrationResult) -> str:
+    """Say how much of the error is left, or why the result is rejected."""
+    if result.accepted:
+        return headline(result).sentence
     sentence = ' '.join(result.acceptance.split())
     sentence = sentence[:1].upper() + sentence[1:]
-    if sentence and sentence[-1] not in '.!?':
-        sentence += '.'
-    return Headline(
-        STANDING[result.standing],
-        sentence,
-        ('Held-out error' if held_out else 'Training error (nothing is held out)')
-        + result.solver.over_windows,
-        before,
-        after,
-        numbers.times(before, after),
-    )
+    return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
 
 
 def _verdicts_of(rows: Sequence[ParameterRow]) -> list[tuple[Tag, int]]:
@@ -295,7 +269,10 @@ def _context(
         'result': result,
         'title': title or f'Calibration of {result.model}',
         'films': films,
-        'headline': _headline(result),
+        'standing': STANDING[result.standing],
+        'sentence': _sentence(result),
+        'headline': headline(result),
+        'next_steps': next_steps(result),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],
         'known_links': tables.link_rows(result, known=True),
         'wide_links': tables.link_rows(result, known=False),

@@ -10,6 +10,7 @@ import math
 from collections import Counter
 from typing import IO, TYPE_CHECKING, Any
 
+from rich.cells import cell_len
 from rich.console import Console  # noqa: TID251 (for the one that takes its place)
 from rich.padding import Padding
 from rich.table import Table
@@ -17,12 +18,15 @@ from rich.table import Table
 from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.errors import how_many
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
+from sysid_ros.results.headline import headline, headline_lines
+from sysid_ros.results.next_steps import step_lines
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from rich.console import JustifyMethod
     from rich.text import Text
 
     from sysid_ros.alignment.health import HealthFinding
@@ -37,6 +41,9 @@ if TYPE_CHECKING:
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 1000
+#: Cells below the name of a row that has no room in a line are so far from the left, and cells
+#: without words for what they are stand beside the name.
+_INDENT, _IN_HEADINGS = 4, ('verdict', '')
 #: So many explanations are printed; the report has all.
 _LINES = 15
 #: Longer verdicts, which name other parameters, would leave a table no room.
@@ -44,7 +51,9 @@ _VERDICT_SHARE = 0.3
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
-_PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>start', 'verdict')
+_PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>nominal', 'verdict')
+#: The ratio is below 1 where a fit made the error smaller.
+_ERROR_COLUMNS = ('>nominal', '>fitted', '>fitted/nominal')
 #: Of base parameters.
 BASE_COLUMNS = ('sum', '>value', '>95 % ±', 'unit')
 #: So many terms of a sum are printed.
@@ -102,15 +111,11 @@ def print_result(
     _print_trust(console, result)
     _print_errors(console, result)
     _print_folds(console, result)
+    print_findings(console, result.health)
     for warning in result.warnings:
         console.print(f'warning: {warning}')
-    console.print(result.acceptance)
-    if result.standing is Standing.RESERVED:
-        console.print('ACCEPTED WITH RESERVATIONS:')
-        for check in result.reservations:
-            console.print(f'  {check.detail}')
-    if not result.accepted:
-        console.print('REJECTED: the identified model is not written.')
+    for line in (*headline_lines(result), *step_lines(result)):
+        console.print(line)
 
 
 def _print_parameters(
@@ -124,11 +129,11 @@ def _print_parameters(
         columns.insert(-1, '>true')
         for row in rows:
             row.insert(-1, significant(truth.get(row[0], math.nan)))
-    print_table(console, 'Parameters', columns, rows, spare=('>start',))
+    print_table(console, 'Parameters', columns, rows, spare=('>nominal',))
 
 
 def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
-    """Return a row for each number of links that is known, or not: value, interval, unit, start."""
+    """Return a row for each number of links that is known, or not, nominal values last."""
     return [
         [
             f'{link.body} {number.name}',
@@ -154,7 +159,7 @@ def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
         rows = link_rows(result, known=True)
         every = sum(len(link.numbers) for link in result.links)
         if rows:
-            print_table(console, title, columns, rows, spare=('>start',))
+            print_table(console, title, columns, rows, spare=('>nominal',))
         else:
             console.print(title)
         if len(rows) < every:
@@ -262,31 +267,34 @@ def _print_folds(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the error on each bag of a fit to the others."""
     if not result.folds:
         return
-    columns = ['held out', '>before', '>after', '>ratio']
-    rows = [
-        (fold.name, padded(fold.before), padded(fold.after), times(fold.before, fold.after))
-        for fold in result.folds
-    ]
+    columns = ('held out', *_ERROR_COLUMNS)
+    rows = [(fold.name, *_errors(fold.before, fold.after)) for fold in result.folds]
     print_table(console, 'Fitted to the other bags (error in units of the noise)', columns, rows)
 
 
 def _print_errors(console: LiteralConsole, result: CalibrationResult) -> None:
-    """Print the error of each sensor before and after, held-out where there is any."""
+    """Print the error of each sensor, nominal and fitted, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
     title = 'Held-out error' if held_out else 'Training error'
     title += result.solver.over_windows
-    columns = ['sensor', '>before', '>after', '>ratio', 'unit']
-    rows = []
-    for error in held_out or result.errors:
-        ratio = error.before / error.after if error.after else math.inf
-        smaller = f'{ratio:.1f}' if math.isfinite(ratio) else significant(ratio)
-        rows.append([error.sensor, padded(error.before), padded(error.after), smaller, error.unit])
+    columns = ['sensor', *_ERROR_COLUMNS, 'unit']
+    rows = [
+        [error.sensor, *_errors(error.before, error.after), error.unit]
+        for error in held_out or result.errors
+    ]
+    spare = [_ERROR_COLUMNS[-1]]
     if any(math.isfinite(error.inside) for error in held_out):
-        columns.append('>in 95 % band')
+        spare.append('>in 95 % band')
+        columns.append(spare[-1])
         for row, error in zip(rows, held_out, strict=True):
             known = math.isfinite(error.inside)
             row.append(f'{100 * error.inside:.1f} %' if known else MISSING)
-    print_table(console, f'{title} (root mean square)', columns, rows)
+    print_table(console, f'{title} (root mean square)', columns, rows, spare)
+
+
+def _errors(nominal: float, fitted: float) -> tuple[str, str, str]:
+    """Return the cells of `_ERROR_COLUMNS`."""
+    return padded(nominal), padded(fitted), times(nominal, fitted)
 
 
 def print_findings(
@@ -310,42 +318,29 @@ def print_findings(
         meaning = item.kind.meaning
         console.print(text)
         if meaning.grade is not Grade.NOTE:
-            advice = Padding(f'{meaning.effect} {meaning.remedy}', (0, 0, 0, 4), expand=False)
-            console.print(advice)
+            console.print(_indented(f'{meaning.effect} {meaning.remedy}'))
     console.print()
-
-
-def make_table(title: str, *headers: str) -> Table:
-    """Return an empty table.
-
-    Args:
-        title: Above it; none where it is empty.
-        headers: Of the columns: ``>`` before one says that it is of numbers, aligned on the right,
-            and ``~`` that its texts may be folded.
-    """
-    table = Table(title=title or None, title_justify='left', box=None, pad_edge=False)
-    for header in headers:
-        table.add_column(
-            header.lstrip('>~'),
-            justify='right' if header.startswith('>') else 'left',
-            no_wrap=not header.startswith('~'),
-            overflow='fold' if header.startswith('~') else 'ellipsis',
-        )
-    return table
 
 
 def print_table(
     console: LiteralConsole,
     title: str,
     headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
+    rows: Iterable[Sequence[str]],
     spare: Sequence[str] = (),
 ) -> None:
     """Print a table, or a paragraph per row where the terminal is too narrow for it.
 
-    No value is cut or broken. Headers are those of `make_table`. Before a table becomes paragraphs,
-    columns of the ``spare`` headers are left out, the first of them first, and then parameters
-    such as ``joint/elbow/damping`` come under a heading with what they share, unit included.
+    No value is cut or broken. Before a table becomes paragraphs, columns of the ``spare`` headers
+    are left out, the first of them first, and then parameters such as ``joint/elbow/damping`` come
+    under a heading with what they share, unit included.
+
+    Args:
+        console: Where to.
+        title: Above it.
+        headers: Of the columns; ``>`` before one says that it is of numbers, aligned on the right.
+        rows: Their cells.
+        spare: Headers of columns that a narrow terminal can do without.
     """
     # In the table the title would be folded at the table's width.
     console.print(title, style='italic')
@@ -355,7 +350,10 @@ def print_table(
         for count in range(len(spare) + 1) if cells else ():
             left_out = spare[:count]
             kept = [place for place, header in enumerate(cells[0]) if header not in left_out]
-            table = make_table('', *(cells[0][place] for place in kept))
+            table = Table(box=None, pad_edge=False)
+            for place in kept:
+                justify: JustifyMethod = 'right' if cells[0][place].startswith('>') else 'left'
+                table.add_column(cells[0][place].lstrip('>'), justify=justify, no_wrap=True)
             for row in cells[1:]:
                 table.add_row(*(row[place] for place in kept))
             # Measured without limit: in its own width a table always fits.
@@ -364,16 +362,38 @@ def print_table(
             if wanted <= console.width:
                 console.print(table)
                 if left_out:
-                    names = ', '.join(header.lstrip('>~') for header in left_out)
+                    names = ', '.join(header.lstrip('>') for header in left_out)
                     console.print(f'({names}: from {full} columns on)')
                 console.print()
                 return
-    for name, *middle, last in rows:
-        pairs = zip(headers[1:-1], middle, strict=True)
-        text = ', '.join(f'{header.lstrip(">~")} {cell}' for header, cell in pairs if cell)
-        console.print(f'{name}: {last}')
-        console.print(Padding(text, (0, 0, 0, 4)))
+    for row in rows:
+        _print_stacked(console, headers, row)
     console.print()
+
+
+def _print_stacked(console: LiteralConsole, headers: Sequence[str], row: Sequence[str]) -> None:
+    """Print the name and the verdict of a row, and below its other cells with their headers."""
+    name, *cells = row
+    heading, parts = [name], []
+    for header, cell in zip(headers[1:], cells, strict=True):
+        if header in _IN_HEADINGS:
+            heading += [cell] if cell else []
+        elif cell:
+            parts.append(cell if header == 'unit' else f'{header.lstrip(">")} {cell}')
+    console.print(': '.join(heading))
+    line = ''
+    for part in (*parts, None):
+        longer = part if not line else f'{line}, {part}'
+        # One column is for the comma.
+        if part is None or (line and _INDENT + cell_len(f'{longer},') > console.width):
+            console.print(_indented(line if part is None else f'{line},'))
+            line = part or ''
+        else:
+            line = longer or ''
+
+
+def _indented(text: str) -> Padding:
+    return Padding(text, (0, 0, 0, _INDENT), expand=False)
 
 
 def _under_headings(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
@@ -407,18 +427,21 @@ def _under_headings(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> li
 
 
 def parameters_html(parameters: Iterable[ParameterResult]) -> str:
-    """Return the table of parameters: value, interval, unit, start and verdict."""
+    """Return the table of parameters: value, interval, unit, nominal value and verdict."""
     return _table(_PARAMETER_COLUMNS, [_parameter_row(parameter) for parameter in parameters])
 
 
 def result_html(result: CalibrationResult) -> str:
-    """Return verdict, parameters, and errors before and after, held-out ones where there are."""
-    said = ' '.join(check.detail for check in result.reservations if result.accepted)
+    """Return verdict, parameters, and errors, nominal and fitted, held-out ones where there are."""
+    said = ' '.join(headline(result).lines)
+    if not result.accepted:
+        said = f'{said} {result.acceptance}'
+    said = ' '.join([said, *(check.detail for check in result.reservations if result.accepted)])
     held_out = [error for error in result.errors if error.role == 'validate']
     errors = _table(
-        ('sensor', '>before', '>after', 'unit'),
+        ('sensor', *_ERROR_COLUMNS, 'unit'),
         [
-            (error.sensor, padded(error.before), padded(error.after), error.unit)
+            (error.sensor, *_errors(error.before, error.after), error.unit)
             for error in held_out or result.errors
         ],
     )
@@ -427,7 +450,7 @@ def result_html(result: CalibrationResult) -> str:
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
         f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
-        f'{_html(result.acceptance)} {_html(said)}{note}</p>'
+        f'{_html(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error'
         f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from sysid_ros.estimation.noise import noise_of
 from sysid_ros.results.result import (
     ROLES,
     FitDiagnostics,
@@ -170,6 +171,7 @@ def _errors_of_role(
         if own:
             joined[name] = _joined(own)
     for name, curve in joined.items():
+        own = [c for c in curves if c.name == name and role in {None, c.role}]
         known = np.isfinite(curve.measured) & np.isfinite(curve.after)
         measured, after = curve.measured[known], curve.after[known]
         deviations = math.nan, math.nan
@@ -195,7 +197,38 @@ def _errors_of_role(
                 if role is None or units[curve.sensor] not in MOTION
                 else _likeness(curve, joined, units)
             ),
+            scatter=_scatter(own),
+            autocorrelation=_autocorrelation(own),
         )
+
+
+def _scatter(curves: Sequence[SignalCurve]) -> float:
+    """Return what a sensor errs by: what changes from sample to sample as no motion does.
+
+    That of what was measured, or of what is left of it where this is less: commands that jump
+    roughen the one, and a model that errs in jumps the other. An encoder says no more than its
+    steps.
+    """
+    measured = [c.measured[np.isfinite(c.measured)] for c in curves]
+    residuals = [c.measured - c.after for c in curves]
+    residuals = [own[np.isfinite(own)] for own in residuals]
+    if not any(map(len, residuals)):
+        return math.nan
+    jumps = np.abs(np.concatenate([np.diff(own) for own in measured]))
+    step = float(jumps[jumps > 0].min(initial=np.inf))
+    least = step / math.sqrt(12) if math.isfinite(step) else 0.0
+    return min(noise_of(measured), max(noise_of(residuals), least))
+
+
+def _autocorrelation(curves: Sequence[SignalCurve]) -> float:
+    """Return that of neighbouring residuals about zero; NaN where there are none."""
+    residuals = [c.measured - c.after for c in curves]
+    products = np.concatenate([own[1:] * own[:-1] for own in residuals])
+    squares = np.concatenate([own**2 for own in residuals])
+    products, squares = products[np.isfinite(products)], squares[np.isfinite(squares)]
+    if not len(products) or not squares.any():
+        return math.nan
+    return float(np.mean(products) / np.mean(squares))
 
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
@@ -220,7 +253,13 @@ def _likeness(
         if units[other.sensor] == units[curve.sensor]
     }
     best = max(like, key=lambda name: abs(like[name]))
-    return Likeness(own=like[curve.name], best=best, correlation=like[best])
+    apart = [abs(value) for name, value in like.items() if name != curve.name]
+    return Likeness(
+        own=like[curve.name],
+        best=best,
+        correlation=like[best],
+        second=max(apart, default=math.nan),
+    )
 
 
 def _correlation(one: Values, other: Values) -> float:

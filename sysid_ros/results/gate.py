@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
+from sysid_ros.results.headline import headline
 from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import (
     SHORT_HORIZON,
@@ -25,11 +27,11 @@ from sysid_ros.results.result import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Sequence, Sized
 
     from sysid_ros.config import GateConfig
     from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import ParameterResult, SensorError
+    from sysid_ros.results.result import ParameterResult, SensorError, Standstill
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
@@ -51,19 +53,49 @@ _MOST_LOG = 3.0
 #: A motion is hard, and not another robot's, where the nominal model's error is large in about the
 #: same proportion: the fit left at most the first part of it, and so many times what is usual.
 _FELL, _AS_USUAL = 0.5, 1.5
-#: Units of positions and forces, as they are shown, and by what factor.
-_PHYSICAL = (
-    ('rad', 'mrad', 1e3),
-    ('m', 'mm', 1e3),
-    ('N·m', 'N·m', 1.0),
-    ('N', 'N', 1.0),
-)
 #: So many more are named of what is wrong in several places.
 _NAMED = 5
 #: A cost that fell by less than this part in so many iterations has settled.
 _LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
 #: A fit that had no more time, and was nearer to the optimum than this, in standard errors, serves.
 _NEAR = 1.0
+
+
+class Condition(StrEnum):
+    """Names of the conditions."""
+
+    BETTER = 'better than nominal'
+    CONVERGED = 'converged'
+    STABLE = 'stable'
+    LIVE = 'live sensors'
+    MOVING = 'no stuck position'
+    EXPLAINED = 'explained'
+    BALANCED = 'balanced'
+    CONSISTENT = 'consistent'
+    NO_SENSOR_WORSE = 'no sensor worse'
+    LEFT_OUT = 'left out in turn'
+    MOTION = 'motion'
+    BOUNDS = 'inside bounds'
+    VERDICTS = 'verdicts'
+
+
+class Suspicion(StrEnum):
+    """What may be wrong with the mapping of a sensor."""
+
+    SIGN = 'a wrong sign'
+    SWAPPED = 'swapped joints'
+
+
+class _Figures(NamedTuple):
+    """The number that a condition looks at, its limit, and the unit of both."""
+
+    measured: float = math.nan
+    limit: float = math.nan
+    unit: str = ''
+    at_least: bool = False
+
+
+_NO_NUMBER = _Figures()
 
 
 def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
@@ -75,9 +107,10 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
         _improvement(result, role, config),
         _convergence(result, config),
         _check(
-            'stable',
+            Condition.STABLE,
             f'The fitted model becomes unstable in {unstable}.' if unstable else '',
             'The fitted model is stable in all sequences.',
+            _count(result.diverged, 'sequences'),
         ),
         _dead(result, errors),
         _stuck(result, config),
@@ -102,54 +135,34 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
 
 def _improvement(result: UnjudgedResult, role: Role, config: GateConfig) -> GateCheck:
     """Compare with the nominal model, on stretches of time that are paired."""
-    on_held_out = role == 'validate'
-    before = result.held_out_before if on_held_out else result.training_before
-    after = result.held_out_after if on_held_out else result.training_after
-    what = 'Held-out error' if on_held_out else 'Training error (nothing is held out)'
-    what += result.solver.over_windows
-    over = [error for error in result.errors if error.role == role]
-    noise = f'{before:.3g} to {after:.3g} times the noise'
-    physical = ', '.join(f'{e.before:.3g} to {e.after:.3g} {e.unit}' for e in physical_errors(over))
-    figures = '; '.join([*filter(None, [physical]), noise])
+    head = headline(result)
+    found = f'{head.figures}; held-out over training error {head.growth:.2f}'
+    if role == 'train':
+        found = head.figures
+    ratio = head.after / head.before if head.before else math.nan
+    compared = _Figures(ratio, 1 - config.margin, 'of nominal')
     wrong = ''
-    if not after < before:
-        wrong = f'{what} did not fall: {figures}.'
-    elif after > (1 - config.margin) * before:
-        wrong = f'{what} fell by less than {100 * config.margin:g} %: {figures}.'
+    if not head.after < head.before:
+        wrong = f'{head.name} did not fall: {found}.'
+    elif head.after > (1 - config.margin) * head.before:
+        wrong = f'{head.name} fell by less than {100 * config.margin:g} %: {found}.'
     else:
         for test in result.diagnostics.improvements:
             if not wrong and test.role == role and test.p_value > config.significance:
                 chance = f'p = {test.p_value:.2g}'
-                wrong = f'{what} fell, but no more than by chance ({chance}): {figures}.'
-    return _check('better than nominal', wrong, f'{what} fell: {figures}.')
+                wrong = f'{head.name} fell, but no more than by chance ({chance}): {found}.'
+                compared = _Figures(test.p_value, config.significance, 'probability')
+    return _check(Condition.BETTER, wrong, f'{head.name} fell: {found}.', compared)
 
 
-class PhysicalError(NamedTuple):
-    """Root mean square error of all positions, or all forces, in a unit that people think in."""
-
-    before: float
-    after: float
-    unit: str
-
-
-def physical_errors(errors: Sequence[SensorError]) -> list[PhysicalError]:
-    """Return errors of positions and forces before and after, in units that people think in."""
-    found = []
-    for unit, shown, factor in _PHYSICAL:
-        own = [e for e in errors if e.unit == unit and math.isfinite(e.before + e.after)]
-        count = sum(e.samples for e in own)
-        if count:
-            before, after = (
-                factor * math.sqrt(sum(e.samples * value**2 for e, value in pairs) / count)
-                for pairs in ([(e, e.before) for e in own], [(e, e.after) for e in own])
-            )
-            found.append(PhysicalError(before, after, shown))
-    return found
-
-
-def _check(name: str, wrong: str, right: str) -> GateCheck:
+def _check(name: Condition, wrong: str, right: str, figures: _Figures = _NO_NUMBER) -> GateCheck:
     """Return a condition that is not met where something is wrong; else what is right is said."""
-    return GateCheck(name=name, passed=not wrong, detail=wrong or right)
+    return GateCheck(name=name, passed=not wrong, detail=wrong or right, **figures._asdict())
+
+
+def _count(found: Sized, what: str) -> _Figures:
+    """Return that of so many things there may be none."""
+    return _Figures(len(found), 0, what)
 
 
 def _more(names: Iterable[str]) -> str:
@@ -178,7 +191,13 @@ def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
         detail = f'{said}, about {solver.left:.1g} standard errors from the optimum.'
     elif settled and solver.status in {SolverStatus.ITERATIONS, SolverStatus.TIME}:
         detail = f'{said}, but the cost hardly fell any more.'
-    return GateCheck(name='converged', passed=ended or not config.converged, detail=detail)
+    left = _Figures(solver.left, _NEAR, 'standard errors')
+    return GateCheck(
+        name=Condition.CONVERGED,
+        passed=ended or not config.converged,
+        detail=detail,
+        **(left if solver.status is SolverStatus.TIME else _NO_NUMBER)._asdict(),
+    )
 
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
@@ -201,12 +220,16 @@ def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
     wrong = ''
     if found:
         wrong = f'{"; ".join(found)}: a stuck encoder, a locked joint or a wrong channel.'
-    return _check('live sensors', wrong, 'All positions and velocities that should change do.')
+    right = 'All positions and velocities that should change do.'
+    return _check(Condition.LIVE, wrong, right, _count(found, 'sensors'))
 
 
 def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look for positions that stand still for a while in which they should move."""
-    found = [s for s in result.diagnostics.standstills if s.is_stuck(config.stuck_share)]
+    limits = [
+        (item, item.least_movement(config.stuck_share)) for item in result.diagnostics.standstills
+    ]
+    found = [item for item, limit in limits if item.predicted_movement > limit]
     found.sort(key=lambda item: item.predicted_movement, reverse=True)
     wrong = ''
     if found:
@@ -216,13 +239,23 @@ def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
             f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint'
             f'{_more(item.sensor for item in found[1:])}.'
         )
-    return _check('no stuck position', wrong, 'No position stands still while it should move.')
+    right = 'No position stands still while it should move.'
+    return _check(Condition.MOVING, wrong, right, _stillest(limits, found))
+
+
+def _stillest(limits: Sequence[tuple[Standstill, float]], found: Sequence[Standstill]) -> _Figures:
+    """Return the movement that is missing most: of what is wrong, else of what is nearest to it."""
+    shown = [(item, limit) for item, limit in limits if not found or item is found[0]]
+    if not shown:
+        return _NO_NUMBER
+    item, limit = max(shown, key=lambda pair: pair[0].predicted_movement - pair[1])
+    return _Figures(item.predicted_movement, limit, item.unit)
 
 
 def _explained(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Ask every position and velocity that moves to be predicted better than by its mean."""
     if not errors:
-        return _check('explained', '', 'No position or velocity moves.')
+        return _check(Condition.EXPLAINED, '', 'No position or velocity moves.')
     worst, *others = sorted(errors, key=lambda error: error.explained)
     part, wrong = worst.explained, ''
     of = f'of the variance of {worst.sensor} is predicted'
@@ -230,38 +263,53 @@ def _explained(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
         only = 'None' if part <= 0 else f'Only {100 * part:.3g} %'
         bad = [error.sensor for error in others if not error.explained >= config.least_explained]
         wrong = f'{only} {of}{_suspicion(worst)}{_more(bad)}.'
-    return _check('explained', wrong, f'At least {100 * part:.3g} % {of}.')
+    compared = _Figures(100 * part, 100 * config.least_explained, '%', at_least=True)
+    return _check(Condition.EXPLAINED, wrong, f'At least {100 * part:.3g} % {of}.', compared)
 
 
-def _suspicion(error: SensorError) -> str:
-    """Return a clause on what may be wrong with a sensor, or nothing.
+def suspicion(error: SensorError) -> Suspicion | None:
+    """Return what may be wrong with the mapping of a sensor, or nothing.
 
     The nominal model tells: what it predicts may be measured with the other sign, or by another
     sensor.
     """
     like = error.likeness
     if like is None:
-        return ''
+        return None
     if like.own < -_SAME_MOTION:
-        return ': it runs against the model, as with a wrong sign'
+        return Suspicion.SIGN
     if like.best != error.sensor and abs(like.correlation) > max(_SAME_MOTION, like.own):
-        return f': {like.best} moves as it should, as with swapped joints'
+        return Suspicion.SWAPPED
+    return None
+
+
+def _suspicion(error: SensorError) -> str:
+    """Return a clause on what may be wrong with a sensor, or nothing."""
+    found = suspicion(error)
+    if found is Suspicion.SIGN:
+        return f': it runs against the model, as with {found}'
+    if found is Suspicion.SWAPPED and error.likeness is not None:
+        return f': {error.likeness.best} moves as it should, as with {found}'
     return ''
 
 
 def _balanced(errors: Sequence[SensorError], config: GateConfig) -> GateCheck:
     """Look for a sensor that the model explains far worse than the others of its kind."""
-    wrong = []
+    wrong, nearest = [], _NO_NUMBER
     missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
     for error in errors:
         alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
         part, usual = missed[error.sensor], float(np.median(alike))
-        if len(alike) >= _FEWEST_ALIKE and part > max(config.imbalance * usual, _UNEXPLAINED):
+        limit = max(config.imbalance * usual, _UNEXPLAINED)
+        if len(alike) >= _FEWEST_ALIKE and not part / limit < nearest.measured / nearest.limit:
+            nearest = _Figures(100 * part, 100 * limit, '% not explained')
+        if len(alike) >= _FEWEST_ALIKE and part > limit:
             wrong.append(
                 f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
                 f'others {100 * usual:.2g} %{_suspicion(error)}.'
             )
-    return _check('balanced', ' '.join(wrong), 'No sensor is explained far worse than its like.')
+    right = 'No sensor is explained far worse than its like.'
+    return _check(Condition.BALANCED, ' '.join(wrong), right, nearest)
 
 
 def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -272,19 +320,23 @@ def _consistent(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     growth = max(config.sequence_growth, _by_chance(trained, len(sequences), config))
     shares = [s.error / s.before for s in sequences if s.role == 'train' and s.before > 0]
     share = min(_FELL, _AS_USUAL * float(np.median(shares)) if shares else 0.0)
-    wrong = ''
-    if far := [
+    most = math.exp(_MOST_LOG) * usual
+    judged = [
         item
         for item in sequences
-        if item.error > growth * usual
-        and not (item.error <= share * item.before and item.error <= math.exp(_MOST_LOG) * usual)
-    ]:
+        if item.error <= growth * usual
+        or not (item.error <= share * item.before and item.error <= most)
+    ]
+    wrong = ''
+    if far := [item for item in judged if item.error > growth * usual]:
         wrong = (
             f'The error in {far[0].sequence} is {far[0].error / usual:.3g} times that of training '
             'sequences: another robot, load or mapping, or motion that training does not cover'
             f'{_more(item.sequence for item in far[1:])}.'
         )
-    return _check('consistent', wrong, 'All sequences are predicted about equally well.')
+    right = 'All sequences are predicted about equally well.'
+    worst = judged[0].error / usual if judged else math.nan
+    return _check(Condition.CONSISTENT, wrong, right, _Figures(worst, growth, 'times the usual'))
 
 
 def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> float:
@@ -306,14 +358,17 @@ def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> floa
 def _no_sensor_worse(
     result: UnjudgedResult, errors: Sequence[SensorError], config: GateConfig
 ) -> GateCheck:
-    wrong = ''
     noise = {scale.sensor: scale.sigma for scale in result.noise}
-    worse = [
-        error
+    limits = [
+        (error, max((1 + config.sensor_growth) * error.before, error.before + sigma))
         for error in errors
         if (sigma := noise.get(error.sensor.split('[')[0])) is not None
-        and error.after > max((1 + config.sensor_growth) * error.before, error.before + sigma)
     ]
+    worse = [error for error, limit in limits if error.after > limit]
+    wrong, nearest = '', _NO_NUMBER
+    if limits:
+        error, limit = max(limits, key=lambda pair: pair[0].after / pair[1])
+        nearest = _Figures(error.after, limit, error.unit)
     if worse:
         first = worse[0]
         wrong = (
@@ -321,23 +376,26 @@ def _no_sensor_worse(
             f'{first.unit}, although that of all together fell'
             f'{_more(error.sensor for error in worse[1:])}.'
         )
-    return _check('no sensor worse', wrong, "No sensor's error grew beyond its noise.")
+    right = "No sensor's error grew beyond its noise."
+    return _check(Condition.NO_SENSOR_WORSE, wrong, right, nearest)
 
 
 def _motion(result: UnjudgedResult, role: Role, config: GateConfig) -> GateCheck:
     """Ask the motion from measured states to be predicted no worse than by the nominal model."""
     points = [p for p in result.horizon if p.role == role and p.seconds <= SHORT_HORIZON]
     wrong, right = '', 'Nothing says how well the motion is predicted from measured states.'
+    compared = _NO_NUMBER
     if points:
         worst = max(points, key=lambda point: point.after / point.before)
         figures = f'{worst.before:.3g} to {worst.after:.3g} times the noise'
+        compared = _Figures(worst.after / worst.before, 1 + config.sensor_growth, 'of nominal')
         if worst.after > (1 + config.sensor_growth) * worst.before:
             wrong = (
                 f'The motion within {worst.seconds:g} s after measured states is predicted worse '
                 f'than by the nominal model, {figures}, although forces are explained better.'
             )
         right = f'The motion within {worst.seconds:g} s is predicted no worse: {figures}.'
-    return _check('motion', wrong, right)
+    return _check(Condition.MOTION, wrong, right, compared)
 
 
 def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -348,7 +406,9 @@ def _left_out_in_turn(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     if worse:
         wrong = f'A fit to the other bags predicts {names} worse than the nominal model does.'
     right = 'Each part of the training data is predicted by a fit to the others.'
-    return _check('left out in turn', wrong, right)
+    most = max(fold.after / fold.before for fold in result.folds)
+    compared = _Figures(most, 1 + config.sensor_growth, 'of nominal')
+    return _check(Condition.LEFT_OUT, wrong, right, compared)
 
 
 def _bounds(result: UnjudgedResult, config: GateConfig) -> GateCheck:
@@ -364,7 +424,9 @@ def _bounds(result: UnjudgedResult, config: GateConfig) -> GateCheck:
         if outer
         else 'The data push against no bound but natural zeros.'
     )
-    return GateCheck(name='inside bounds', passed=passed, detail=detail)
+    return GateCheck(
+        name=Condition.BOUNDS, passed=passed, detail=detail, **_count(outer, 'parameters')._asdict()
+    )
 
 
 def _is_absent(parameter: ParameterResult) -> bool:
@@ -385,4 +447,6 @@ def _verdicts(result: UnjudgedResult, config: GateConfig) -> GateCheck:
         f'{named}: leave it out of parameters, fix it by a prior, record motion '
         'that determines it, or allow the verdict in gate.allowed_verdicts.'
     )
-    return _check('verdicts', wrong if bad else '', 'All verdicts are allowed.')
+    names = [name for own in bad.values() for name in own]
+    right = 'All verdicts are allowed.'
+    return _check(Condition.VERDICTS, wrong if bad else '', right, _count(names, 'parameters'))

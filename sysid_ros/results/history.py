@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sysid_ros.results.drift import changes, drift_between
-from sysid_ros.results.gate import physical_errors
+from sysid_ros.results.headline import headline
 from sysid_ros.results.store import history
 
 if TYPE_CHECKING:
@@ -38,14 +38,10 @@ class Entry:
     @property
     def error(self) -> str:
         """Error of the fitted model on held-out data, or on training data where there is none."""
-        role = 'train' if math.isnan(self.result.held_out_after) else 'validate'
-        noise = self.result.held_out_after
-        if role == 'train':
-            noise = self.result.training_after
-        own = physical_errors([error for error in self.result.errors if error.role == role])
-        shown = [f'{error.after:.3g} {error.unit}' for error in own]
-        found = ', '.join([*shown, f'{noise:.3g} times the noise'])
-        return found if role == 'validate' else f'{found} (training)'
+        head = headline(self.result)
+        shown = [f'{error.after:.3g} {error.unit}' for error in head.errors]
+        found = ', '.join(shown) or f'{head.after:.3g} times the noise'
+        return found if head.role == 'validate' else f'{found} (training)'
 
     @property
     def identified(self) -> int:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import math
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment.health import Grade
+from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import some
+from sysid_ros.errors import how_many, some
 from sysid_ros.results.result import GateCheck, SolverStatus
 
 if TYPE_CHECKING:
@@ -24,21 +25,48 @@ _WORSE = 1.05
 #: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
+#: Residuals follow what the model lacks, and not the sensor, where they are so many times what the
+#: sensor itself errs by, and neighbours are alike. Of right models they are 1.3 times that at most,
+#: for an encoder's steps, and neighbours' correlation is below .1.
+_BEYOND_SENSOR, _ALIKE = 2.0, 0.5
+#: A sensor moves as another one is predicted to where correlations differ by less than this.
+_AS_LIKE = 0.05
+#: Pairs that names do not say.
+_ASSUMED = frozenset({FindingKind.ASSUMED_NAME, FindingKind.ASSUMED_ORDER})
+
+
+class Reservation(StrEnum):
+    """Names of the reservations."""
+
+    HELD_OUT = 'held out'
+    GENERALISES = 'generalises'
+    BANDS = 'bands'
+    EACH_SENSOR = 'each sensor'
+    AHEAD = 'motion ahead'
+    IDENTIFIED = 'identified'
+    MODEL = 'model'
+    RESIDUALS = 'residuals'
+    AGREEMENT = 'agreement'
+    OPTIMUM = 'optimum'
+    MAPPING = 'mapping'
+    RECORDINGS = 'recordings'
 
 
 def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
     """Return what speaks against relying on a result, though not against using it."""
     found = {
-        'held out': _nothing_held_out(result),
-        'generalises': _learnt_by_heart(result),
-        'bands': _outside_bands(result),
-        'each sensor': _worse_than_nominal(result),
-        'motion ahead': _worse_ahead(result),
-        'identified': _nothing_identified(result),
-        'model': _lacking(result),
-        'agreement': _disagreeing(result),
-        'optimum': _not_at_the_optimum(result),
-        'recordings': _faults(result),
+        Reservation.HELD_OUT: _nothing_held_out(result),
+        Reservation.GENERALISES: _learnt_by_heart(result),
+        Reservation.BANDS: _outside_bands(result),
+        Reservation.EACH_SENSOR: _worse_than_nominal(result),
+        Reservation.AHEAD: _worse_ahead(result),
+        Reservation.IDENTIFIED: _nothing_identified(result),
+        Reservation.MODEL: _lacking(result),
+        Reservation.RESIDUALS: _beyond_the_sensor(result),
+        Reservation.AGREEMENT: _disagreeing(result),
+        Reservation.OPTIMUM: _not_at_the_optimum(result),
+        Reservation.MAPPING: _assumed(result),
+        Reservation.RECORDINGS: _faults(result),
     }
     return tuple(
         GateCheck(name=name, passed=False, detail=detail)
@@ -56,12 +84,10 @@ def _nothing_held_out(result: UnjudgedResult) -> Iterator[str]:
 
 
 def _learnt_by_heart(result: UnjudgedResult) -> Iterator[str]:
-    trained, held_out = result.training_after, result.held_out_after
-    if held_out > _MOST_GROWTH * trained:
+    if result.growth > _MOST_GROWTH:
         yield (
-            f'The held-out error is {held_out / trained:.3g} times that of training '
-            f'({held_out:.3g} and {trained:.3g} times the noise): training motion does not cover '
-            'it, or the model lacks something.'
+            f'The held-out error is {result.growth:.3g} times that of training: training motion '
+            'does not cover it, or the model lacks something.'
         )
 
 
@@ -118,6 +144,46 @@ def _lacking(result: UnjudgedResult) -> Iterator[str]:
     ]
     if limited:
         yield f'The model lacks something that moves {some(limited)}: see their verdicts.'
+
+
+def _beyond_the_sensor(result: UnjudgedResult) -> Iterator[str]:
+    """Compare residuals with what the sensors err by: noise that was told by residuals cannot.
+
+    Of training data, where starts are fitted.
+    """
+    found = [
+        error
+        for error in result.errors
+        if error.role == 'train'
+        and error.after > _BEYOND_SENSOR * error.scatter
+        and error.autocorrelation > _ALIKE
+    ]
+    if found:
+        worst = max(found, key=lambda error: error.after / error.scatter)
+        others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
+        yield (
+            f'Residuals are not noise: those of {worst.sensor} are {worst.after:.3g} {worst.unit}, '
+            f'{worst.after / worst.scatter:.3g} times what the sensor itself errs by, and '
+            f'neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: the model '
+            'lacks something.'
+        )
+
+
+def _assumed(result: UnjudgedResult) -> Iterator[str]:
+    """Look for pairs that nobody named and another pairing explains about as well."""
+    kinds = {finding.kind for finding in result.health}
+    unsure = [
+        error.sensor
+        for error in result.errors
+        if error.role == 'train'
+        and (like := error.likeness) is not None
+        and like.second > abs(like.own) - _AS_LIKE
+    ]
+    if unsure and kinds & _ASSUMED:
+        yield (
+            f'Which command is which joint was assumed, and other sensors move about as the model '
+            f'predicts for {some(unsure)}: the second-best mapping is near.'
+        )
 
 
 def _disagreeing(result: UnjudgedResult) -> Iterator[str]:

@@ -330,11 +330,24 @@ class ModelChange(Frozen):
 
 
 class GateCheck(Frozen):
-    """One condition for accepting a result."""
+    """One condition for accepting a result.
+
+    ``measured`` is the number that ``limit`` is for, both in ``unit``; ``at_least`` says that it
+    must not be below. NaN where a condition has no number, and in results of older versions.
+    """
 
     name: str
     passed: bool
     detail: str
+    measured: MaybeFloat = float('nan')
+    limit: MaybeFloat = float('nan')
+    unit: str = ''
+    at_least: bool = False
+
+    @property
+    def margin(self) -> float:
+        """How far the number is on the right side of its limit; negative where it is not met."""
+        return self.measured - self.limit if self.at_least else self.limit - self.measured
 
 
 class DriftedParameter(Frozen):
@@ -368,11 +381,14 @@ class Likeness(Frozen):
 
     ``own`` is the correlation of that prediction with the sensor, ``correlation`` that with the
     sensor ``best``, the one of the same unit that moves most like it, in either direction.
+    ``second`` is the size of that with the most alike of the other sensors; NaN where there are
+    none, and in results of older versions.
     """
 
     own: float
     best: str
     correlation: float
+    second: MaybeFloat = float('nan')
 
 
 class SensorError(Frozen):
@@ -382,6 +398,9 @@ class SensorError(Frozen):
     and of what the fitted model predicts, in the sensor's unit; NaN in results of older versions.
     ``likeness`` is known of positions and velocities. ``inside`` is the part of the measured
     samples in bands around the predicted ones that should hold 95 %; NaN where there are none.
+    ``scatter`` is what the sensor itself errs by, a standard deviation that neither motion nor a
+    smooth error of the model adds to, and ``autocorrelation`` that of neighbouring residuals; NaN
+    in results of older versions.
     """
 
     sensor: str
@@ -394,11 +413,27 @@ class SensorError(Frozen):
     predicted_deviation: MaybeFloat = float('nan')
     inside: MaybeFloat = float('nan')
     likeness: Likeness | None = None
+    scatter: MaybeFloat = float('nan')
+    autocorrelation: MaybeFloat = float('nan')
 
     @property
     def explained(self) -> float:
         """The part of the measured variance that is predicted, at most 1."""
         return 1 - (self.after / self.measured_deviation) ** 2
+
+
+class ToolError(Frozen):
+    """How far a point is from where the measured joint positions put it, root mean square, m.
+
+    ``point`` is ``site/NAME``, or ``body/NAME`` for the centre of mass of the last body; ``poses``
+    is how many were compared.
+    """
+
+    point: str
+    role: Role
+    before: float
+    after: float
+    poses: int
 
 
 class Improvement(Frozen):
@@ -443,13 +478,12 @@ class Standstill(Frozen):
     measured_range: float
     resolution: float
 
-    def is_stuck(self, share: float) -> bool:
-        """Whether it should move by more than a share of its range, and a few encoder steps.
+    def least_movement(self, share: float) -> float:
+        """Return the movement beyond which it is no rest: a share of its range, or a few steps.
 
         A coarse encoder says the same until its next step, which is no standstill.
         """
-        least = max(share * self.measured_range, _STEPS * self.resolution)
-        return self.predicted_movement > least
+        return max(share * self.measured_range, _STEPS * self.resolution)
 
 
 class FitDiagnostics(Frozen):
@@ -677,16 +711,26 @@ class UnjudgedResult(Document):
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
     recordings: tuple[RecordedBag, ...] = ()
+    tool: tuple[ToolError, ...] = ()
+
+    @property
+    def judged_role(self) -> Role:
+        """Whose errors count: held-out data, or training data where nothing is held out."""
+        return 'train' if math.isnan(self.held_out_after) else 'validate'
+
+    @property
+    def growth(self) -> float:
+        """Held-out over training error; NaN where nothing is held out."""
+        return self.held_out_after / self.training_after if self.training_after else math.nan
 
     @property
     def positions_ahead(self) -> tuple[tuple[float, HorizonJoint], ...]:
         """Seconds and errors of positions soon after measured states, held out if anything is."""
-        role = 'train' if math.isnan(self.held_out_after) else 'validate'
         return tuple(
             (point.seconds, joint)
             for point in self.horizon
             for joint in point.joints
-            if point.role == role and point.seconds <= SHORT_HORIZON
+            if point.role == self.judged_role and point.seconds <= SHORT_HORIZON
         )
 
     @property

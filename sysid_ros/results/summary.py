@@ -14,6 +14,7 @@ import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.diagnostics import diagnose, memory, rms, sensor_errors
+from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     CombinationResult,
@@ -205,7 +206,7 @@ def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
             sensor=sensor,
             unit=units[sensor],
             sigma=sigma,
-            source='configuration' if sensor in fit.known_noise else 'estimated from residuals',
+            source='configuration' if sensor in fit.known_noise else FROM_RESIDUALS,
             samples=noise.samples if noise else 0,
             effective=noise.effective if noise else math.nan,
             autocorrelation=noise.autocorrelation if noise else math.nan,

@@ -338,7 +338,7 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
 
     out = (problem.parent / 'out' / 'current').resolve()
     assert success, message
-    assert message.startswith('accepted: Held-out error fell: ')
+    assert message.startswith('accepted: Held-out error, nominal → fitted: positions ')
     assert message.endswith(f'4 of 4 parameters identified; report {out / "report.html"}')
     result = node.result()
     assert result == json.loads((out / 'result.json').read_text())
@@ -552,7 +552,9 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     success, message = node.ask('refit')
 
     assert not success
-    assert message.startswith('REJECTED: Held-out error did not fall: ')
+    assert message.startswith('REJECTED: the identified model is not written. Held-out error, ')
+    assert 'better than nominal: Held-out error did not fall: ' in message
+    assert 'Next: ' in message
     result = node.result()
     assert result['accepted'] is False
     assert result['held_out_after'] > result['held_out_before']
@@ -565,6 +567,7 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert _files(out / 'current') == before
     status = node.status(lambda status: 'REJECTED' in status.message)
     assert status.level == type(status).WARN
+    assert {pair.key: pair.value for pair in status.values}['standing'] == 'rejected'
 
 
 def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
@@ -671,7 +674,7 @@ def test_the_refit_client_prints_the_answer_and_what_is_latched(running: Running
     assert client.wait(FIT_TIMEOUT) == 0
     for line in (
         'success: True',
-        'message: accepted: Held-out error fell',
+        'message: accepted: Held-out error, nominal → fitted: positions ',
         '/calibrator/parameters: 4 parameters',
         '  joint/knee/damping ',
         '/calibrator/mjcf: ',

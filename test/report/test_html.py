@@ -112,11 +112,14 @@ def test_links_inside_the_page_have_a_place_to_go(rich_result: CalibrationResult
 def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationResult) -> None:
     page = _page(_few_plots(rich_result))
     headline = _text(page.xpath('//p[@class="headline"]')[0])
-    assert headline == '✓ Accepted Held-out error fell from 17.4 to 1.07 times the noise.'
+    assert headline == "✓ Accepted Held-out error of positions: 5.7 % of the nominal model's."
     facts = _text(page.xpath('//dl[@class="facts"]')[0])
-    assert 'Held-out error 17.4 → 1.07' in facts
+    assert facts.startswith('Held out: positions 237 → 13.6 mrad nominal → fitted')
+    assert 'Held-out over training error 1.06' in facts
     assert '19 identified, 1 at bound, 1 not excited, 1 confounded' in facts
-    assert 'position commands of 6 actuators, zero-order held' in facts
+    beside = _text(page.xpath('//p[@class="soft beside"]')[0])
+    assert beside.startswith('Beside the noise: 17.4 → 1.07 times the noise (from differences of')
+    assert 'position commands of 6 actuators, zero-order held' in beside
     ids = page.xpath('//h2/@id')
     assert ids == [
         'parameters',
@@ -409,7 +412,8 @@ def test_without_held_out_data_the_training_error_decides(
     )
     page = _page(result)
     facts = _text(page.xpath('//dl[@class="facts"]')[0])
-    assert facts.startswith('Training error (nothing is held out) 16.9 → 1.01')
+    assert facts.startswith('Training: positions 210 → 12 mrad')
+    assert 'nothing is held out' in facts
     assert page.xpath('//details[@class="sequence"]')[0].get('open') is not None
 
 

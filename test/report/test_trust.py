@@ -11,6 +11,7 @@ import lxml.html
 import pytest
 
 from sysid_ros.report import pictures, render_report
+from sysid_ros.report.numbers import MISSING
 from sysid_ros.results.result import HorizonJoint, HorizonPoint
 
 if TYPE_CHECKING:
@@ -59,9 +60,11 @@ def test_correlations_are_listed_by_strength_and_drawn_for_every_pair(
 
 
 def test_conditions_say_what_passed_and_what_did_not(rich_result: CalibrationResult) -> None:
-    text = _section(rich_result, 'gate')
-    assert '✓ held-out error 17.4 to 1.07 times the noise.' in text
-    assert '✕ verdicts geom/foot/friction[0] not excited.' in text
+    first, second = rich_result.gate
+    told = first.model_copy(update={'measured': 0.057, 'limit': 0.98, 'unit': 'of nominal'})
+    text = _section(rich_result.model_copy(update={'gate': (told, second)}), 'gate')
+    assert 'held-out error ✓ met 0.057 ≤ 0.98 0.92 of nominal 17.4 to 1.07 times the noise.' in text
+    assert f'verdicts ✕ not met {" ".join(MISSING * 3)} geom/foot/friction[0] not' in text
 
 
 def test_the_drift_names_what_changed(rich_result: CalibrationResult) -> None:

@@ -128,13 +128,15 @@ def test_errors_are_said_in_units_that_people_think_in() -> None:
     ]
     judged = judge(made().model_copy(update={'errors': tuple(errors)}), GateConfig())
     # sqrt((0.03² + 0.04²) / 2) rad
-    assert 'fell: 35.4 to 3.54 mrad, 2 to 0.5 N·m; ' in judged.gate[0].detail
+    said = 'positions 35.4 → 3.54 mrad, velocities 9 → 9 rad/s, torques 2 → 0.5 N·m;'
+    assert said in judged.acceptance
 
 
 def test_an_honest_result_is_accepted_and_says_by_how_much_the_error_fell() -> None:
     judged = judge(made(), GateConfig())
     assert judged.accepted
-    assert judged.acceptance == 'Held-out error fell: 73.7 to 0.993 mrad; 70 to 1 times the noise.'
+    said = 'Held-out error fell: positions 73.7 → 0.993 mrad; held-out over training error 1.00.'
+    assert judged.acceptance == said
 
 
 def test_a_judged_result_is_judged_the_same_after_it_was_stored(tmp_path: Path) -> None:
@@ -142,6 +144,42 @@ def test_a_judged_result_is_judged_the_same_after_it_was_stored(tmp_path: Path) 
     judged.save(tmp_path / 'result.json')
     again = judge(CalibrationResult.load(tmp_path / 'result.json'), GateConfig())
     assert again.gate == judged.gate
+
+
+def test_conditions_say_what_was_measured_beside_its_limit() -> None:
+    found = {check.name: check for check in judge(made(), GateConfig()).gate}
+    better, explained = found['better than nominal'], found['explained']
+    assert better.measured == pytest.approx(1 / 70)
+    assert (better.limit, better.unit) == (0.98, 'of nominal')
+    assert better.margin == pytest.approx(0.98 - 1 / 70)
+    assert (explained.limit, explained.unit, explained.at_least) == (50.0, '%', True)
+    assert 99.9 < explained.measured < 100.0
+    assert explained.margin == explained.measured - 50.0
+    worse = found['no sensor worse']
+    # An error of one standard deviation, of 73 mrad before; 10 % more than that is allowed.
+    assert (worse.unit, worse.measured) == ('rad', pytest.approx(SIGMA, rel=0.05))
+    assert worse.limit == pytest.approx(1.1 * 0.0737, rel=0.1)
+    counted = {name for name, check in found.items() if (check.measured, check.limit) == (0, 0)}
+    assert counted == {'stable', 'live sensors', 'inside bounds', 'verdicts'}
+
+
+@pytest.mark.parametrize('role', ['train', 'validate'])
+def test_a_margin_is_negative_exactly_where_a_condition_is_not_met(role: str) -> None:
+    def lost(own: SignalCurve) -> dict[str, Array]:
+        return {'after': -own.measured}
+
+    def freeze(own: SignalCurve) -> dict[str, Array]:
+        measured = own.measured.copy()
+        measured[200:350] = measured[200]
+        return {'measured': measured}
+
+    for change in (lost, freeze):
+        curves = changed(honest(), change, role, 'elbow_position')
+        judged = judge(made(curves, held_out_after=80.0, diverged=('held',)), GateConfig())
+        assert not judged.accepted
+        for check in judged.gate:
+            if not math.isnan(check.margin):
+                assert (check.margin >= 0) == check.passed, check
 
 
 def test_an_error_that_did_not_fall_or_hardly_is_a_reason() -> None:

@@ -52,6 +52,6 @@ def test_the_error_is_the_held_out_one_or_said_to_be_of_training(tmp_path: Path)
     keep(tmp_path, make_result(held_out_after=float('nan')))
 
     assert [entry.error for entry in read_history(tmp_path)] == [
-        '2 mrad, 1.25 times the noise',
+        '2 mrad',
         '1 times the noise (training)',
     ]

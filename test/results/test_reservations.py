@@ -20,6 +20,7 @@ from sysid_ros.results.result import (
     HorizonJoint,
     HorizonPoint,
     InferenceSummary,
+    Likeness,
     SolverStatus,
     Standing,
 )
@@ -27,6 +28,7 @@ from sysid_ros.results.result import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+NAN = math.nan
 BASELINE = CalibrationResult.load(Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json')
 HONEST = BASELINE.model_copy(
     update={'training_after': 1.0, 'held_out_after': 1.3, 'health': (), 'reservations': ()}
@@ -101,6 +103,22 @@ def jumping_clock() -> dict[str, Any]:
     return {'health': (finding,)}
 
 
+def coloured(after: float, autocorrelation: float) -> dict[str, Any]:
+    """Return errors of a sensor that itself errs by .001 rad."""
+    first, *others = HONEST.errors
+    update = {'after': after, 'scatter': 1e-3, 'autocorrelation': autocorrelation, 'role': 'train'}
+    return {'errors': (first.model_copy(update=update), *others)}
+
+
+def assumed(second: float, kind: FindingKind = FindingKind.ASSUMED_ORDER) -> dict[str, Any]:
+    """Return a joint whose command was guessed, and how much another one moves like it."""
+    like = Likeness(own=0.99, best='q', correlation=0.99, second=second)
+    first, *others = HONEST.errors
+    sensor = first.model_copy(update={'likeness': like, 'role': 'train'})
+    finding = HealthFinding('train_1', '/goals', kind, 1, 'taken in the order of the model')
+    return {'errors': (sensor, *others), 'health': (finding,)}
+
+
 def test_an_honest_result_has_none() -> None:
     assert names() == []
     assert HONEST.standing is Standing.ACCEPTED
@@ -119,6 +137,8 @@ def test_an_honest_result_has_none() -> None:
         ('optimum', out_of_iterations),
         ('optimum', out_of_time),
         ('recordings', jumping_clock),
+        ('residuals', lambda: coloured(0.003, 0.9)),
+        ('mapping', lambda: assumed(0.98)),
     ],
 )
 def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]]) -> None:
@@ -127,6 +147,16 @@ def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]
 
 def test_a_band_that_misses_where_a_recording_starts_is_none() -> None:
     assert names(**{**narrow_band(), 'held_out_after': 1.8}) == []
+
+
+@pytest.mark.parametrize(('after', 'autocorrelation'), [(0.0013, 0.9), (0.003, 0.1), (0.003, NAN)])
+def test_residuals_that_are_small_or_white_are_noise(after: float, autocorrelation: float) -> None:
+    assert names(**coloured(after, autocorrelation)) == []
+
+
+def test_a_mapping_without_a_rival_or_by_names_is_none() -> None:
+    assert names(**assumed(0.5)) == []
+    assert names(**assumed(0.98, FindingKind.DERIVED_VELOCITY)) == []
 
 
 def test_what_was_left_out_in_turn_is_held_out() -> None:

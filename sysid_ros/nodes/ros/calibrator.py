@@ -33,6 +33,8 @@ from sysid_ros.nodes.ros.parameters import declare
 from sysid_ros.nodes.ros.runtime import latched
 from sysid_ros.pipeline import Calibration
 from sysid_ros.results.drift import drift_between
+from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import Standing
 from sysid_ros.results.store import linked, prune
 
@@ -75,6 +77,8 @@ class Calibrator:
         )
         self._lock = threading.Lock()
         self._running: Child | None = None
+        # Of the last refit; empty before the first one, and where that failed.
+        self._standing = ''
         self._level = DiagnosticStatus.OK
         self._progress = 'idle: no refit yet'
         #: What is current, as far as it was published.
@@ -207,6 +211,7 @@ class Calibrator:
                 drift = drift_between(earlier, done.result, str(before))
             self._show_drift(drift)
         self._publish(done)
+        self._standing = str(done.result.standing)
         good = done.result.standing is Standing.ACCEPTED
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done, drift)
@@ -228,6 +233,7 @@ class Calibrator:
 
     def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
         self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
+        self._standing = ''
         self._say(f'idle: the last refit failed: {sentence}')
         return False, sentence
 
@@ -283,6 +289,7 @@ class Calibrator:
             values=[
                 KeyValue(key='fitting', value=fitting),
                 KeyValue(key='config', value=self._config.config),
+                KeyValue(key='standing', value=self._standing),
             ],
         )
         self._diagnostics.publish(self._stamped(status, self._drift))
@@ -348,12 +355,15 @@ def _summary(done: Calibration, drift: Drift | None) -> str:
     result = done.result
     identified = sum(parameter.identified for parameter in result.parameters)
     changed = '' if drift is None else f'. {drift.sentence}'
-    word = result.standing if result.accepted else result.standing.upper()
-    said = [check.detail for check in result.reservations if result.accepted]
-    return (
-        f'{word}: {" ".join((result.acceptance, *said))} '
-        f'{identified} of {len(result.parameters)} parameters identified; '
-        f'report {done.report_path}{changed}'
+    word, *said = headline_lines(result)
+    return ' '.join(
+        (
+            f'{result.standing}:' if result.accepted else word,
+            *(line.strip() for line in said),
+            *(f'Next: {step}' for step in next_steps(result)),
+            f'{identified} of {len(result.parameters)} parameters identified;',
+            f'report {done.report_path}{changed}',
+        )
     )
 
 

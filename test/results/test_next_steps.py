@@ -1,0 +1,134 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What to do next: ranked, and every command is one that can be typed."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lxml.etree
+import pytest
+
+from builders.told_results import arm
+from sysid_ros.cli.parser import make_parser
+from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.results.gate import Condition
+from sysid_ros.results.next_steps import next_steps
+from sysid_ros.results.reservations import Reservation
+from sysid_ros.results.result import (
+    GateCheck,
+    Likeness,
+    ParameterResult,
+    SolverStatus,
+)
+
+if TYPE_CHECKING:
+    from sysid_ros.results.result import CalibrationResult
+
+LAUNCH = Path(__file__).parents[2] / 'launch'
+
+
+def failing(name: str) -> GateCheck:
+    return GateCheck(name=name, passed=False, detail='')
+
+
+def stopped() -> dict[str, Any]:
+    return {'solver': arm().solver.model_copy(update={'status': SolverStatus.TIME, 'seconds': 3.0})}
+
+
+def turned() -> dict[str, Any]:
+    like = Likeness(own=-0.95, best='elbow_position', correlation=-0.95)
+    first, *others = arm().errors
+    return {'errors': (first.model_copy(update={'likeness': like}), *others)}
+
+
+def bounded(kind: VerdictKind) -> dict[str, Any]:
+    parameter = ParameterResult(
+        name='tool mass',
+        targets=('body/tool/mass',),
+        unit='kg',
+        initial=1.0,
+        value=2.0,
+        low=1.9,
+        high=2.0,
+        bounds=(0.1, 2.0),
+        verdict_kind=kind,
+    )
+    return {'parameters': (parameter,)}
+
+
+def made(*reasons: str, **changes: Any) -> CalibrationResult:
+    """Return a result with conditions that are not met, or with reservations."""
+    gate = tuple(failing(name) for name in reasons if name in list(Condition))
+    reserved = tuple(failing(name) for name in reasons if name in list(Reservation))
+    return arm(gate=gate, reservations=reserved, accepted=not gate, **changes)
+
+
+@pytest.mark.parametrize(
+    ('reasons', 'changes', 'first'),
+    [
+        ([], {}, 'cp arm/out/current/mjcf/arm.xml arm/arm_fitted.xml'),
+        ([Reservation.HELD_OUT], {}, 'ros2 launch sysid_ros record.launch.xml'),
+        ([Reservation.GENERALISES], {}, 'sysid compare --missing arm/calibration.yaml'),
+        ([Reservation.RECORDINGS], {}, 'sysid inspect arm/bags/train_1 arm/arm.xml'),
+        ([Reservation.MAPPING], {}, 'sysid map arm/bags/train_1 arm/arm.xml -o mapping.yaml'),
+        ([Condition.EXPLAINED], turned(), 'sysid map arm/bags/train_1 arm/arm.xml'),
+        ([Condition.EXPLAINED], {}, 'sysid compare --missing arm/calibration.yaml'),
+        ([Condition.VERDICTS], {}, 'sysid excite arm/arm.xml --config arm/calibration.yaml'),
+        ([Condition.CONVERGED], {}, 'sysid calibrate arm/calibration.yaml --set solver.max_iter'),
+        ([Condition.CONVERGED], stopped(), 'sysid calibrate arm/calibration.yaml --set solver.tim'),
+        ([Condition.BOUNDS], bounded(VerdictKind.AT_BOUND), 'sysid calibrate arm/calibration.yaml'),
+    ],
+)
+def test_what_helps_most_comes_first(
+    reasons: list[str], changes: dict[str, Any], first: str
+) -> None:
+    steps = next_steps(made(*reasons, **changes))
+    assert steps[0].commands[0].startswith(first)
+    assert 1 <= len(steps) <= 3
+
+
+@pytest.mark.parametrize('reason', [*Condition, *Reservation])
+def test_every_reason_leads_to_a_command(reason: str) -> None:
+    steps = next_steps(made(reason))
+    assert steps
+    assert steps[0].commands
+
+
+def test_every_command_can_be_typed() -> None:
+    """Of ours the parser is asked, of a launch file its arguments."""
+    commands = {
+        command
+        for reason in (*Condition, *Reservation)
+        for changes in ({}, stopped())
+        for step in next_steps(made(reason, **changes))
+        for command in step.commands
+    }
+    programs = set()
+    for command in commands:
+        program, *words = shlex.split(command)
+        programs.add(program)
+        if program == 'sysid':
+            args = make_parser().parse_args(words)
+            for pair in getattr(args, 'overrides', []):
+                section, _, key = pair.partition('=')[0].partition('.')
+                field = CalibrationConfig.model_fields[section]
+                assert not key or key in field.annotation.model_fields  # type: ignore[union-attr]
+        elif program == 'ros2':
+            verb, package, file, *arguments = words
+            assert (verb, package) == ('launch', 'sysid_ros')
+            names = lxml.etree.parse(LAUNCH / file).xpath('//arg/@name')
+            assert {argument.partition(':=')[0] for argument in arguments} <= set(names)
+    assert programs == {'sysid', 'ros2', 'cp'}
+
+
+def test_without_a_configuration_there_are_sentences_only() -> None:
+    made_in_python = arm().provenance.model_copy(update={'command': 'sysid_ros.calibrate'})
+    (step,) = next_steps(arm(provenance=made_in_python))
+    assert step.sentence
+    assert step.commands == ()
+    servo = arm().provenance.model_copy(update={'config': {}})
+    assert next_steps(arm(provenance=servo)) == ()

@@ -1,0 +1,88 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""How far errors of joints move the end of a robot: hand-checked."""
+
+from __future__ import annotations
+
+import math
+
+import mujoco
+import numpy as np
+import pytest
+
+from sysid_ros.results.diagnostics import SignalCurve
+from sysid_ros.results.tool import tool_errors
+
+ARM = """
+<mujoco>
+  <worldbody>
+    <body name="upper"><joint name="shoulder" axis="0 1 0"/><geom size=".02" mass="1"/>
+      <body name="lower" pos=".3 0 0"><joint name="elbow" axis="0 1 0"/>
+        <geom size=".02" pos=".2 0 0" mass="1"/>{site}</body>
+    </body>
+    <body name="door"><joint name="latch" axis="0 0 1"/><geom size=".02" mass="1"/></body>
+  </worldbody>
+  <sensor><jointpos name="a" joint="shoulder"/>{elbow}</sensor>
+</mujoco>
+"""
+ELBOW = '<jointpos name="b" joint="elbow"/>'
+TIMES = np.arange(0.0, 1.0, 0.01)
+
+
+def model(site: str = '', elbow: str = ELBOW) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(ARM.format(site=site, elbow=elbow))
+
+
+def curve(
+    sensor: str, before: float, after: float, sequence: str = 't', stamps: float = 0.0
+) -> SignalCurve:
+    measured = 0.5 * np.sin(TIMES)
+    return SignalCurve(
+        sequence,
+        'validate',
+        sensor,
+        sensor,
+        TIMES + stamps,
+        measured,
+        measured + before,
+        measured + after,
+        diverged=False,
+    )
+
+
+def test_an_error_of_the_first_joint_swings_the_whole_arm() -> None:
+    """Both links are turned about the shoulder: the chord of the angle at the tool's distance."""
+    (found,) = tool_errors(
+        model('<site name="tcp" pos=".2 0 0"/>'), [curve('a', 0.1, 0.01), curve('b', 0.0, 0.0)]
+    )
+    # The distance from shoulder to tool changes with the elbow, which moves as 0.5 sin t.
+    reach = np.sqrt(0.3**2 + 0.2**2 + 2 * 0.3 * 0.2 * np.cos(0.5 * np.sin(TIMES)))
+    usual = float(np.sqrt(np.mean(reach**2)))
+    assert (found.point, found.role, found.poses) == ('site/tcp', 'validate', 100)
+    assert found.before == pytest.approx(2 * math.sin(0.05) * usual)
+    assert found.after == pytest.approx(2 * math.sin(0.005) * usual)
+
+
+def test_without_a_site_that_is_a_tool_it_is_the_last_body() -> None:
+    site = '<site name="imu" pos="9 0 0"/>'
+    (found,) = tool_errors(model(site), [curve('a', 0.0, 0.0), curve('b', 0.1, 0.0)])
+    assert found.point == 'body/lower'
+    assert found.before == pytest.approx(2 * math.sin(0.05) * 0.2)
+    assert found.after == 0.0
+
+
+def test_a_joint_on_the_way_that_is_not_measured_leaves_nothing_to_say() -> None:
+    assert tool_errors(model(elbow=''), [curve('a', 0.1, 0.0)]) == ()
+    assert tool_errors(model(), [curve('a', 0.1, 0.0)]) == ()
+    assert tool_errors(mujoco.MjModel.from_xml_string('<mujoco/>'), []) == ()
+
+
+def test_joints_with_stamps_of_their_own_are_compared_at_common_instants() -> None:
+    (found,) = tool_errors(model(), [curve('a', 0.0, 0.0), curve('b', 0.1, 0.1, stamps=0.002)])
+    assert found.before == pytest.approx(2 * math.sin(0.05) * 0.2, rel=1e-6)
+
+
+def test_of_long_recordings_some_poses_are_compared() -> None:
+    curves = [curve(s, 0.1, 0.0, sequence=str(n)) for n in range(50) for s in 'ab']
+    (found,) = tool_errors(model(), curves)
+    assert found.poses == 1000
