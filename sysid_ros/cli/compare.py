@@ -21,14 +21,26 @@ if TYPE_CHECKING:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare models on the same bags and recommend one, or say what one lacks."""
+    """Compare results as they are, or models on the same bags, or say what one lacks."""
+    results = [place for place in args.places if place.is_dir() or place.suffix == '.json']
+    if len(results) == len(args.places):
+        return _run_results(args)
+    if results:
+        msg = (
+            f'Expected only results or only configurations, found the result {str(results[0])!r} '
+            f'among {len(args.places)} paths.'
+        )
+        raise ConfigError(msg)
+    if args.html is not None:
+        msg = f'--html is for results, as result.json, found {str(args.places[0])!r}.'
+        raise ConfigError(msg)
     if args.missing:
         return _run_missing(args)
     if args.output is not None:
         msg = '--output is the folder for what --missing names; expected both or neither.'
         raise ConfigError(msg)
     overrides = parse_overrides(args.overrides)
-    configs = [load_calibration(path, overrides) for path in args.configs]
+    configs = [load_calibration(path, overrides) for path in args.places]
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
     from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
@@ -36,9 +48,9 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.pipeline.models import Candidate, compare_models  # noqa: PLC0415
 
     candidates: list[Candidate] = []
-    stems = [path.stem for path in args.configs]
+    stems = [path.stem for path in args.places]
     unique = len(set(stems)) == len(stems)
-    names = stems if unique else [str(path) for path in args.configs]
+    names = stems if unique else [str(path) for path in args.places]
     for name, config in zip(names, configs, strict=True):
         candidates.append(Candidate(name, config))
         for patterns in args.drop:
@@ -54,6 +66,37 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _run_results(args: argparse.Namespace) -> int:
+    """Put results beside each other.
+
+    Raises:
+        ConfigError: There is one only, or an option is for configurations.
+        ResultError: One cannot be read.
+    """
+    if args.missing or args.drop or args.overrides or args.output is not None:
+        msg = '--missing, --drop, --output and --set are for configurations, found results.'
+        raise ConfigError(msg)
+    if len(args.places) == 1:
+        msg = f'Expected two results or more to compare, found {str(args.places[0])!r} alone.'
+        raise ConfigError(msg)
+    from sysid_ros.cli.console import make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.report.side_by_side import print_side_by_side, write_side_by_side  # noqa: PLC0415
+    from sysid_ros.results.side_by_side import read_side_by_side  # noqa: PLC0415
+
+    found = read_side_by_side(args.places)
+    if args.html is not None:
+        write_side_by_side(found, args.html)
+    if args.json:
+        print(to_json(found.plain(), indent=2))  # noqa: T201 (escaped as JSON)
+        return 0
+    console = make_console()
+    print_side_by_side(console, found)
+    if args.html is not None:
+        print_paths(console, {'side by side': args.html})
+    return 0
+
+
 def _run_missing(args: argparse.Namespace) -> int:
     """Say what the joints of a robot do and its model does not.
 
@@ -61,13 +104,13 @@ def _run_missing(args: argparse.Namespace) -> int:
         ConfigError: There are several configurations, something is to be dropped, or the folder
             exists.
     """
-    if len(args.configs) > 1 or args.drop:
+    if len(args.places) > 1 or args.drop:
         msg = 'Expected one calibration.yaml and no --drop beside --missing.'
         raise ConfigError(msg)
     if args.output is not None and args.output.exists():
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
-    config = load_calibration(args.configs[0], parse_overrides(args.overrides))
+    config = load_calibration(args.places[0], parse_overrides(args.overrides))
     from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
     from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
     from sysid_ros.json_text import to_json  # noqa: PLC0415

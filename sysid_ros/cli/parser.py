@@ -460,14 +460,24 @@ def _add_excite(commands: Commands) -> None:
 def _add_compare(commands: Commands) -> None:
     parser = commands.add_parser(
         'compare',
-        help='fit several models to the same bags; recommend the simplest that predicts as well',
+        help='compare results as they are, or fit several models and recommend one',
         description=(
-            'Fit several configurations, or one with and without some of its parameters, to the '
-            'same bags, and recommend the simplest that predicts held-out data as well as the '
-            'best. With --missing, find what the joints of the robot do and the model does not.'
+            'Put existing results beside each other; nothing is fitted. Or fit several '
+            'configurations, or one with and without some of its parameters, to the same bags, '
+            'and recommend the simplest that predicts held-out data as well as the best. With '
+            '--missing, find what the joints of the robot do and the model does not.'
         ),
     )
-    parser.add_argument('configs', nargs='+', type=Path, metavar='config', help='calibration.yaml')
+    parser.add_argument(
+        'places',
+        nargs='+',
+        type=Path,
+        metavar='PATH',
+        help='results (result.json or a folder that holds one), or calibration.yaml',
+    )
+    parser.add_argument(
+        '--html', type=Path, metavar='FILE', help='write the results side by side as a page'
+    )
     parser.add_argument(
         '--drop',
         action='append',

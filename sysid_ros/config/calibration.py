@@ -290,6 +290,16 @@ class CheckConfig(Section):
     )
 
 
+class ReportConfig(Section):
+    """What the report holds beside the numbers."""
+
+    film: bool = Field(
+        default=True,
+        description='whether it has a film of measured, nominal and fitted, which takes some '
+        'seconds to draw',
+    )
+
+
 class DataConfig(Section):
     """How recordings are read and compared with a model."""
 
@@ -360,6 +370,7 @@ class CalibrationConfig(DataConfig):
     memory: MemoryConfig = MemoryConfig()
     gate: GateConfig = GateConfig()
     check: CheckConfig = CheckConfig()
+    report: ReportConfig = ReportConfig()
     output: Path = Field(default=Path('out'), description='folder for model, result and report')
 
     @model_validator(mode='after')

@@ -146,7 +146,8 @@ class Child:
     def _command(self) -> list[str]:
         settings = self._settings
         command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(self._config)]
-        command += ['--quiet', '--output', str(settings.output)]
+        # A robot has other things to do than to draw.
+        command += ['--quiet', '--output', str(settings.output), '--set', 'report.film=false']
         if self._budget:
             limit = _FIT_SHARE * self._budget
             own = settings.solver.time

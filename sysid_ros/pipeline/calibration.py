@@ -24,6 +24,7 @@ from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.stated import changed, stated
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
+from sysid_ros.pipeline.film import draw_motion, motion_of
 from sysid_ros.pipeline.fitting import deadline_of, fit_training
 from sysid_ros.pipeline.loading import (
     ReadOptions,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
+    from sysid_ros.pipeline.film import Motion
     from sysid_ros.pipeline.loading import Subject
     from sysid_ros.results.case import Case
     from sysid_ros.results.comparison import ComparedQuantity
@@ -76,12 +78,14 @@ class Identified:
         values: Targets and their values in SI units.
         model: The nominal one; read again from its file unless given.
         servos: The joints that servos drive, if any.
+        motion: What its film shows, if it gets one.
     """
 
     result: CalibrationResult
     values: Sequence[tuple[Target, float]] = ()
     model: RobotModel | None = None
     servos: ServoJoints | None = None
+    motion: Motion | None = None
 
 
 class Checked(NamedTuple):
@@ -283,7 +287,10 @@ def identify(
         for parameter, found in zip(seen.problem.parameters, result.parameters, strict=True)
         for target in parameter.targets
     ]
-    return Identified(result, values, problem.source, problem.servos)
+    motion = None
+    if config.report.film:
+        motion = motion_of(seen, found, result.diagnostics, config.solver.threads)
+    return Identified(result, values, problem.source, problem.servos, motion)
 
 
 def write(
@@ -311,7 +318,8 @@ def write(
             result = result.with_warnings(notes).model_copy(update=written)
         result.save(begun.folder / RESULT)
         write_figures(result, begun.folder / FIGURES)
-        write_report(result, begun.folder / REPORT, truth=truth)
+        films, no_film = draw_motion(identified.motion)
+        write_report(result, begun.folder / REPORT, truth=truth, films=films, no_film=no_film)
         return Calibration(result, begun.keep(accepted=result.accepted))
 
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from sysid_ros.report.film import Film
     from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
@@ -105,27 +106,6 @@ class ParameterRow(NamedTuple):
         if self.truth is None or math.isnan(self.parameter.low) or math.isnan(self.parameter.high):
             return None
         return self.parameter.low <= self.truth <= self.parameter.high
-
-
-class Film(NamedTuple):
-    """An animation of one sequence: an animated WebP, its size in pixels, how long it runs, s.
-
-    ``shown`` names the copies with the colour of each, as ``(name, '#rrggbb')``; ``note`` says what
-    is not shown, and is empty where all is.
-    """
-
-    sequence: str
-    webp: bytes
-    width: int
-    height: int
-    seconds: float
-    shown: tuple[tuple[str, str], ...]
-    note: str = ''
-
-    @property
-    def source(self) -> str:
-        """The image as a data URI."""
-        return 'data:image/webp;base64,' + base64.b64encode(self.webp).decode('ascii')
 
 
 #: Word, symbol and tone of what a finding does to a result.
@@ -263,7 +243,8 @@ def _context(
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
     settings = _settings(config)
-    scripts = (_text('vendor', 'uPlot.iife.min.js'), asset('tables.js') + asset('report.js'))
+    own = ''.join(asset(f'{name}.js') for name in ('tables', 'report', 'film'))
+    scripts = (_text('vendor', 'uPlot.iife.min.js'), own)
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -324,6 +305,7 @@ def render_report(
     truth: Mapping[str, float] | None = None,
     title: str = '',
     films: Sequence[Film] = (),
+    no_film: str = '',
 ) -> str:
     """Render a result as the text of a self-contained HTML page.
 
@@ -332,21 +314,28 @@ def render_report(
         truth: True values by parameter name or target, where they are known (a simulated robot);
             they add a column to the table and a mark to the interval figure.
         title: Stands above all; the name of the model unless given.
-        films: Animations of the motion, shown before the signals.
+        films: Of the motion, shown before the signals.
+        no_film: Why there is none, in a sentence, where there should be one.
     """
     context = _context(result, truth, title, films)
-    return environment().get_template('report.html.j2').render(context)
+    return environment().get_template('report.html.j2').render(context, no_film=no_film)
 
 
 def write_report(
-    result: CalibrationResult, path: Path, *, truth: Mapping[str, float] | None = None
+    result: CalibrationResult,
+    path: Path,
+    *,
+    truth: Mapping[str, float] | None = None,
+    films: Sequence[Film] = (),
+    no_film: str = '',
 ) -> None:
     """Write a result as one HTML file that opens offline.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own. True values are those of :func:`render_report`.
+    else and run no script but its own. The options are those of :func:`render_report`.
 
     Raises:
         ResultError: The file cannot be written.
     """
-    replace_file(path, render_report(result, truth=truth).encode('utf-8'))
+    page = render_report(result, truth=truth, films=films, no_film=no_film)
+    replace_file(path, page.encode('utf-8'))

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 ROUNDING = 1e-6
 #: Settings that change no number of a fit: paths, whose content is compared, and what is done with
 #: the result.
-_NOT_FITTED = frozenset({'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate'})
+_NOT_FITTED = frozenset(
+    {'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate', 'report'}
+)
 
 
 class ComparedQuantity(NamedTuple):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox import modifiers as model_modifier
 from sysid_ros.toolbox import parameter, signal_modifier
@@ -27,7 +28,6 @@ from sysid_ros.toolbox.modifiers import (
 )
 from sysid_ros.toolbox.optimization import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.toolbox.rendering import render_rollout
 from sysid_ros.toolbox.residual_fn import (
     build_residual_fn,
     construct_ts_from_defaults,

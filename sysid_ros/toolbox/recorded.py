@@ -16,10 +16,10 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.report.rendering import FULLPHYSICS
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES, control_mapping, sensor_mapping
 from sysid_ros.signals.trajectory import Trajectory
-from sysid_ros.toolbox.rendering import FULLPHYSICS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

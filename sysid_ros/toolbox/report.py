@@ -8,7 +8,6 @@ The report's packages are imported when a report is made: identification does no
 from __future__ import annotations
 
 import dataclasses
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,9 @@ import numpy as np
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
 from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL, Copy, draw_film, lit
 from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
-from sysid_ros.toolbox.rendering import render_rollout
 from sysid_ros.toolbox.result import fitted_result
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.trajectory import sequence_labels
@@ -31,32 +30,16 @@ if TYPE_CHECKING:
     import scipy.optimize
     from numpy.typing import NDArray
 
-    from sysid_ros.report.html import Film
+    from sysid_ros.report.film import Film
     from sysid_ros.results.result import CalibrationResult
     from sysid_ros.toolbox.callbacks import BuildModelFn
     from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.rendering import Color
     from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
 
 
 REPORT = 'report.html'
-FRAMERATE = 20.0  # Hz
-WIDTH, HEIGHT = 480, 360  # pixels
-#: A film shows at most so many seconds, and no more recordings than these are filmed.
-LONGEST = 10.0
+#: No more recordings than these are filmed.
 MOST_FILMS = 4
-#: The colours of the report's curves.
-COLORS: dict[str, Color] = {
-    'before': (0.761, 0.341, 0.047, 0.6),
-    'after': (0.043, 0.361, 0.678, 0.6),
-    'measured': (0.604, 0.627, 0.663, 0.6),
-}
-#: Of WebP; a frame of 480 by 360 pixels takes about 4 kB.
-_QUALITY = 75
-_METHOD = 2
-#: Colours above and below the horizon, and the light from all sides.
-_SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
-_TEXELS = 64
 _POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
 
 
@@ -93,7 +76,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     """Report what `optimize` found in one HTML file that opens offline.
 
     It shows values with intervals and verdicts, the error of each signal before and after, every
-    signal with the predictions of both, the motion before and after as an animation, and the
+    signal with the predictions of both, a film of the motion, nominal, fitted and measured, and the
     solver's trace. The specs and parameters that are passed are not changed.
 
     Args:
@@ -104,8 +87,8 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         opt_result: What `optimize` returned beside the parameters.
         title: Stands above the report.
         save_path: Folder for ``report.html``, made if it is not there; None writes nothing.
-        build_model: Compiles parameters into a copy of a spec that it is given, for the animation.
-        generate_videos: Whether to make the animation. Where there is no OpenGL, the report says
+        build_model: Compiles parameters into a copy of a spec that it is given, for the film.
+        generate_videos: Whether to make the film. Where there is no OpenGL, the report says
             so instead.
         truth: True values by parameter name, where they are known; they add a column.
 
@@ -113,36 +96,27 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         An object with ``build()``, which returns the page, and ``save(path)``.
 
     Raises:
-        FitError: ``build_model`` is None and an animation was asked for, or the residual function
+        FitError: ``build_model`` is None and a film was asked for, or the residual function
             returns other sequences than there are.
         ResultError: The file cannot be written.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
     films: tuple[Film, ...] = ()
-    remark = ''
+    no_film = ''
     if generate_videos:
         if build_model is None:
-            msg = (
-                'Expected build_model for the animation, found None; or pass generate_videos=False.'
-            )
+            msg = 'Expected build_model for the film, found None; or pass generate_videos=False.'
             raise FitError(msg)
         try:
             films = _films(models_sequences, initial_params, opt_params, build_model)
         except ModelError as err:
-            remark = f'There is no animation: {err}'
+            no_film = str(err)
     result = fitted_result(
-        title,
-        models_sequences,
-        initial_params,
-        opt_params,
-        residual_fn,
-        opt_result,
-        (remark,) if remark else (),
+        title, models_sequences, initial_params, opt_params, residual_fn, opt_result
     )
-    report = ToolboxReport(
-        title, result, render_report(result, truth=truth, title=title, films=films)
-    )
+    page = render_report(result, truth=truth, title=title, films=films, no_film=no_film)
+    report = ToolboxReport(title, result, page)
     if save_path is not None:
         report.save(Path(save_path) / REPORT)
     return report
@@ -157,87 +131,31 @@ def _films(
     """Draw the first recordings with the initial values, the fitted ones and as measured."""
     found: list[Film] = []
     for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
-        models = [build_model(params, _lit(group.spec)) for params in (initial_params, opt_params)]
+        models = [build_model(params, lit(group.spec)) for params in (initial_params, opt_params)]
         runs = list(zip(labels, group.measured_rollout, strict=True))[: MOST_FILMS - len(found)]
         found += [_film(label, models, run) for label, run in runs]
     return tuple(found)
 
 
-def encode(frames: Sequence[NDArray[np.uint8]], framerate: float) -> bytes:
-    """Encode (height, width, 3) RGB frames as an animated WebP that repeats."""
-    from PIL import Image  # noqa: PLC0415 (see the module's docstring)
-
-    pictures = [Image.fromarray(frame) for frame in frames]
-    stream = io.BytesIO()
-    pictures[0].save(
-        stream,
-        format='WEBP',
-        save_all=True,
-        append_images=pictures[1:],
-        duration=round(1000 / framerate),  # ms
-        loop=0,
-        quality=_QUALITY,
-        method=_METHOD,
-    )
-    return stream.getvalue()
-
-
-def _lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
-    """Return a copy before a light sky, and bright enough without lights of its own."""
-    copy = spec.copy()
-    if all(texture.type != mujoco.mjtTexture.mjTEXTURE_SKYBOX for texture in copy.textures):
-        copy.add_texture(
-            name='sysid_ros_sky',
-            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
-            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
-            rgb1=_SKY,
-            rgb2=_GROUND,
-            width=_TEXELS,
-            height=6 * _TEXELS,
-        )
-    copy.visual.headlight.ambient = np.maximum(copy.visual.headlight.ambient, _AMBIENT)
-    return copy
-
-
 def _film(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory) -> Film:
-    from sysid_ros.report.html import Film  # noqa: PLC0415 (see the module's docstring)
-
     control = recorded.control
     shown = control.times <= control.times[0] + LONGEST
     control = TimeSeries(control.times[shown], control.data[shown], control.signal_mapping)
     predicted = sysid_rollout(
         models, mujoco.MjData(models[0]), [control] * 2, [recorded.initial_state] * 2
     )
-    states = [trajectory.state.matrix for trajectory in predicted if trajectory.state is not None]
-    copies = ['before', 'after']
-    clock = control.times[0] + models[0].opt.timestep * np.arange(1, len(states[0]) + 1)
-    measured = _measured_states(models[0], recorded.sensordata, clock, states[0])
+    copies = [
+        Copy(name, model, trajectory.state.matrix)
+        for name, model, trajectory in zip((NOMINAL, FITTED), models, predicted, strict=True)
+        if trajectory.state is not None
+    ]
+    like = copies[0].states
+    clock = control.times[0] + models[0].opt.timestep * np.arange(1, len(like) + 1)
+    measured = _measured_states(models[0], recorded.sensordata, clock, like)
     if measured is not None:
-        copies.append('measured')
-        states.append(measured)
-        models = [*models, models[0]]
-    frames = render_rollout(
-        models,
-        None,
-        np.stack(states),
-        FRAMERATE,
-        width=WIDTH,
-        height=HEIGHT,
-        colors=[COLORS[copy] for copy in copies],
-    )
-    colors = {
-        copy: '#' + ''.join(f'{round(255 * part):02x}' for part in COLORS[copy][:3])
-        for copy in copies
-    }
-    return Film(
-        sequence=name,
-        webp=encode(frames, FRAMERATE),
-        width=WIDTH,
-        height=HEIGHT,
-        seconds=len(frames) / FRAMERATE,
-        shown=tuple(colors.items()),
-        note='' if shown.all() else f'The first {LONGEST:g} s of the recording.',
-    )
+        copies.append(Copy(MEASURED, models[0], measured))
+    note = '' if shown.all() else f'The first {LONGEST:g} s of the recording.'
+    return draw_film(name, copies, note=note)
 
 
 def _measured_states(

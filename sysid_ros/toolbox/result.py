@@ -70,7 +70,6 @@ def fitted_result(
     opt_params: ParameterDict,
     residual_fn: Callable[..., Any],
     opt_result: scipy.optimize.OptimizeResult,
-    remarks: Sequence[str] = (),
 ) -> CalibrationResult:
     """Evaluate a fit's beginning and end; all its recordings are training data."""
     labels = [
@@ -141,7 +140,7 @@ def fitted_result(
         topics=(),
         health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, *residuals),
-        warnings=(*warnings, *remarks),
+        warnings=warnings,
         provenance=provenance_now(
             '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
         ),

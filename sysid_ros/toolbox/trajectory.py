@@ -16,6 +16,7 @@ import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
 from sysid_ros.model.loading import one_sentence
+from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
 from sysid_ros.signals import TimeSeries, storage
 from sysid_ros.signals.mapping import (
     STATES,
@@ -25,7 +26,6 @@ from sysid_ros.signals.mapping import (
     sensor_mapping,
 )
 from sysid_ros.signals.resampling import slack
-from sysid_ros.toolbox.rendering import FULLPHYSICS, render_rollout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

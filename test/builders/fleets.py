@@ -29,6 +29,7 @@ def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
     base = {
         'model': 'arm.xml',
         'parameters': [{'target': entry.target} for entry in FEW],
+        'report': {'film': False},
         'validation': {'horizon': [0.1, 0.2]},
     }
     entries = {

@@ -7,16 +7,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from builders.histories import keep, make_result
 from sysid_ros.cli.compare import print_missing
 from sysid_ros.cli.console import make_console
 from sysid_ros.pipeline.missing import Missing, Trial, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from builders.cli_project import Sysid
 
 FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
 
@@ -105,3 +109,53 @@ def test_what_is_missing_is_printed_with_the_lines_to_add(capsys: pytest.Capture
         assert words in said
     print_missing(make_console(), dataclasses.replace(found, named=None, reason='none helps'))
     assert 'missing: nothing, as none helps' in capsys.readouterr().out
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Return the folders of two results below the working directory."""
+    monkeypatch.chdir(tmp_path)
+    keep(Path('old'), make_result())
+    keep(Path('new'), make_result(0.05, 0.7, 4.2))
+    return 'old', 'new/current'
+
+
+def test_results_are_compared_without_fitting(results: tuple[str, str], sysid: Sysid):
+    done = sysid('compare', *results, '--html', 'page.html')
+
+    assert (done.code, done.err) == (0, '')
+    assert 'new/current against old: joint/elbow/frictionloss from 3.5 to 4.2' in done.out
+    assert done.out.rstrip().endswith('page.html')
+    assert 'old' in Path('page.html').read_text('utf-8')
+
+
+def test_results_side_by_side_are_json_too(results: tuple[str, str], sysid: Sysid):
+    found = json.loads(sysid('compare', *results, '--json').out)
+
+    assert [entry['name'] for entry in found['results']] == list(results)
+    friction = found['parameters'][2]
+    assert [side['value'] for side in friction['sides']] == [3.5, 4.2]
+    assert friction['changed'] == [True]
+    assert friction['deviations'] == [pytest.approx(4.95, abs=0.01)]
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'words'),
+    [
+        (('old', 'calibration.yaml'), "the result 'old' among 2 paths"),
+        (('old',), 'Expected two results or more'),
+        (('old', 'new', '--missing'), 'are for configurations, found results'),
+        (('old', 'new', '--set', 'solver.loss=huber'), 'are for configurations, found results'),
+        (('calibration.yaml', '--html', 'page.html'), '--html is for results'),
+        (('old', 'nothing.json'), "There is no result 'nothing.json'"),
+    ],
+)
+@pytest.mark.usefixtures('results')
+def test_what_does_not_go_with_results_is_one_sentence(
+    sysid: Sysid, arguments: tuple[str, ...], words: str
+):
+    done = sysid('compare', *arguments)
+
+    assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)
+    assert words in done.err
+    assert not Path('page.html').exists()

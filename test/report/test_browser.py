@@ -57,7 +57,7 @@ def page(opened: Opened) -> Iterator[Page]:
     page.locator('#signals').evaluate('title => title.scrollIntoView()')
     page.locator('.plot canvas').first.wait_for()
     yield page
-    for button in page.locator('.legend button[aria-pressed=false]').all():
+    for button in page.locator('button[data-curve][aria-pressed=false]').all():
         button.click()
 
 

@@ -251,7 +251,7 @@ import sys
 import sysid_ros.identification
 assert not [name for name in sys.modules if name.startswith(('jinja2', 'sysid_ros.toolbox'))]
 from sysid_ros.toolbox import optimize
-heavy = {'jinja2', 'sysid_ros.report', 'sysid_ros.toolbox.report'}
+heavy = {'jinja2', 'sysid_ros.report.html', 'sysid_ros.toolbox.report'}
 assert not heavy.intersection(sys.modules)
 from sysid_ros.identification import report, default_report
 assert report.default_report is default_report

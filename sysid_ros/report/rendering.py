@@ -61,7 +61,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     data: mujoco.MjData | None,
     state: NDArray[np.float64],
     framerate: float,
-    camera: str | int = -1,
+    camera: str | int | mujoco.MjvCamera = -1,
     width: int = 640,
     height: int = 480,
     light_pos: Sequence[float] | None = None,
@@ -83,7 +83,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
             out.
         framerate: Frames per second.
         camera: Name or id of a camera; -1 is the free one, which stands back as far as the motion
-            reaches.
+            reaches; or a camera of one's own, which stays where it is.
         width: Pixels; not limited by the model's offscreen buffer.
         height: Pixels.
         light_pos: (3,) where a spotlight that shines down is added, m.
@@ -107,8 +107,8 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     option.geomgroup[_SPARE_GROUP] = not all(
         np.any(m.geom_group[m.body_weldid[m.geom_bodyid] != 0] < _SPARE_GROUP) for m in models
     )
-    view = _camera(models[0], camera)
-    if view.type == mujoco.mjtCamera.mjCAMERA_FREE:
+    view = camera if isinstance(camera, mujoco.MjvCamera) else _camera(models[0], camera)
+    if view is not camera and view.type == mujoco.mjtCamera.mjCAMERA_FREE:
         view.distance *= _reach(models, datas, states, shown)
     with _drawing(models[0], width, height) as picture:
         scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ModelError
-from sysid_ros.toolbox.rendering import render_rollout
+from sysid_ros.report.rendering import render_rollout
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,7 +217,7 @@ def test_what_does_not_fit_is_told_in_one_sentence(change: dict[str, object], me
 
 
 def test_without_opengl_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch):
-    backends = 'sysid_ros.toolbox.rendering._backends'
+    backends = 'sysid_ros.report.rendering._backends'
     monkeypatch.setattr(backends, lambda: ('missing',))
 
     with pytest.raises(
