@@ -105,7 +105,8 @@ def _events(result: CalibrationResult, bag: RecordedBag) -> Iterator[Event]:
             where = '' if told else f' in {finding.subject}'
             yield Event(finding.kind.grade, f'{finding.kind}{where}', finding.spans)
     for still in result.diagnostics.standstills:
-        if still.sequence in begins and still.is_stuck(_stuck_share(result)):
+        stuck = still.predicted_movement > still.least_movement(_stuck_share(result))
+        if stuck and still.sequence in begins:
             begin = begins[still.sequence] + still.start
             span = (begin, begin + still.seconds)
             yield Event(Grade.FAULT, f'standstill in {still.sensor}', (span,))

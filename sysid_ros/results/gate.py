@@ -226,9 +226,10 @@ def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
 
 def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
     """Look for positions that stand still for a while in which they should move."""
-    share = config.stuck_share
-    limits = [(item, item.limit(share)) for item in result.diagnostics.standstills]
-    found = [item for item, _ in limits if item.is_stuck(share)]
+    limits = [
+        (item, item.least_movement(config.stuck_share)) for item in result.diagnostics.standstills
+    ]
+    found = [item for item, limit in limits if item.predicted_movement > limit]
     found.sort(key=lambda item: item.predicted_movement, reverse=True)
     wrong = ''
     if found:

@@ -478,16 +478,12 @@ class Standstill(Frozen):
     measured_range: float
     resolution: float
 
-    def limit(self, share: float) -> float:
-        """Return the movement that may be missing: a share of its range, or a few encoder steps.
+    def least_movement(self, share: float) -> float:
+        """Return the movement beyond which it is no rest: a share of its range, or a few steps.
 
         A coarse encoder says the same until its next step, which is no standstill.
         """
         return max(share * self.measured_range, _STEPS * self.resolution)
-
-    def is_stuck(self, share: float) -> bool:
-        """Whether it should move by more than that limit."""
-        return self.predicted_movement > self.limit(share)
 
 
 class FitDiagnostics(Frozen):
@@ -714,6 +710,7 @@ class UnjudgedResult(Document):
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+    recordings: tuple[RecordedBag, ...] = ()
     tool: tuple[ToolError, ...] = ()
 
     @property
@@ -725,8 +722,6 @@ class UnjudgedResult(Document):
     def growth(self) -> float:
         """Held-out over training error; NaN where nothing is held out."""
         return self.held_out_after / self.training_after if self.training_after else math.nan
-
-    recordings: tuple[RecordedBag, ...] = ()
 
     @property
     def positions_ahead(self) -> tuple[tuple[float, HorizonJoint], ...]:
