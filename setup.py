@@ -28,6 +28,7 @@ NODES = (
 
 REQUIRED = (
     'annotated-types>=0.6',
+    'argcomplete>=3.1',
     'jinja2>=3.1',
     'lxml>=4.9',
     'lz4>=4.0',
@@ -37,7 +38,6 @@ REQUIRED = (
     'mujoco-core>=4.0.1',  # 4.0.0 has a wrong sparse Cholesky factorization
     'numpy>=1.24',
     'pillow>=9.0',
-    'plotly>=5.18',
     'pydantic>=2.5',
     'pyyaml>=6.0',
     'rich>=13.0',
@@ -83,16 +83,19 @@ TEST = (
     *PARQUET,
     *SERVO,
     *VIEWER,
+    'axe-playwright-python>=0.1.8',
     'cmake',
     'colcon-common-extensions',
     'hypothesis',
     'ipykernel',
+    'jsonschema',
     'lxml-stubs',
     'mcap-ros2-support>=0.5',  # another writer of bags
     'mujoco-core[sysid]',  # its files and ours interchange
     'mypy',
     'nbclient',
     'nbformat',
+    'playwright>=1.49',  # it drives the system's Chromium, and downloads no other
     'pytest',
     'pytest-rerunfailures',
     'pytest-xdist',
@@ -141,7 +144,7 @@ setup(
     package_data={
         NAME: ['py.typed'],
         f'{NAME}.cli': ['*.yaml'],
-        f'{NAME}.report': ['templates/*'],
+        f'{NAME}.report': ['templates/*', 'vendor/*'],
     },
     data_files=[
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),

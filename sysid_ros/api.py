@@ -10,7 +10,6 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from sysid_ros.alignment import describe
 from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
@@ -21,6 +20,7 @@ from sysid_ros.model.targets import Role
 from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
 from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.report.alignment import alignment_text
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
@@ -173,7 +173,7 @@ class Result:
         """Draw the result; a notebook shows what is returned.
 
         Args:
-            what: ``sensors``: measured, before and after on held-out data where there are any;
+            what: ``sensors``: measured, nominal and fitted on held-out data where there are any;
                 ``parameters``: values with their intervals; or the name of one sensor.
 
         Raises:
@@ -232,7 +232,7 @@ class AlignedBag:
 
     def __str__(self) -> str:
         """Return what ``sysid convert`` prints."""
-        return describe(self.alignment)
+        return alignment_text(self.alignment)
 
     def _repr_html_(self) -> str:
         return f'<pre>{escape(str(self))}</pre>'

@@ -341,11 +341,11 @@ def _held_up(bag: Path, rate: float, skipped: int | None) -> str:
 
 def _calibrate(assets: Path, folder: Path) -> None:
     print('\nCalibrating', flush=True)
-    progress = Progress()
     path = folder / 'calibration.yaml'
     config = load_calibration(path)
-    found = identify(config, command=f'sysid calibrate {path}', observer=progress)
-    progress.finish()
+    # Among the lines of the nodes, in their order.
+    with Progress(sys.stdout) as progress:
+        found = identify(config, command=f'sysid calibrate {path}', observer=progress)
     truth = true_values(assets / TRUTH, found.result)
     done = write(found, config.output, truth)
     console = make_console()

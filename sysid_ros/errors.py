@@ -100,6 +100,13 @@ def some(items: Iterable[str], limit: int = 4) -> str:
     return ', '.join(map(short, listed[:limit])) + (', …' if len(listed) > limit else '')
 
 
+def listed(names: Iterable[str], limit: int = 12) -> str:
+    """Return the first names of a list, and how many more there are."""
+    every = list(names)
+    more = f' and {len(every) - limit} more' if len(every) > limit else ''
+    return ', '.join(every[:limit]) + more
+
+
 def how_many(things: Sized, what: str) -> str:
     """Return the number of things with their name, as ``1 bag`` or ``2 bags``."""
     return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'

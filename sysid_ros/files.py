@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from sysid_ros.errors import ResultError
+from sysid_ros.errors import ResultError, nearest
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -33,6 +33,24 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as err:
         msg = f'Cannot write {str(path)!r}: {err.strerror}.'
         raise ResultError(msg) from err
+
+
+def beside(path: Path, otherwise: str = '') -> str:
+    """Say which files of its kind are where one is not, for the end of an error message.
+
+    Args:
+        path: That file.
+        otherwise: What to do where there are none at all, a clause.
+    """
+    folder = path.parent
+    names = (
+        sorted(entry.name for entry in folder.glob(f'*{path.suffix}')) if folder.is_dir() else []
+    )
+    if names:
+        return nearest(path.name, names)
+    kind = f'*{path.suffix} in' if folder.is_dir() else 'folder'
+    found = f'there is no {kind} {str(folder.absolute())!r}'
+    return f'{found}; {otherwise}' if otherwise else found
 
 
 def files_in(path: Path) -> list[Path]:

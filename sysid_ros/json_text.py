@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sysid_ros.errors import nearest
+from sysid_ros.files import beside
 from sysid_ros.text import in_json
 
 if TYPE_CHECKING:
@@ -30,13 +30,15 @@ _DEEPEST = 50
 def plain(value: object) -> Any:
     """Turn a value into what JSON has: objects, lists, texts, finite numbers, booleans and null.
 
-    Dataclasses and named tuples become objects; enums their value; numbers that are not finite
-    null, because JSON has none.
+    Dataclasses, named tuples and pydantic's models become objects; enums their value; numbers that
+    are not finite null, because JSON has none.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
     elif isinstance(value, tuple) and hasattr(value, '_asdict'):
         value = value._asdict()
+    elif hasattr(value, 'model_dump'):
+        value = value.model_dump()
     elif isinstance(value, (np.ndarray, np.generic)):
         value = value.tolist()
     elif isinstance(value, enum.Enum):
@@ -70,9 +72,7 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
             # Half of a pair of surrogates could not be written again.
             json.dumps(document, ensure_ascii=False).encode()
     except FileNotFoundError as err:
-        beside = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
-        hint = nearest(path.name, sorted(entry.name for entry in beside))
-        msg = f'There is no {what} {str(path)!r}; {hint}.'
+        msg = f'There is no {what} {str(path)!r}; {beside(path)}.'
         raise error(msg) from err
     except OSError as err:
         msg = f'Cannot read the {what} {str(path)!r}: {err.strerror}.'

@@ -310,7 +310,7 @@ def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> N
     (tmp_path / 'calibration.yaml').write_text('')
     with pytest.raises(ConfigError, match=r"no file '.*calibratoin.yaml'; nearest: calibration"):
         read_yaml(tmp_path / 'calibratoin.yaml')
-    with pytest.raises(ConfigError, match=r'there are none\.$'):
+    with pytest.raises(ConfigError, match=r"; there is no folder '.*nowhere'\.$"):
         read_yaml(tmp_path / 'nowhere' / 'calibration.yaml')
 
 

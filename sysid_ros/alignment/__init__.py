@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From columns of a bag to sequences aligned with a model."""
 
-from sysid_ros.alignment.export import Format, describe, write_series
+from sysid_ros.alignment.export import Format, write_series
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, PairRole, Unmapped
@@ -19,7 +19,6 @@ __all__ = [
     'TopicRate',
     'Unmapped',
     'align',
-    'describe',
     'map_columns',
     'write_series',
 ]

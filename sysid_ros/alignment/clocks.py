@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -380,18 +380,21 @@ def jump_findings(bag: str, topic: TopicColumns, fit: ClockFit) -> list[HealthFi
     for jump in fit.jumps:
         fell = float(header[jump.row - 1] - header[jump.row]) / SECOND_NS
         if fell > SET_BACK_S:
-            back.append(f'{fell:.3f}')
+            back.append((jump.time_ns, f'{fell:.3f}'))
         else:
-            steps.append(f'{jump.seconds:+.3f}')
+            steps.append((jump.time_ns, f'{jump.seconds:+.3f}'))
     said = (
         (FindingKind.TIME_BACKWARDS, back, 'header stamps go back'),
         (FindingKind.CLOCK_JUMP, steps, 'receive time minus header stamp changes for good'),
     )
-    return [
-        HealthFinding(bag, topic.topic, kind, len(sizes), f'{what}, by {", ".join(sizes[:3])} s')
-        for kind, sizes, what in said
-        if sizes
-    ]
+    findings = []
+    for kind, found, what in said:
+        if found:
+            times = np.array([time for time, _ in found])
+            detail = f'{what}, by {", ".join(size for _, size in found[:3])} s'
+            when = spans_of(times, times, int(topic.receive_ns[0]))
+            findings.append(HealthFinding(bag, topic.topic, kind, len(found), detail, spans=when))
+    return findings
 
 
 def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[HealthFinding]:

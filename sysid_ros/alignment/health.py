@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from sysid_ros.bags import Field, TopicColumns
 
 SECOND_NS = 1_000_000_000
+
+#: Begin and end, s from the first measurement of a bag.
+Span = tuple[float, float]
+#: A finding has at most so many spans; what is nearest to each other is one.
+MOST_SPANS = 200
 
 #: A gap is longer than so many median periods and longer than GAP_S seconds.
 GAP_PERIODS = 5.0
@@ -333,6 +338,8 @@ class HealthFinding:
         count: How often.
         detail: What was found and what was done about it.
         left_out: Name of the sensor or actuator that is left out for it; empty where none is.
+        spans: When, each begin and end in s from the first measurement of the bag; empty where
+            it has no time.
     """
 
     bag: str
@@ -341,6 +348,7 @@ class HealthFinding:
     count: int
     detail: str
     left_out: str = ''
+    spans: tuple[Span, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -405,7 +413,8 @@ class Findings:
                 f'{where}; worst' if where else '',
                 f'{" in ".join(place)} ({worst.count})',
             )
-        return ': '.join(filter(None, (' '.join(filter(None, (where, often))), worst.detail)))
+        said = ' '.join(filter(None, (where, often)))
+        return f'{said}: {worst.detail}' if where else f'{said} {worst.detail}'.strip()
 
     def _subjects(self) -> list[str]:
         """Return what is not a bag as a whole."""
@@ -442,8 +451,48 @@ def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64])
     return TopicRate(bag, topic, messages, float((len(times_ns) - 1) / span), longest)
 
 
-def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[HealthFinding]:
-    """Count gaps and jitter of a topic that should be periodic, by its (n,) stamps, ns."""
+def spans_of(begins: NDArray[np.int64], ends: NDArray[np.int64], start: int) -> tuple[Span, ...]:
+    """Return when something was, from (n,) begins and ends in time order, ns; what is near as one.
+
+    Args:
+        begins: Of each time that it was.
+        ends: Of the same.
+        start: First measurement of the bag, ns.
+    """
+    if not len(begins):
+        return ()
+    apart = begins[1:] - ends[:-1]
+    kept = np.sort(np.argsort(-apart, kind='stable')[: MOST_SPANS - 1])
+    first, last = begins[[0, *(kept + 1)]], ends[[*kept, -1]]
+    seconds = np.round((np.column_stack([first, last]) - start) / SECOND_NS, 6)
+    return tuple((begin, end) for begin, end in seconds.tolist())
+
+
+def spans_where(
+    times_ns: NDArray[np.int64], chosen: NDArray[np.bool_], start: int
+) -> tuple[Span, ...]:
+    """Return spans from the first to the last of each run of chosen ones of (n,) times, ns."""
+    edges = np.diff(chosen.astype(np.int8), prepend=0, append=0)
+    return spans_of(
+        times_ns[np.flatnonzero(edges > 0)], times_ns[np.flatnonzero(edges < 0) - 1], start
+    )
+
+
+def later(findings: Iterable[HealthFinding], seconds: float) -> list[HealthFinding]:
+    """Return findings whose times are from a moment so many seconds after the bag's start."""
+    return [
+        replace(item, spans=tuple((begin + seconds, end + seconds) for begin, end in item.spans))
+        for item in findings
+    ]
+
+
+def timing_findings(
+    bag: str, topic: str, times_ns: NDArray[np.int64], start: int
+) -> list[HealthFinding]:
+    """Count gaps and jitter of a topic that should be periodic, by its (n,) stamps, ns.
+
+    The start is the first measurement of the bag, ns.
+    """
     periods = np.diff(times_ns) / SECOND_NS
     if not len(periods):
         return []
@@ -452,7 +501,8 @@ def timing_findings(bag: str, topic: str, times_ns: NDArray[np.int64]) -> list[H
     long = _too_long(periods)
     if len(long):
         detail = f'longest {periods[long].max():.3f} s, median period {1e3 * median:.3f} ms'
-        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail))
+        when = spans_of(times_ns[long], times_ns[long + 1], start)
+        findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail, spans=when))
     deviations = np.abs(periods - median)
     jittered = int(np.count_nonzero(deviations > JITTER * median))
     if jittered > JITTERED_PART * len(periods):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.clocks import compare_clocks, jump_findings
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, later, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -28,11 +28,13 @@ class Parts(NamedTuple):
         parts: In the order in which they were recorded, with the stamps that were recorded.
         findings: Why there are several.
         other: Topics whose header stamps have a step: they are not of the recorder's clock.
+        begins: When each part began after the bag, s.
     """
 
     parts: tuple[BagColumns, ...]
     findings: tuple[HealthFinding, ...]
     other: frozenset[str]
+    begins: tuple[float, ...]
 
 
 def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
@@ -42,15 +44,20 @@ def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
     be simulated through it, and the clocks differ by something else. Stamps of used topics matter.
     """
     name = bag.path.name
-    findings = []
+    findings: list[HealthFinding] = []
+    began = _first(bag)
     added = [0, *(item.added_ns for item in bag.set_back)]
     for item in bag.set_back:
         detail = (
             f"the recorder's clock was set back by {item.seconds:.3f} s "
             f'{_after(bag, item.receive_ns)}; what follows is a recording of its own'
         )
-        findings.append(HealthFinding(name, name, FindingKind.TIME_BACKWARDS, 1, detail))
-    parts = []
+        time = np.array([item.receive_ns])
+        when = spans_of(time, time, began)
+        kind = FindingKind.TIME_BACKWARDS
+        findings.append(HealthFinding(name, name, kind, 1, detail, spans=when))
+    parts: list[BagColumns] = []
+    begins: list[float] = []
     other = set()
     cuts = [item.receive_ns for item in bag.set_back]
     for part, shift in zip(_split(bag, cuts, {}), added, strict=True):
@@ -64,19 +71,27 @@ def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
             if fit is None or fit.unsteady or not fit.jumps:
                 continue
             other.add(topic.topic)
-            findings += jump_findings(name, topic, fit)
+            findings += later(jump_findings(name, topic, fit), (_first(part) - began) / SECOND_NS)
             rows[topic.topic] = [jump.row for jump in fit.jumps]
             steps += [jump.time_ns for jump in fit.jumps]
         steps.sort()
         apart = np.diff(steps, prepend=-_TOGETHER_NS) >= _TOGETHER_NS
-        parts += _split(whole, np.array(steps)[apart].tolist(), rows)
-    return Parts(tuple(parts), tuple(findings), frozenset(other))
+        own = _split(whole, np.array(steps)[apart].tolist(), rows)
+        begins += [(_first(each) + shift - began) / SECOND_NS for each in own]
+        parts += own
+    return Parts(tuple(parts), tuple(findings), frozenset(other), tuple(begins))
+
+
+def _first(bag: BagColumns) -> int:
+    """Return when the first message came, ns."""
+    return min(
+        (int(topic.receive_ns[0]) for topic in bag.topics if len(topic.receive_ns)), default=0
+    )
 
 
 def _after(bag: BagColumns, receive_ns: int) -> str:
     """Say when something happened."""
-    first = min(int(topic.receive_ns[0]) for topic in bag.topics if len(topic.receive_ns))
-    return f'after {(receive_ns - first) / SECOND_NS:.1f} s'
+    return f'after {(receive_ns - _first(bag)) / SECOND_NS:.1f} s'
 
 
 def _split(

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
+from sysid_ros.alignment.health import (
+    SECOND_NS,
+    FindingKind,
+    HealthFinding,
+    spans_of,
+    spans_where,
+)
 from sysid_ros.alignment.standstill import Piece, rest, stops, within
 from sysid_ros.bags import TopicColumns
 from sysid_ros.bags.messages import TEXT
@@ -210,20 +216,24 @@ def find_segments(
         The segments in time order, and what was left out.
     """
     findings = []
+    start = int(instants[0])
     left = np.ones(len(instants), dtype=bool)
     for cut in cuts:
         if cut.pieces:
             lost = left & within(instants, cut.pieces)
             left &= ~lost
             count = int(np.count_nonzero(lost))
-            where = named_pieces(cut.pieces, int(instants[0]))
+            where = named_pieces(cut.pieces, start)
             detail = f'{where}: {cut.why}; {count} instants left out'
-            findings.append(HealthFinding(bag, bag, cut.kind, len(cut.pieces), detail))
+            first, last = np.array(sorted(cut.pieces)).clip(instants[0], instants[-1]).T
+            when = spans_of(first, last, start)
+            findings.append(HealthFinding(bag, bag, cut.kind, len(cut.pieces), detail, spans=when))
     kept = left if chosen is None else left & within(instants, chosen)
     outside = int(np.count_nonzero(left & ~kept))
     if outside:
         detail = f'instants of {len(instants)} left out: they are not in the segments asked for'
-        findings.append(HealthFinding(bag, bag, FindingKind.NOT_CHOSEN, outside, detail))
+        kind, when = FindingKind.NOT_CHOSEN, spans_where(instants, left & ~kept, start)
+        findings.append(HealthFinding(bag, bag, kind, outside, detail, spans=when))
     kept &= instants >= known
     segments = []
     starts = [piece.first for cut in cuts for piece in cut.pieces]
@@ -241,11 +251,10 @@ def find_segments(
                     first, last = int(window[0]), int(window[-1])
                     segments.append(Segment(first, last, int(instants[run[0]])))
                     continue
-                where = named_pieces([Piece(int(window[0]), int(window[-1]))], int(instants[0]))
+                where = named_pieces([Piece(int(window[0]), int(window[-1]))], start)
                 detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
-                findings.append(
-                    HealthFinding(bag, bag, FindingKind.SHORT_SEQUENCE, len(window), detail)
-                )
+                kind, when = FindingKind.SHORT_SEQUENCE, spans_of(window[:1], window[-1:], start)
+                findings.append(HealthFinding(bag, bag, kind, len(window), detail, spans=when))
     if config.window is not None and segments:
         detail = f'sequences of {config.window:g} s or what is left; each starts from measurements'
         findings.append(HealthFinding(bag, bag, FindingKind.WINDOW, len(segments), detail))

@@ -15,7 +15,10 @@ from sysid_ros.alignment.health import (
     SECOND_NS,
     FindingKind,
     HealthFinding,
+    Span,
     TopicRate,
+    later,
+    spans_where,
     timing_findings,
     topic_rate,
 )
@@ -55,7 +58,7 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -79,6 +82,8 @@ class Alignment:
         topics: Rate of every topic with numbers.
         health: What is wrong with the recording.
         stamps: Topic and where the times of its rows are from, of topics that are paired.
+        places: Name, begin and end of each sequence, s from the first measurement.
+        seconds: From the first to the last measurement.
     """
 
     bag: str
@@ -88,6 +93,8 @@ class Alignment:
     topics: tuple[TopicRate, ...]
     health: tuple[HealthFinding, ...]
     stamps: tuple[tuple[str, StampSource], ...] = ()
+    places: tuple[tuple[str, Span], ...] = ()
+    seconds: float = 0.0
 
 
 class _Selection(NamedTuple):
@@ -139,15 +146,16 @@ def align(
     longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
     used = {pair.topic for pair in mapping.pairs}
     markers = {item.topic for item in marker_topics(bag, segments)}
-    parts, found, other = parts_of(bag, used | markers)
+    parts, found, other, begins = parts_of(bag, used | markers)
     aligned, reasons = [], []
-    for part in parts:
+    for part, begin in zip(parts, begins, strict=True):
         try:
             # Commands or a marker may have receive times only; all must be of one clock.
             timed = [topic for topic in part.topics if topic.topic in used | markers]
             choice, clocks = one_clock(bag.path.name, timed, stamps, other)
             found += clocks
-            aligned.append(_align(part, model, mapping, choice, segments, longest_delay))
+            own = _align(part, model, mapping, choice, segments, longest_delay)
+            aligned.append(_begun(own, begin))
         except AlignmentError as err:
             if len(parts) == 1:
                 raise
@@ -174,6 +182,23 @@ def align(
         _rates(bag, [item.topics for item in aligned]),
         (*mapping.health, *found, *lost, *(each for item in aligned for each in item.health)),
         tuple(dict(pair for item in aligned for pair in item.stamps).items()),
+        tuple(
+            (f'{name}_{number}', span)
+            for number, (_, span) in enumerate(place for item in aligned for place in item.places)
+        ),
+        max(item.seconds for item in aligned),
+    )
+
+
+def _begun(alignment: Alignment, seconds: float) -> Alignment:
+    """Return a part of a bag that began so many seconds after the bag."""
+    return dataclasses.replace(
+        alignment,
+        health=tuple(later(alignment.health, seconds)),
+        places=tuple(
+            (name, (begin + seconds, end + seconds)) for name, (begin, end) in alignment.places
+        ),
+        seconds=alignment.seconds + seconds,
     )
 
 
@@ -208,13 +233,21 @@ def _align(
         if topic.topic in used:
             stamped[topic.topic] = result
             health += result.findings
-        if topic.topic in measured:
-            health += timing_findings(name, topic.topic, times)
     for topic in marker_topics(bag, segments):
         stamped.setdefault(topic.topic, stamp(name, topic, choice))
-    selections, masked = _select(bag, mapping, stamped)
-    health += masked
-    spans, skipped = _find_segments(bag, model, selections, stamped, segments, longest_delay)
+    selections = _select(bag, mapping, stamped)
+    instants = np.unique(
+        np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
+    )
+    began = int(instants[0]) if len(instants) else 0
+    for topic in bag.topics:
+        if topic.topic in measured:
+            times = stamped[topic.topic].times_ns[stamped[topic.topic].usable]
+            health += timing_findings(name, topic.topic, times, began)
+    health += _masked(bag, mapping, stamped, began)
+    spans, skipped = _find_segments(
+        bag, model, selections, instants, stamped, segments, longest_delay
+    )
     health += skipped
     starts = [_start(bag, model, selections, span) for span in spans]
     health += derived_findings(name, model, starts)
@@ -230,24 +263,36 @@ def _align(
         tuple(rates),
         tuple(health),
         tuple((topic, stamped[topic].source) for topic in sorted(used)),
+        tuple(
+            (sequence.name, ((span.first - began) / SECOND_NS, (span.last - began) / SECOND_NS))
+            for sequence, span in zip(sequences, spans, strict=True)
+        ),
+        (int(instants[-1]) - began) / SECOND_NS,
     )
 
 
-def _select(
-    bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]
-) -> tuple[list[_Selection], list[HealthFinding]]:
-    """Choose the rows of each column, columns with the same rows together."""
-    together: dict[tuple[PairRole, str, bytes], list[Pair]] = {}
-    findings = []
+def _masked(
+    bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped], began: int
+) -> Iterator[HealthFinding]:
+    """Count values that are not there; the bag began at its first measurement, ns."""
     for pair in mapping.pairs:
         finite = np.isfinite(raw_values(bag, pair))
         missing = int(np.count_nonzero(~finite))
         if missing:
-            channel = column_name(pair.topic, pair.field, pair.label)
-            detail = f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out'
-            findings.append(
-                HealthFinding(bag.path.name, channel, FindingKind.MASKED, missing, detail)
+            yield HealthFinding(
+                bag.path.name,
+                column_name(pair.topic, pair.field, pair.label),
+                FindingKind.MASKED,
+                missing,
+                f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out',
+                spans=spans_where(stamped[pair.topic].times_ns, ~finite, began),
             )
+
+
+def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> list[_Selection]:
+    """Choose the rows of each column, columns with the same rows together."""
+    together: dict[tuple[PairRole, str, bytes], list[Pair]] = {}
+    for pair in mapping.pairs:
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     selections = []
@@ -261,7 +306,7 @@ def _select(
             is_applied(msgtypes[topic], topic, pair.field) for pair in pairs
         )
         selections.append(_Selection(tuple(pairs), rows, times[rows], applied))
-    return selections, findings
+    return selections
 
 
 def _values(bag: BagColumns, pairs: Iterable[Pair], rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -288,15 +333,13 @@ def _find_segments(
     bag: BagColumns,
     model: mujoco.MjModel,
     selections: list[_Selection],
+    instants: NDArray[np.int64],
     stamped: dict[str, Stamped],
     config: SegmentsConfig,
     longest_delay: float,
 ) -> tuple[list[Segment], list[HealthFinding]]:
     """Find the runs in which all commands are known, and what the configuration keeps of them."""
     name = bag.path.name
-    instants = np.unique(
-        np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
-    )
     commands = [item for item in selections if item.role is PairRole.ACTUATOR]
     silent = [item.pairs[0].name for item in commands if not len(item.times_ns)]
     if not len(instants) or silent:
@@ -312,7 +355,9 @@ def _find_segments(
             f'instants of {len(instants)} left out: the commands of all actuators are known from '
             f'{(known - instants[0]) / SECOND_NS:.3f} s on'
         )
-        findings.append(HealthFinding(name, name, FindingKind.BEFORE_FIRST_COMMAND, early, detail))
+        kind = FindingKind.BEFORE_FIRST_COMMAND
+        when = spans_where(instants, instants < known, int(instants[0]))
+        findings.append(HealthFinding(name, name, kind, early, detail, spans=when))
     start = int(instants[0])
     topics = {topic.topic: topic for topic in bag.topics}
     told = all(item.applied for item in commands)

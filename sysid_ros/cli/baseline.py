@@ -24,32 +24,44 @@ def run(args: argparse.Namespace) -> int:
         )
         raise ConfigError(msg)
     # Imported late, so that a wrong file is told at once.
-    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        progress_for,
+    )
+    from sysid_ros.cli.documents import BaselineDocument  # noqa: PLC0415
     from sysid_ros.files import check_writable  # noqa: PLC0415
     from sysid_ros.pipeline.baseline import find_parameters, find_predictions  # noqa: PLC0415
     from sysid_ros.report.cases import said  # noqa: PLC0415
 
     check_writable(folder)
-    progress = Progress()
     found = []
-    if thresholds.model is not None:
-        found.append(find_predictions(thresholds, observer=progress))
-    if thresholds.calibration is not None:
-        command = args.command_line
-        found.append(
-            find_parameters(thresholds, thresholds.calibration, command=command, observer=progress)
-        )
-    progress.finish()
-    console = make_console()
+    with progress_for(args) as progress:
+        if thresholds.model is not None:
+            found.append(find_predictions(thresholds, observer=progress))
+        if thresholds.calibration is not None:
+            command = args.command_line
+            found.append(
+                find_parameters(
+                    thresholds, thresholds.calibration, command=command, observer=progress
+                )
+            )
     lines = [
         line
         for part in found
         for line in (*part.notes, *(said(case) for case in part.cases if not case.passed))
     ]
-    for line in lines or ['Nothing is another than the baseline.']:
-        console.print(line, soft_wrap=True)
-    if args.action == 'diff':
-        return 1 if lines else 0
-    for part in found:
-        print_paths(console, {'new baseline': part.write()})
-    return 0
+    written = [part.write() for part in found] if args.action == 'update' else []
+    if args.json:
+        notes = [note for part in found for note in part.notes]
+        cases = [case for part in found for case in part.cases]
+        print_document(BaselineDocument(bool(lines), notes, cases, written))
+    else:
+        console = make_console()
+        if not (args.quiet and written):
+            for line in lines or ['Nothing is another than the baseline.']:
+                console.print(line, soft_wrap=True)
+        for path in written:
+            print_paths(console, {'new baseline': path})
+    return 1 if lines and args.action == 'diff' else 0

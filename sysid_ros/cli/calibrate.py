@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
+from sysid_ros.errors import listed
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +29,14 @@ def run(args: argparse.Namespace) -> int:
         overrides['solver.time'] = args.time
     config = load_calibration(args.config, overrides)
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console, print_paths, print_result  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        print_result,
+        progress_for,
+    )
+    from sysid_ros.cli.documents import CalibrationDocument  # noqa: PLC0415
     from sysid_ros.pipeline import calibrate  # noqa: PLC0415
 
     profile = None
@@ -36,10 +44,22 @@ def run(args: argparse.Namespace) -> int:
         from sysid_ros.cli.profile import Profile  # noqa: PLC0415 (it imports what it looks for)
 
         profile = Profile()
-    progress = Progress(limit=config.solver.time)
-    with profile or contextlib.nullcontext():
+    with progress_for(args, config.solver.time) as progress, profile or contextlib.nullcontext():
         done = calibrate(config, command=args.command_line, observer=progress)
-    progress.finish()
+    if args.json:
+        spent = None if profile is None else profile.spent()
+        print_document(
+            CalibrationDocument(
+                done.result.standing,
+                done.paths.get('identified MJCF'),
+                done.paths['result'],
+                done.paths['report'],
+                done.folder,
+                spent,
+                done.result.without_curves(),
+            )
+        )
+        return 0 if done.result.accepted else 1
     console = make_console()
     if not args.quiet:
         print_result(console, done.result)
@@ -55,21 +75,19 @@ def check(args: argparse.Namespace) -> int:
     config = load_calibration(args.config, parse_overrides(args.overrides))
     # Imported late, so that a wrong configuration is told at once.
     from sysid_ros import pipeline  # noqa: PLC0415
-    from sysid_ros.cli.console import Progress, print_comparison  # noqa: PLC0415
+    from sysid_ros.cli.console import print_comparison, progress_for  # noqa: PLC0415
     from sysid_ros.cli.outcome import check_outputs, show_outcome  # noqa: PLC0415
     from sysid_ros.results.headline import in_one_line  # noqa: PLC0415
 
     check_outputs(args)
-    progress = None if args.json else Progress()
-    done = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
-    if args.output is not None:
-        pipeline.write(done.identified, args.output)
-    if progress is not None:
-        progress.finish()
+    with progress_for(args) as progress:
+        done = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
+        if args.output is not None:
+            pipeline.write(done.identified, args.output)
     moved = [row.name for row in done.rows if not row.agrees]
     count = len(done.rows)
     last = (
-        f'{len(moved)} of {count} quantities moved: {", ".join(moved)}'
+        f'{len(moved)} of {count} quantities moved: {listed(moved)}'
         if moved
         else f'all {count} quantities agree with the baseline'
     )

@@ -30,9 +30,7 @@ def run(args: argparse.Namespace) -> int:
     overrides = parse_overrides(args.overrides)
     configs = [load_calibration(path, overrides) for path in args.configs]
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, progress_for  # noqa: PLC0415
     from sysid_ros.pipeline.models import Candidate, compare_models  # noqa: PLC0415
 
     candidates: list[Candidate] = []
@@ -44,13 +42,14 @@ def run(args: argparse.Namespace) -> int:
         for patterns in args.drop:
             drop = tuple(pattern.strip() for pattern in patterns.split(','))
             candidates.append(Candidate(f'{name} without {", ".join(drop)}', config, drop))
-    progress = None if args.json else Progress()
-    found = compare_models(candidates, progress or Nobody())
-    if progress is None:
-        print(to_json(found, indent=2))  # noqa: T201 (escaped as JSON)
-        return 0
-    progress.finish()
-    print_models(make_console(), found)
+    with progress_for(args) as progress:
+        found = compare_models(candidates, progress)
+    if args.json:
+        print_document(found)
+    elif args.quiet:
+        make_console().print(_recommended(found))
+    else:
+        print_models(make_console(), found)
     return 0
 
 
@@ -68,26 +67,31 @@ def _run_missing(args: argparse.Namespace) -> int:
         msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
         raise ConfigError(msg)
     config = load_calibration(args.configs[0], parse_overrides(args.overrides))
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        note,
+        print_document,
+        progress_for,
+    )
     from sysid_ros.model.mjcf.write import write_model  # noqa: PLC0415
     from sysid_ros.pipeline.missing import find_missing  # noqa: PLC0415
 
-    progress = None if args.json else Progress()
-    found = find_missing(config, progress or Nobody())
+    with progress_for(args) as progress:
+        found = find_missing(config, progress)
     written = None
     if args.output is not None and found.changed is not None:
         written = write_model(*found.changed, args.output)
-    if progress is None:
-        print(to_json(found.missing, indent=2))  # noqa: T201 (escaped as JSON)
+    if args.json:
+        print_document(found.missing)
         return 0
-    progress.finish()
     console = make_console()
-    print_missing(console, found.missing)
+    if args.quiet:
+        console.print(_missing(found.missing))
+    else:
+        print_missing(console, found.missing)
     if written is not None:
-        for note in written.notes:
-            console.print(note)
+        for text in written.notes:
+            note(args, text)
         console.print(f'wrote {written.path}')
     return 0
 
@@ -111,10 +115,9 @@ def print_missing(console: LiteralConsole, found: Missing) -> None:
     print_table(console, title, ('the model', '>value', '>training', '>held out', '>p'), rows)
     if found.note:
         console.print(found.note)
+    console.print(_missing(found))
     if found.named is None:
-        console.print(f'missing: nothing, as {found.reason}')
         return
-    console.print(f'missing: {found.named.title}; {found.reason}')
     if found.as_good:
         listed = ', '.join(found.as_good)
         console.print(f'these recordings do not tell it from: {listed}')
@@ -159,7 +162,17 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     console.print(
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
     )
-    console.print(f'recommended: {found.recommended}, as {found.reason}')
+    console.print(_recommended(found))
+
+
+def _missing(found: Missing) -> str:
+    if found.named is None:
+        return f'missing: nothing, as {found.reason}'
+    return f'missing: {found.named.title}; {found.reason}'
+
+
+def _recommended(found: ModelComparison) -> str:
+    return f'recommended: {found.recommended}, as {found.reason}'
 
 
 def _number(value: float, form: str = '.4g') -> str:

@@ -10,13 +10,16 @@ import sys
 import time
 from typing import TYPE_CHECKING, TextIO
 
+from sysid_ros.json_text import to_json
 from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import WIDE, LiteralConsole, print_result, print_table
 from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Mapping
     from pathlib import Path
+    from typing import Self
 
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.results.comparison import ComparedQuantity
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 __all__ = [
     'Progress',
     'make_console',
+    'note',
     'print_comparison',
+    'print_document',
     'print_paths',
     'print_result',
     'print_table',
+    'progress_for',
     'say',
 ]
 
@@ -44,22 +50,30 @@ def say(text: str, stream: TextIO | None = None) -> None:
 class Progress:
     """A line per stage, and on a terminal one that changes; elsewhere one line per iteration.
 
-    It goes to standard output: all that standard error gets is what went wrong. A limit of time, s
-    from now, is what is left at most.
+    It goes to standard error: standard output has only what was asked for. A limit of time, s from
+    now, is what is left at most. Whatever ends it, the line that changes is ended.
     """
 
     def __init__(self, stream: TextIO | None = None, limit: float | None = None) -> None:
-        self._stream = stream or sys.stdout
+        self._stream = stream or sys.stderr
         self._end = math.inf if limit is None else time.monotonic() + limit
         self._live = self._stream.isatty()
         self._open = False
+        self._stage = ''
         self._cost = math.inf
         self._begun = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
 
     def stage(self, text: str) -> None:
         """Say that a new stage begins."""
         self.finish()
         self._begun = time.monotonic()
+        self._stage = text
         say(text, self._stream)
 
     def part(self, done: int, count: int) -> None:
@@ -70,6 +84,13 @@ class Progress:
             self._show([f'  {done} of {count}', *about])
         else:
             self.finish()
+
+    def share(self, text: str, part: float) -> None:
+        """Say which part of a stage is done; the stage begins where its text changes."""
+        if text != self._stage:
+            self.stage(text)
+        if self._live:
+            self._show([f'  {part:.0%}'])
 
     def iteration(self, iteration: Iteration) -> None:
         """Say how far the solver is."""
@@ -107,6 +128,38 @@ class Progress:
         if self._open:
             self._stream.write('\n')
             self._open = False
+
+
+class Silence(Progress):
+    """Progress that nobody wants to see."""
+
+    def stage(self, text: str) -> None:
+        """Ignore it."""
+
+    def part(self, done: int, count: int) -> None:
+        """Ignore it."""
+
+    def share(self, text: str, part: float) -> None:
+        """Ignore it."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Ignore it."""
+
+
+def progress_for(args: argparse.Namespace, limit: float | None = None) -> Progress:
+    """Return what shows progress, unless the command line has ``--quiet``."""
+    return Silence() if args.quiet else Progress(limit=limit)
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """Say on standard error what is good to know, unless the command line has ``--quiet``."""
+    if not args.quiet:
+        say(text, sys.stderr)
+
+
+def print_document(document: object) -> None:
+    """Print what was found as one JSON document; its schema is in `sysid_ros.cli.documents`."""
+    print(to_json(document, indent=2))  # noqa: T201 (escaped as JSON)
 
 
 def make_console() -> LiteralConsole:

@@ -4,20 +4,21 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.alignment import Format, describe
+from sysid_ros.alignment import Format
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
-from sysid_ros.alignment.mapping.proposal import CONFIDENCE, to_json, to_yaml
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, summary, to_yaml
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import say
+from sysid_ros.cli.console import make_console, note, print_document, say
+from sysid_ros.cli.documents import ConversionDocument
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import read_model
+from sysid_ros.report.alignment import print_alignment
 
 if TYPE_CHECKING:
     import argparse
@@ -51,7 +52,19 @@ def run(args: argparse.Namespace) -> int:
         ),
         formats=[Format(name) for name in args.formats or DEFAULT_FORMATS],
     )
-    print(describe(alignment))  # noqa: T201 (escaped there, cell by cell)
+    if args.json:
+        print_document(
+            ConversionDocument(
+                alignment.bag,
+                alignment.pairs,
+                alignment.unmapped,
+                alignment.topics,
+                alignment.health,
+                written,
+            )
+        )
+        return 0
+    print_alignment(make_console(), alignment)
     for path in written:
         say(f'wrote {path}')
     return 0
@@ -67,15 +80,15 @@ def propose_mapping(args: argparse.Namespace) -> int:
     bag = in_namespace(read_bag(args.bag), args.namespace)
     proposal = propose_with_actuators(spec, path, bag)
     notes = [*described.notes, implied_sentence(spec)]
-    notes = [note for note in notes if note]
+    notes = [sentence for sentence in notes if sentence]
     text = to_yaml(proposal, path.name, notes)
     if args.output is not None:
         replace_file(args.output, text.encode())
     if args.json or args.output is not None:
-        for note in notes:
-            say(note, sys.stderr)
+        for sentence in notes:
+            note(args, sentence)
     if args.json:
-        print(to_json(proposal))  # noqa: T201 (escaped as JSON)
+        print_document(summary(proposal))
     elif args.output is None:
         print(text, end='')  # noqa: T201 (escaped as YAML)
     else:

@@ -18,15 +18,13 @@ def run(args: argparse.Namespace) -> int:
     thresholds = load_thresholds(args.thresholds) if args.thresholds else ThresholdsConfig()
     thresholds = _overridden(thresholds, args)
     # Imported late, so that a wrong file is told at once.
-    from sysid_ros.cli.console import Progress  # noqa: PLC0415
+    from sysid_ros.cli.console import progress_for  # noqa: PLC0415
     from sysid_ros.cli.outcome import check_outputs, show_outcome  # noqa: PLC0415
     from sysid_ros.pipeline.baseline import find_predictions  # noqa: PLC0415
 
     check_outputs(args)
-    progress = None if args.json else Progress()
-    done = find_predictions(thresholds, observer=progress)
-    if progress is not None:
-        progress.finish()
+    with progress_for(args) as progress:
+        done = find_predictions(thresholds, observer=progress)
     if done.path is not None and not done.known:
         raise ResultError(' '.join(done.notes))
     failed = sum(not case.passed for case in done.cases)

@@ -5,19 +5,20 @@
 from __future__ import annotations
 
 import math
-import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.errors import ConfigError
+from sysid_ros.errors import ConfigError, listed
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from pathlib import Path
 
     import mujoco
     import numpy as np
     from numpy.typing import NDArray
 
+    from sysid_ros.cli.documents import ExcitationDocument
     from sysid_ros.excitation.design import Design
     from sysid_ros.excitation.drives import Drive
     from sysid_ros.model.unknown import Unknown
@@ -34,7 +35,11 @@ def run(args: argparse.Namespace) -> int:
         SysidError: In one sentence, what is wrong with model, parameters, limits or output.
     """
     _check(args)
-    from sysid_ros.cli.console import make_console  # noqa: PLC0415 (bad input is told at once)
+    from sysid_ros.cli.console import (  # noqa: PLC0415 (bad input is told at once)
+        make_console,
+        print_document,
+        progress_for,
+    )
     from sysid_ros.excitation import format_waypoints, sum_of_sines  # noqa: PLC0415
     from sysid_ros.excitation.design import design, half_widths, matched  # noqa: PLC0415
     from sysid_ros.excitation.drives import drives, load_driven  # noqa: PLC0415
@@ -73,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
         swept=[friction and speed > 0 for speed in speeds],
         speeds=speeds,
     )
-    console = make_console()
     rate = args.sample_rate or args.rate
-    progress = _Progress()
-    with Experiment(spec, args.model, unknowns, limits, sensors, rate=rate) as experiment:
-        found = design(experiment, plan, seed=args.seed, observe=progress)
+    with (
+        progress_for(args) as progress,
+        Experiment(spec, args.model, unknowns, limits, sensors, rate=rate) as experiment,
+    ):
+        found = design(experiment, plan, seed=args.seed, observe=progress.share)
         progress.finish()
         usual = sum_of_sines(model, duration=args.duration, rate=args.rate, seed=args.seed)
         usual = matched(experiment, usual, found.torques)
@@ -88,45 +94,29 @@ def run(args: argparse.Namespace) -> int:
     files = f'model:={args.model} motion:={args.output}'
     comments = [
         f'designed by: {args.command_line}',
-        f'for: {", ".join(parameter.name for parameter in found.parameters)}',
+        f'for: {listed(parameter.name for parameter in found.parameters)}',
         f'play it: ros2 launch sysid_ros excite.launch.xml {files}',
     ]
     text = format_waypoints(model, found.motion, comments)
     picture = args.output.with_suffix('.png')
-    _print(console, found, before, collide=collide)
-    if implied := implied_actuators(spec):
-        console.print(
-            f'The model has no actuators: {len(implied)} position servos with guessed gains are '
-            'implied, and the columns of the file are theirs.'
-        )
     replace_file(args.output, text.encode())
     replace_file(picture, draw_motion(found.motion, trace, limits))
-    for path in (args.output, picture):
+    paths = (args.output, picture)
+    implied = len(implied_actuators(spec))
+    if args.json:
+        print_document(_document(paths, found, before, collide=collide, implied=implied))
+        return 0
+    console = make_console()
+    if not args.quiet:
+        _print(console, found, before, collide=collide)
+        if implied:
+            console.print(
+                f'The model has no actuators: {implied} position servos with guessed gains are '
+                'implied, and the columns of the file are theirs.'
+            )
+    for path in paths:
         console.print(f'wrote {path}', soft_wrap=True)
     return 0
-
-
-class _Progress:
-    """One line that changes on a terminal, one line per stage elsewhere."""
-
-    def __init__(self) -> None:
-        self._live = sys.stdout.isatty()
-        self._stage = ''
-
-    def __call__(self, stage: str, part: float) -> None:
-        from sysid_ros.cli.console import say  # noqa: PLC0415
-
-        if self._live:
-            sys.stdout.write(f'\r{stage}: {100 * part:3.0f} %\x1b[K')
-            sys.stdout.flush()
-        elif stage != self._stage:
-            say(stage)
-        self._stage = stage
-
-    def finish(self) -> None:
-        if self._live and self._stage:
-            sys.stdout.write('\r\x1b[K')
-            sys.stdout.flush()
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -192,6 +182,35 @@ def _check_ranges(chosen: Sequence[Drive]) -> None:
                 'large its commands may be.'
             )
             raise ConfigError(msg)
+
+
+def _document(
+    paths: tuple[Path, ...],
+    found: Design,
+    before: NDArray[np.float64],
+    *,
+    collide: bool,
+    implied: int,
+) -> ExcitationDocument:
+    from sysid_ros.cli.documents import (  # noqa: PLC0415
+        ExcitationDocument,
+        ExcitedParameter,
+        UnexcitedParameter,
+    )
+
+    return ExcitationDocument(
+        files=paths,
+        parameters=[
+            ExcitedParameter(unknown.name, unknown.unit, unknown.nominal, float(old), float(new))
+            for unknown, old, new in zip(found.parameters, before, found.half, strict=True)
+        ],
+        unexcited=[UnexcitedParameter(x.parameter.name, x.reason) for x in found.unexcited],
+        limits=found.usage,
+        models=found.models,
+        collisions_checked=collide,
+        distance=found.distance,
+        implied_actuators=implied,
+    )
 
 
 def _print(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
+    from sysid_ros.cli.documents import ExportDocument
     from sysid_ros.export.export import Exported
 
 
@@ -18,7 +19,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SysidError: In one sentence, what is wrong; nothing was written.
     """
-    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.console import print_document, say  # noqa: PLC0415 (heavy)
     from sysid_ros.export.export import (  # noqa: PLC0415 (heavy)
         ExportFormat,
         ExportRequest,
@@ -36,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     )
     found = export(args.result, request)
     if args.json:
-        print(_json(found))  # noqa: T201 (escaped as JSON)
+        print_document(_document(found))
         return 0
     for identified, title in ((True, 'identified'), (False, 'in the model')):
         entries = [entry for entry in found.lost if entry.identified is identified]
@@ -54,21 +55,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _json(found: Exported) -> str:
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+def _document(found: Exported) -> ExportDocument:
+    from sysid_ros.cli.documents import ExportDocument, SamplesDocument  # noqa: PLC0415
 
     drawn = found.drawn
-    samples = drawn and {
-        'files': drawn.files,
-        'out_of_bounds': drawn.beyond_bounds,
-        'no_model': drawn.refused,
-        'by_parameter': drawn.by_parameter,
-    }
-    document = {
-        'format': found.format,
-        'files': found.files,
-        'lost': [entry._asdict() for entry in found.lost],
-        'notes': found.notes,
-        'samples': samples,
-    }
-    return to_json(document, indent=2)
+    samples = drawn and SamplesDocument(
+        drawn.files, drawn.beyond_bounds, drawn.refused, drawn.by_parameter
+    )
+    return ExportDocument(found.format, found.files, found.lost, found.notes, samples)

@@ -20,7 +20,8 @@ def run(args: argparse.Namespace) -> int:
         LogError: A log cannot be read, or is of another servo.
         ParameterError: The parameter file, or a number, cannot be used.
     """
-    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.console import print_document, say  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.documents import PlainServoDocument  # noqa: PLC0415
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.formats.mjcf import (  # noqa: PLC0415
         PendulumLoad,
@@ -46,12 +47,17 @@ def run(args: argparse.Namespace) -> int:
     settings = ', '.join(f'{name} {chosen[name]:g}' for name in ('kp', 'vin') if name in chosen)
     source = f'{servo.name} with {settings}, from {args.params}'
     write_plain_mjcf(args.output, actuator, load, (source,))
-    for line in snippet(actuator):
+    near = nearness(servo, values, logs, friction, args.element) if logs else ()
+    lines = snippet(actuator)
+    if args.json:
+        print_document(PlainServoDocument(args.output, '\n'.join(lines), actuator, near))
+        return 0
+    for line in lines:
         say(line)
     for note in actuator.notes:
         say(f'note: {note}')
     if logs:
-        _print_nearness(nearness(servo, values, logs, friction, args.element))
+        _print_nearness(near)
     say(f'wrote {args.output}')
     return 0
 

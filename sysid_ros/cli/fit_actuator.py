@@ -30,13 +30,12 @@ def run(args: argparse.Namespace) -> int:
     if args.model == _ALL:
         return _choose(args)
     # Imported late: --help must not wait for them.
-    from sysid_ros.cli.console import Progress  # noqa: PLC0415
+    from sysid_ros.cli.console import progress_for  # noqa: PLC0415
     from sysid_ros.servos.session.calibration import calibrate_servo  # noqa: PLC0415
 
-    progress = Progress()
-    done = calibrate_servo(config_of(args), command=args.command_line, observer=progress)
-    progress.finish()
-    _print(done)
+    with progress_for(args) as progress:
+        done = calibrate_servo(config_of(args), command=args.command_line, observer=progress)
+    _print(args, done)
     return 0 if done.result.accepted else 1
 
 
@@ -56,21 +55,36 @@ def config_of(args: argparse.Namespace) -> ServoFitConfig:
 
 def _choose(args: argparse.Namespace) -> int:
     """Fit all friction laws and print which one to use; return 1 when that was rejected."""
-    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        progress_for,
+    )
+    from sysid_ros.cli.documents import ServoChoiceDocument  # noqa: PLC0415
     from sysid_ros.servos.session.choice import choose_servo  # noqa: PLC0415
 
-    progress = Progress()
-    done = choose_servo(config_of(args), command=args.command_line, observer=progress)
-    progress.finish()
+    with progress_for(args) as progress:
+        done = choose_servo(config_of(args), command=args.command_line, observer=progress)
+    fits = {own.servo.friction.name: own for own in done.calibrations}
+    reports = {name: own.report_path for name, own in fits.items()}
+    rejected = {
+        name: own.result.acceptance for name, own in fits.items() if not own.result.accepted
+    }
+    if args.json:
+        print_document(
+            ServoChoiceDocument(
+                done.parameters_path, done.comparison_path, reports, rejected, done.comparison
+            )
+        )
+        return 0 if done.parameters_path is not None else 1
     console = make_console()
-    paths = {}
-    for own in done.calibrations:
-        name = own.servo.friction.name
-        if not own.result.accepted:
-            console.print(f'{name} is rejected: {own.result.acceptance}')
-        paths[f'report of {name}'] = own.report_path
-    print_servos(console, done.comparison)
-    console.print()
+    if not args.quiet:
+        for name, why in rejected.items():
+            console.print(f'{name} is rejected: {why}')
+        print_servos(console, done.comparison)
+        console.print()
+    paths = {f'report of {name}': path for name, path in reports.items()}
     paths['comparison'] = done.comparison_path
     if done.parameters_path is not None:
         paths = {'coefficients': done.parameters_path, **paths}
@@ -80,7 +94,8 @@ def _choose(args: argparse.Namespace) -> int:
 
 def _evaluate(args: argparse.Namespace) -> int:
     """Print how well a file of coefficients predicts logs."""
-    from sysid_ros.cli.console import say  # noqa: PLC0415
+    from sysid_ros.cli.console import print_document, say  # noqa: PLC0415
+    from sysid_ros.cli.documents import ServoErrorsDocument  # noqa: PLC0415
     from sysid_ros.servos.bench.pendulum import errors_by_log  # noqa: PLC0415
     from sysid_ros.servos.formats.logs import check_motor, read_logs  # noqa: PLC0415
     from sysid_ros.servos.formats.parameter_file import read_parameters  # noqa: PLC0415
@@ -89,28 +104,55 @@ def _evaluate(args: argparse.Namespace) -> int:
     logs = read_logs(args.logdir)
     check_motor(logs, args.actuator)
     errors = errors_by_log(servo, values, logs, args.reset_period)
-    for name, error in errors.items():
-        say(f'{name}: {1e3 * error:.4f} mrad')
+    if args.json:
+        print_document(ServoErrorsDocument(errors, _mean(errors)))
+        return 0
+    if not args.quiet:
+        for name, error in errors.items():
+            say(f'{name}: {1e3 * error:.4f} mrad')
     say(_mean_error(errors))
     return 0
 
 
 def _mean_error(errors: Mapping[str, float]) -> str:
-    mean = sum(errors.values()) / len(errors)
-    return f'Mean absolute error of {how_many(errors, "log")}: {1e3 * mean:.4f} mrad.'
+    return f'Mean absolute error of {how_many(errors, "log")}: {1e3 * _mean(errors):.4f} mrad.'
 
 
-def _print(done: ServoCalibration) -> None:
-    from sysid_ros.cli.console import make_console, print_paths, print_result  # noqa: PLC0415
+def _mean(errors: Mapping[str, float]) -> float:
+    return sum(errors.values()) / len(errors)
+
+
+def _print(args: argparse.Namespace, done: ServoCalibration) -> None:
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        print_result,
+    )
+    from sysid_ros.cli.documents import ServoDocument  # noqa: PLC0415
     from sysid_ros.results.result import StartKind  # noqa: PLC0415
 
+    if args.json:
+        print_document(
+            ServoDocument(
+                done.result.standing,
+                done.parameters_path,
+                done.result_path,
+                done.report_path,
+                done.values,
+                done.errors,
+                done.result.without_curves(),
+            )
+        )
+        return
     console = make_console()
-    print_result(console, done.result)
-    if done.result.solver.start is StartKind.SAMPLED:
-        sentence = done.result.solver.start_sentence
-        console.print(f'The fit began at {sentence}.')
-    console.print(_mean_error(done.errors))
-    console.print()
+    if not args.quiet:
+        print_result(console, done.result)
+        if done.result.solver.start is StartKind.SAMPLED:
+            sentence = done.result.solver.start_sentence
+            console.print(f'The fit began at {sentence}.')
+        console.print(_mean_error(done.errors))
+        console.print()
     paths = {'result': done.result_path, 'report': done.report_path}
     if done.parameters_path is not None:
         paths = {'coefficients': done.parameters_path, **paths}
@@ -121,22 +163,29 @@ def compare(args: argparse.Namespace) -> int:
     """Fit several friction laws to logs of a servo and recommend one."""
     config = config_of(args)
     # Imported late: --help must not wait for them.
-    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        progress_for,
+    )
     from sysid_ros.servos.session.calibration import check_output  # noqa: PLC0415
     from sysid_ros.servos.session.choice import compare_servos, write_recommended  # noqa: PLC0415
 
     if args.output is not None:
         check_output(args.output)
-    progress = None if args.json else Progress()
     models = [name.strip() for name in args.models.split(',') if name.strip()]
-    found = compare_servos(config, models, by=args.by, observer=progress)
+    with progress_for(args) as progress:
+        found = compare_servos(config, models, by=args.by, observer=progress)
     path = None if args.output is None else write_recommended(config, found)
-    if progress is None:
-        print(found.to_json())  # noqa: T201 (escaped as JSON)
+    if args.json:
+        print_document(found)
         return 0
-    progress.finish()
     console = make_console()
-    print_servos(console, found)
+    if args.quiet:
+        console.print(_recommended(found))
+    else:
+        print_servos(console, found)
     if path is not None:
         console.print()
         print_paths(console, {'coefficients': args.output, 'comparison': path})
@@ -174,7 +223,11 @@ def print_servos(console: LiteralConsole, found: ServoComparison) -> None:
     )
     for warning in found.warnings:
         console.print(f'warning: {warning}')
-    console.print(f'recommended: {found.recommended}, as {found.reason}')
+    console.print(_recommended(found))
+
+
+def _recommended(found: ServoComparison) -> str:
+    return f'recommended: {found.recommended}, as {found.reason}'
 
 
 def _mrad(error: float) -> str:

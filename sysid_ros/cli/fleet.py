@@ -19,22 +19,29 @@ def run(args: argparse.Namespace) -> int:
     """Calibrate many robots and print what they say together; return 1 when one lacks a result."""
     fleet = load_fleet(args.config, args.output)
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console, print_paths  # noqa: PLC0415
+    from sysid_ros.cli.console import (  # noqa: PLC0415
+        make_console,
+        print_document,
+        print_paths,
+        progress_for,
+    )
     from sysid_ros.pipeline.fleet import calibrate_fleet  # noqa: PLC0415
 
-    done = calibrate_fleet(
-        fleet,
-        scheduler=args.scheduler,
-        workers=args.workers,
-        command=args.command_line,
-        observer=None if args.json else Progress(),
-    )
+    with progress_for(args) as progress:
+        done = calibrate_fleet(
+            fleet,
+            scheduler=args.scheduler,
+            workers=args.workers,
+            command=args.command_line,
+            observer=progress,
+        )
     if args.json:
-        print(done.result.to_json(), end='')  # noqa: T201 (escaped as JSON)
+        print_document(done.result)
     else:
         console = make_console()
-        print_fleet(console, done.result)
-        console.print()
+        if not args.quiet:
+            print_fleet(console, done.result)
+            console.print()
         print_paths(console, {'fleet': done.result_path, 'report': done.report_path})
     return 0 if done.result.complete else 1
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,11 @@ from sysid_ros.config import load_calibration
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable
 
+    from sysid_ros.cli.documents import ChangedValue
+    from sysid_ros.report.tables import LiteralConsole
+    from sysid_ros.results.history import Entry
     from sysid_ros.results.result import CalibrationResult
 
 #: Where results are looked for unless told: what this file says, or else in this folder.
@@ -21,8 +26,7 @@ _CONFIG, _OUTPUT = Path('calibration.yaml'), Path('out')
 def run(args: argparse.Namespace) -> int:
     """Show the results of a folder in order of time."""
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import make_console, print_paths, print_table  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, print_paths  # noqa: PLC0415
     from sysid_ros.results.history import read_history  # noqa: PLC0415
 
     output = _output(args.output)
@@ -32,9 +36,19 @@ def run(args: argparse.Namespace) -> int:
 
         write_trend(entries, args.html, str(output))
     if args.json:
-        plain = [entry.plain() for entry in entries]
-        print(to_json(plain, indent=2))  # noqa: T201 (escaped as JSON)
+        print_document([entry.summary() for entry in entries])
         return 0
+    console = make_console()
+    print_history(console, output, entries)
+    if args.html is not None:
+        print_paths(console, {'trend': args.html})
+    return 0
+
+
+def print_history(console: LiteralConsole, output: Path, entries: Iterable[Entry]) -> None:
+    """Print a row per result."""
+    from sysid_ros.cli.console import print_table  # noqa: PLC0415
+
     columns = ('folder', 'standing', 'error', '>identified', 'changed since', '')
     rows = [
         (
@@ -47,16 +61,13 @@ def run(args: argparse.Namespace) -> int:
         )
         for entry in entries
     ]
-    console = make_console()
     print_table(console, f'Results in {output}', columns, rows)
-    if args.html is not None:
-        print_paths(console, {'trend': args.html})
-    return 0
 
 
 def rollback(args: argparse.Namespace) -> int:
     """Make an earlier accepted result current again and print what changed."""
-    from sysid_ros.cli.console import make_console, print_table  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, print_table  # noqa: PLC0415
+    from sysid_ros.cli.documents import RollbackDocument  # noqa: PLC0415
     from sysid_ros.results.store import is_dated, roll_back  # noqa: PLC0415
 
     output, name = args.output, args.folder
@@ -64,13 +75,17 @@ def rollback(args: argparse.Namespace) -> int:
         output, name = output.parent, output.name
     output = _output(output)
     before, now = roll_back(output, name)
+    if args.json:
+        changed = _changed(before.load(), now.load())
+        print_document(RollbackDocument(output, now.name, before.name, changed))
+        return 0
     console = make_console()
     print_table(console, 'Parameters', _COLUMNS, _rows(before.load(), now.load()))
     console.print(f'{output}/current is {now.name}, after {before.name}')
     return 0
 
 
-_COLUMNS = ('parameter', '>before', '>now', '>change', 'unit')
+_COLUMNS = ('parameter', '>earlier', '>now', '>change', 'unit')
 
 
 def _rows(before: CalibrationResult, now: CalibrationResult) -> list[tuple[str, ...]]:
@@ -89,6 +104,17 @@ def _rows(before: CalibrationResult, now: CalibrationResult) -> list[tuple[str, 
         unit = next(p.unit for p in (is_now, was) if p is not None)
         rows.append((name, *shown, change, unit))
     return rows
+
+
+def _changed(before: CalibrationResult, now: CalibrationResult) -> list[ChangedValue]:
+    from sysid_ros.cli.documents import ChangedValue  # noqa: PLC0415
+
+    values = [{p.name: p.value for p in result.parameters} for result in (before, now)]
+    units = {p.name: p.unit for result in (before, now) for p in result.parameters}
+    return [
+        ChangedValue(name, unit, *(own.get(name, math.nan) for own in values))
+        for name, unit in units.items()
+    ]
 
 
 def _output(given: Path | None) -> Path:

@@ -14,12 +14,12 @@ from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console, say
+from sysid_ros.cli.console import make_console, print_document, say
+from sysid_ros.cli.documents import FilesDocument
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError, ConfigError, nearest, some
 from sysid_ros.files import replace_file
 from sysid_ros.inspection.inspection import bag_joints, inspect
-from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import print_findings, print_table
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     bag, model, mapping = _Asked.read(args)
     found = inspect(bag, model, mapping=mapping, stamps=args.stamps)
     if args.json:
-        print(to_json(found, indent=1))  # noqa: T201 (escaped as JSON)
+        print_document(found)
         return 0
     console = make_console()
     for line in _head(found):
@@ -132,10 +132,14 @@ def plot(args: argparse.Namespace) -> int:
             raise AlignmentError(msg)
     folder = args.output or Path(f'{args.bag.resolve().name}_plots')
     names = list(dict.fromkeys(args.joint or joints))
+    paths = []
     for name, stem in zip(names, file_stems(names), strict=True):
-        path = folder / f'{stem}.png'
-        replace_file(path, draw_joint(joints[name], f'{short(name)} in {args.bag.name}'))
-        say(f'wrote {path}')
+        paths.append(folder / f'{stem}.png')
+        replace_file(paths[-1], draw_joint(joints[name], f'{short(name)} in {args.bag.name}'))
+        if not args.json:
+            say(f'wrote {paths[-1]}')
+    if args.json:
+        print_document(FilesDocument(paths))
     return 0
 
 
@@ -245,7 +249,7 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             console.print(f'no {name}: {some(reasons)}')
     if judged:
         console.print(_RULE)
-    console.print()
+        console.print()
 
 
 def _print_mapping(console: LiteralConsole, found: Inspection) -> None:

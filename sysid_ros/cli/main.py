@@ -85,7 +85,12 @@ def _prepare_streams() -> None:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
-    args = make_parser().parse_args(arguments)
+    parser = make_parser()
+    if '_ARGCOMPLETE' in os.environ:
+        import argcomplete  # noqa: PLC0415 (for a shell that asks what may come next)
+
+        argcomplete.autocomplete(parser)
+    args = parser.parse_args(arguments)
     args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
     # Imported here, so that --help does not wait for numpy and MuJoCo.
     place = _BESIDE.get(args.command, f'{args.command.replace("-", "_")}.run')

@@ -7,7 +7,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.console import say
+from sysid_ros.cli.console import note, print_document, say
+from sysid_ros.cli.documents import ModelDocument
 from sysid_ros.errors import ConfigError
 from sysid_ros.files import replace_file
 from sysid_ros.model.implied import implied_sensors
@@ -33,11 +34,6 @@ def run(args: argparse.Namespace) -> int:
     text = decode(args.model.read_bytes()) if found.mjcf is None else found.mjcf
     if args.output is not None:
         replace_file(args.output, encode(text))
-    elif sys.stdout.isatty():
-        for line in text.splitlines():
-            say(line.expandtabs())
-    else:
-        print(text, end='')  # noqa: T201 (a file, as it is)
     notes = list(found.notes)
     sensors = len(implied_sensors(spec))
     if sensors:
@@ -46,13 +42,25 @@ def run(args: argparse.Namespace) -> int:
         notes.append(
             'Nothing drives it: servos or motors are implied for what a bag has commands for.'
         )
-    say(
-        f'{model.nbody - 1} bodies, {model.njnt} joints, {model.nactuator} actuators, '
-        f'{model.body_mass.sum():.4g} kg',
-        sys.stderr,
-    )
-    for note in notes:
-        say(note, sys.stderr)
+    mass = float(model.body_mass.sum())
+    counts = model.nbody - 1, model.njnt, model.nactuator
+    if args.json:
+        print_document(ModelDocument(text, args.output, *counts, mass, notes))
+        return 0
+    if args.output is None:
+        _print(text)
+    note(args, '{} bodies, {} joints, {} actuators, {:.4g} kg'.format(*counts, mass))
+    for sentence in notes:
+        note(args, sentence)
     if args.output is not None:
         say(f'wrote {args.output}')
     return 0
+
+
+def _print(text: str) -> None:
+    """Print a file as it is, and to a terminal such that everything in it is seen."""
+    if not sys.stdout.isatty():
+        print(text, end='')  # noqa: T201
+        return
+    for line in text.splitlines():
+        say(line.expandtabs())

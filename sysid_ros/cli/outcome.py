@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.console import make_console
+from sysid_ros.cli.console import make_console, print_document
+from sysid_ros.cli.documents import OutcomeDocument
 from sysid_ros.errors import ResultError
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.json_text import to_json
 from sysid_ros.report.cases import junit, markdown, page, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
 from sysid_ros.report.tables import print_table
@@ -51,7 +51,7 @@ def show_outcome(
     """Say what was checked in the forms that were asked for.
 
     Args:
-        args: With ``json``, ``junit``, ``html`` and ``github``.
+        args: With ``json``, ``quiet``, ``junit``, ``html`` and ``github``.
         title: What was checked.
         cases: Each thing that was.
         notes: What is to be known beside, a sentence each.
@@ -69,11 +69,12 @@ def show_outcome(
     if args.github:
         _tell_github(title, cases, notes)
     if args.json:
-        document = {'title': title, 'passed': not failed, 'notes': notes, 'cases': cases}
-        print(to_json(document, indent=1))  # noqa: T201 (escaped as JSON)
+        print_document(OutcomeDocument(title, not failed, notes, cases))
         return 1 if failed else 0
     console = make_console()
-    if show is None:
+    if args.quiet:
+        notes = ()
+    elif show is None:
         _print_cases(console, title, cases)
     else:
         show(console)
@@ -108,7 +109,8 @@ def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> 
         worst = max(alike, key=_nearness)
         more = f', worst of {len(alike)}' if len(alike) > 1 else ''
         rows.append(_row(worst, f'{worst.bag}{more}'))
-    print_table(console, title, columns, rows, ('>baseline',))
+    spare = ('>baseline',) if len({row[1] for row in rows}) > 1 else ('>baseline', 'recording')
+    print_table(console, title, columns, rows, spare)
 
 
 def _nearness(case: Case) -> tuple[float, float]:

@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from sysid_ros.cli.examples import examples_of
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.text import sentence
 from sysid_ros.version import __version__
@@ -24,8 +25,57 @@ if TYPE_CHECKING:
 BAD_INPUT = 2
 
 
+#: The commands by what people are about to do, as ``sysid --help`` lists them.
+GROUPS: dict[str, tuple[str, ...]] = {
+    'look at recordings': ('inspect', 'plot', 'recover', 'convert', 'map', 'model'),
+    'fit': ('excite', 'preflight', 'calibrate', 'compare'),
+    'judge, also in CI': ('evaluate', 'check', 'baseline', 'history', 'rollback'),
+    'use what was found': ('export', 'predict', 'fleet'),
+    'servos': (
+        'servo-logs',
+        'process',
+        'fit-actuator',
+        'compare-actuators',
+        'plot-actuator',
+        'export-actuator',
+    ),
+    'this command itself': ('completion', 'schema'),
+}
+#: Commands that return no document: what they print is text for other programs.
+_WITHOUT_JSON = frozenset({'completion', 'schema'})
+#: Commands that say on standard error what they are doing, or what is good to know.
+TELLING = frozenset(
+    {
+        'baseline',
+        'calibrate',
+        'check',
+        'compare',
+        'compare-actuators',
+        'evaluate',
+        'excite',
+        'fit-actuator',
+        'fleet',
+        'map',
+        'model',
+        'preflight',
+    }
+)
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """Folds texts but those that have lines of their own."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if '\n' not in text:
+            return super()._fill_text(text, width, indent)
+        return '\n'.join(f'{indent}{line}' for line in text.splitlines())
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that complains in one line, as every other error does."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=_HelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
         """Print one line and exit."""
@@ -39,19 +89,42 @@ class Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(None, f'unknown {name} {str(value)!r}; {hint}')
 
 
+class _Main(Parser):
+    """The parser of the command itself, whose help lists commands by `GROUPS`."""
+
+    def format_help(self) -> str:
+        """Return the help."""
+        (commands,) = (a for a in self._actions if isinstance(a, argparse._SubParsersAction))  # noqa: SLF001
+        listed = {action.dest: action for action in commands._choices_actions}  # noqa: SLF001
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        for title, names in GROUPS.items():
+            formatter.start_section(title)
+            formatter.add_arguments(listed[name] for name in names)
+            formatter.end_section()
+        formatter.start_section('options')
+        formatter.add_arguments(action for action in self._actions if action is not commands)
+        formatter.end_section()
+        formatter.add_text(self.epilog)
+        return formatter.format_help()
+
+
 @functools.cache
 def make_parser() -> Parser:
     """Return the parser of the command line; it imports nothing heavy."""
-    parser = Parser(
+    parser = _Main(
         prog='sysid',
         description="Calibrate a robot's MuJoCo model from recorded bags.",
         epilog=(
-            'Exit codes: 0 all is well, 1 a result was rejected or a check found a difference, '
-            '2 bad input.'
+            '`sysid COMMAND --help` says more, with examples. Exit codes: 0 all is well, 1 a '
+            'result was rejected or a check found a difference, 2 bad input.'
         ),
     )
     parser.add_argument('--version', action='version', version=f'sysid_ros {__version__}')
-    commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    commands = parser.add_subparsers(
+        dest='command', required=True, metavar='COMMAND', parser_class=Parser
+    )
     _add_calibrate(commands)
     _add_convert(commands)
     _add_inspect(commands)
@@ -76,13 +149,35 @@ def make_parser() -> Parser:
     _add_compare_actuators(commands)
     _add_plot_actuator(commands)
     _add_export_actuator(commands)
+    _add_completion(commands)
+    _add_schema(commands)
+    for name, command in commands.choices.items():
+        _add_common(command, name)
     return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add what commands have in common."""
+    if name in TELLING:
+        parser.add_argument(
+            '-q',
+            '--quiet',
+            action='store_true',
+            help='say nothing on the way, and in the end only what came of it',
+        )
+    if name not in _WITHOUT_JSON:
+        parser.add_argument(
+            '--json',
+            action='store_true',
+            help=f'print one JSON document; its schema: sysid schema {name}',
+        )
+    parser.epilog = examples_of(name)
 
 
 def _add_calibrate(commands: Commands) -> None:
     parser = commands.add_parser(
         'calibrate',
-        help='fit parameters to bags; write result, report and identified MJCF',
+        help='fit parameters to bags; write result, report and MJCF',
         description='Fit the parameters of a configuration to its bags.',
     )
     given = parser.add_mutually_exclusive_group(required=True)
@@ -98,9 +193,6 @@ def _add_calibrate(commands: Commands) -> None:
         '--profile', action='store_true', help='say in the end where the time of the fit went'
     )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
-    parser.add_argument(
-        '-q', '--quiet', action='store_true', help='say how far it is and where the result is only'
-    )
 
 
 def _add_convert(commands: Commands) -> None:
@@ -131,19 +223,18 @@ def _add_convert(commands: Commands) -> None:
 def _add_inspect(commands: Commands) -> None:
     parser = commands.add_parser(
         'inspect',
-        help='say what is in a bag, what is wrong with it, what can be identified from it',
+        help='what is in a bag, what is wrong, what it can identify',
         description='Show topics, channels, joints and clocks of a bag, and how it fits a model.',
     )
     parser.add_argument('bag', type=Path, help='bag folder or file')
     _add_model(parser, nargs='?')
     _add_pairing(parser)
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_plot(commands: Commands) -> None:
     parser = commands.add_parser(
         'plot',
-        help='draw what was measured and commanded, a picture per joint',
+        help='draw what was measured and commanded, joint by joint',
         description='Draw position, velocity, effort and commands of each joint over time.',
     )
     parser.add_argument('bag', type=Path, help='bag folder or file')
@@ -158,7 +249,7 @@ def _add_plot(commands: Commands) -> None:
 def _add_recover(commands: Commands) -> None:
     parser = commands.add_parser(
         'recover',
-        help='save what is in an unfinished or damaged bag into a new one',
+        help='save what is in a damaged bag into a new one',
         description=(
             'Write what is good of an unfinished or damaged bag into a new bag, and say what was '
             'not saved. The bag itself is only read; one that is whole is left alone.'
@@ -173,9 +264,9 @@ def _add_recover(commands: Commands) -> None:
 def _add_predict(commands: Commands) -> None:
     parser = commands.add_parser(
         'predict',
-        help='write a bag with what a model predicts beside it, for PlotJuggler and Foxglove',
+        help='write a bag with what a model predicts beside it',
         description=(
-            'Predict what joints do along a bag, before and after a fit, and write that beside the '
+            'Predict what joints do along a bag, nominal and fitted, and write that beside the '
             'messages of the bag into one MCAP file.'
         ),
     )
@@ -251,20 +342,19 @@ def _show_model(commands: Commands) -> None:
 def _add_map(commands: Commands) -> None:
     parser = commands.add_parser(
         'map',
-        help='propose which column of a bag is which sensor or actuator, in which unit and sign',
+        help='propose which column is which sensor, unit and sign',
         description='Propose a mapping of a bag to a model, as a commented file to edit.',
     )
     parser.add_argument('bag', type=Path, help='bag folder')
     _add_model(parser, nargs='?', default=', default the robot_description in the bag')
     _add_namespace(parser)
     parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
-    parser.add_argument('--json', action='store_true', help='print the proposal as JSON')
 
 
 def _add_evaluate(commands: Commands) -> None:
     parser = commands.add_parser(
         'evaluate',
-        help='say how well a model as it is predicts recordings; for CI, without any fit',
+        help='how well a model predicts recordings, without any fit',
         description=(
             'Predict recordings with a model as it is and compare the errors with limits and with '
             'what they were. Exit code 1: an error is above its limit, or the model another.'
@@ -288,7 +378,7 @@ def _add_evaluate(commands: Commands) -> None:
 def _add_baseline(commands: Commands) -> None:
     parser = commands.add_parser(
         'baseline',
-        help='say what is another than the baseline of a thresholds file, or write it anew',
+        help='what differs from a stored baseline; write it anew',
         description=(
             'Evaluate the model of a thresholds file, fit its calibration again where it has one, '
             'and say what changed since its baseline: the model, the recordings, the robot or the '
@@ -300,7 +390,6 @@ def _add_baseline(commands: Commands) -> None:
 
 
 def _add_outcome(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument('--json', action='store_true', help='every case, as JSON')
     parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
     parser.add_argument('--html', type=Path, metavar='FILE', help='write the cases as a page')
     parser.add_argument(
@@ -330,7 +419,7 @@ def _add_check(commands: Commands) -> None:
 def _add_export(commands: Commands) -> None:
     parser = commands.add_parser(
         'export',
-        help='write an identified model for other programs, and models drawn from its intervals',
+        help='write an identified model for other programs',
         description=(
             'Write what a calibration found as MJCF, URDF, gains of ros2_controllers or actuators '
             'of IsaacLab and mjlab, and say what a format does not hold. With --samples, write '
@@ -361,7 +450,6 @@ def _add_export(commands: Commands) -> None:
         help='URDF to write into, where an MJCF was calibrated: with the same names',
     )
     _add_packages(parser)
-    parser.add_argument('--json', action='store_true', help='say what was written as JSON')
 
 
 _RESULTS = 'folder of results, or calibration.yaml; default calibration.yaml, else out'
@@ -370,11 +458,10 @@ _RESULTS = 'folder of results, or calibration.yaml; default calibration.yaml, el
 def _add_history(commands: Commands) -> None:
     parser = commands.add_parser(
         'history',
-        help='show results over time: which is current, how good, what of the robot changed',
+        help='results over time: which is current, what changed',
         description='Show the results of a folder in order of time.',
     )
     parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     parser.add_argument(
         '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
     )
@@ -395,7 +482,7 @@ def _add_rollback(commands: Commands) -> None:
 def _add_preflight(commands: Commands) -> None:
     parser = commands.add_parser(
         'preflight',
-        help='predict intervals and verdicts before a fit; say what to record instead',
+        help='predict intervals and verdicts; say what to record',
         description=(
             'Linearise once at the nominal values and say what a fit to these bags could say. '
             'Exit code 1: some parameter would not be identified.'
@@ -403,13 +490,12 @@ def _add_preflight(commands: Commands) -> None:
     )
     parser.add_argument('config', type=Path, help='calibration.yaml')
     _add_overrides(parser)
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_excite(commands: Commands) -> None:
     parser = commands.add_parser(
         'excite',
-        help='design the motion to record for some parameters, inside all limits',
+        help='design a motion to record, inside all limits',
         description=(
             'Design the motion from which parameters can be identified best, inside the limits of '
             'the model also where the parameters are 20 % off; write it for the exciter node.'
@@ -460,7 +546,7 @@ def _add_excite(commands: Commands) -> None:
 def _add_compare(commands: Commands) -> None:
     parser = commands.add_parser(
         'compare',
-        help='fit several models to the same bags; recommend the simplest that predicts as well',
+        help='fit several models; recommend the simplest that does',
         description=(
             'Fit several configurations, or one with and without some of its parameters, to the '
             'same bags, and recommend the simplest that predicts held-out data as well as the '
@@ -490,14 +576,13 @@ def _add_compare(commands: Commands) -> None:
         metavar='FOLDER',
         help='new folder for the model that has what --missing names',
     )
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     _add_overrides(parser)
 
 
 def _add_fleet(commands: Commands) -> None:
     parser = commands.add_parser(
         'fleet',
-        help='fit many robots side by side; say what they have in common and which is odd',
+        help='fit many robots; say what they share and which is odd',
         description=(
             'Calibrate each robot of a fleet on the workers of Dask, and compare them. What is '
             'finished is kept: the same command goes on where it was interrupted.'
@@ -514,7 +599,6 @@ def _add_fleet(commands: Commands) -> None:
         '--workers', type=int, metavar='N', help='number of those processes; default one per core'
     )
     parser.add_argument('-o', '--output', type=Path, help="folder for results; default the file's")
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
 
 
 def _add_overrides(parser: argparse.ArgumentParser) -> None:
@@ -539,7 +623,7 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
 def _add_process(commands: Commands) -> None:
     parser = commands.add_parser(
         'process',
-        help='interpolate raw logs of a servo to evenly sampled ones',
+        help='interpolate raw logs of a servo to even samples',
         description=(
             'Interpolate every raw log (*.json) of a folder to even samples, for BAM; fits here '
             'take raw logs as they are. Folders may be given as RAW OUTPUT, or as --raw RAW '
@@ -561,7 +645,7 @@ def _add_process(commands: Commands) -> None:
 def _add_fit_actuator(commands: Commands) -> None:
     parser = commands.add_parser(
         'fit-actuator',
-        help="find a servo's motor and friction from logs of its pendulum",
+        help="find a servo's motor and friction from its logs",
         description=(
             'Fit the coefficients of a servo to logs of its pendulum, raw or processed; write them '
             'as a parameter file, with result and report beside it.'
@@ -613,7 +697,7 @@ def _add_fit_actuator(commands: Commands) -> None:
 def _add_compare_actuators(commands: Commands) -> None:
     parser = commands.add_parser(
         'compare-actuators',
-        help='fit several friction models to logs of a servo; recommend the simplest that does',
+        help='fit several friction models; recommend the simplest',
         description=(
             'Fit several friction models to all logs, and to those without each load, gain or '
             'trajectory in turn; recommend the simplest that predicts what was left out as well '
@@ -632,7 +716,6 @@ def _add_compare_actuators(commands: Commands) -> None:
         choices=['load', 'kp', 'trajectory'],
         help='what is left out in turn; default load, where there are several',
     )
-    parser.add_argument('--json', action='store_true', help='the same and more, as JSON')
     parser.add_argument(
         '-o',
         '--output',
@@ -681,7 +764,7 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
 def _add_servo_logs(commands: Commands) -> None:
     parser = commands.add_parser(
         'servo-logs',
-        help='turn the bag of a servo on a pendulum into logs, for fits',
+        help='turn the bag of a servo on a pendulum into logs',
         description=(
             'Turn a bag of a servo on a pendulum, or of a single joint that is like one, into '
             'evenly sampled logs, one for each run.'
@@ -695,7 +778,7 @@ def _add_servo_logs(commands: Commands) -> None:
 def _add_plot_actuator(commands: Commands) -> None:
     parser = commands.add_parser(
         'plot-actuator',
-        help='draw logs of a servo, what parameter files predict, and their friction',
+        help='draw logs, what parameters predict, and friction',
         description=(
             'Draw a picture per log; with parameter files also their friction, which loads they '
             'say the motor moves, and with --sim what they predict and how far that is off.'
@@ -729,7 +812,7 @@ def _add_plot_actuator(commands: Commands) -> None:
 def _add_export_actuator(commands: Commands) -> None:
     parser = commands.add_parser(
         'export-actuator',
-        help='write a servo as plain MJCF: a joint and an actuator, and what is lost',
+        help='write a servo as plain MJCF, and say what is lost',
         description=(
             'Print the joint and the actuator that stand for a servo in plain MJCF, and write them '
             'as a pendulum to look at.'
@@ -753,6 +836,27 @@ def _add_export_actuator(commands: Commands) -> None:
         '--actuator', metavar='FILE', help="YAML file that defines the parameter file's servo"
     )
     parser.add_argument('-o', '--output', type=Path, required=True, help='new MJCF file')
+
+
+def _add_completion(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'completion',
+        help='print what makes a shell complete `sysid`',
+        description='Print the lines that make a shell complete commands, options and files.',
+    )
+    parser.add_argument(
+        'shell', nargs='?', choices=['bash', 'zsh', 'fish'], default='bash', help='default bash'
+    )
+
+
+def _add_schema(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'schema',
+        help='print the JSON schema of what `--json` prints',
+        description='Print the JSON schema (draft 2020-12) of what a command prints with --json.',
+    )
+    names = [name for name in commands.choices if name not in _WITHOUT_JSON]
+    parser.add_argument('of', choices=names, metavar='COMMAND', help='as inspect')
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, Any]:

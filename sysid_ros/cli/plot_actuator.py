@@ -32,7 +32,8 @@ def run(args: argparse.Namespace) -> int:
     ):
         msg = f'Expected a positive --reset-period in seconds, found {args.reset_period:g}.'
         raise ConfigError(msg)
-    from sysid_ros.cli.console import say  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.console import print_document, say  # noqa: PLC0415 (heavy)
+    from sysid_ros.cli.documents import PlotsDocument  # noqa: PLC0415
     from sysid_ros.servos.formats.logs import read_logs  # noqa: PLC0415 (heavy)
     from sysid_ros.servos.pictures import (  # noqa: PLC0415
         predict_logs,
@@ -43,11 +44,27 @@ def run(args: argparse.Namespace) -> int:
     candidates = read_candidates(args.params, args.actuator)
     logs = read_logs(args.logdir)
     predictions = predict_logs(candidates, logs, args.reset_period) if args.sim else None
-    if predictions is not None:
+    if predictions is not None and not args.json:
         _print_errors(predictions)
     folder = args.output or Path(f'{args.logdir.resolve().name}_plots')
-    write_pictures(folder, logs, candidates, predictions, observe=lambda path: say(f'wrote {path}'))
+    paths: list[Path] = []
+
+    def observe(path: Path) -> None:
+        paths.append(path)
+        if not args.json:
+            say(f'wrote {path}')
+
+    write_pictures(folder, logs, candidates, predictions, observe=observe)
+    if args.json:
+        print_document(PlotsDocument(paths, predictions and _errors(predictions)))
     return 0
+
+
+def _errors(predictions: Predictions) -> dict[str, dict[str, float]]:
+    return {
+        name: dict(zip(predictions.logs, row.tolist(), strict=True))
+        for name, row in zip(predictions.names, predictions.errors, strict=True)
+    }
 
 
 def _print_errors(predictions: Predictions) -> None:

@@ -6,7 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.console import make_console, say
+import numpy as np
+
+from sysid_ros.cli.console import make_console, print_document, say
+from sysid_ros.cli.documents import PredictionDocument, PredictionError
 from sysid_ros.pipeline.forecast import forecaster
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, write_prediction
 from sysid_ros.report.numbers import padded
@@ -21,27 +24,49 @@ if TYPE_CHECKING:
 def run(args: argparse.Namespace) -> int:
     """Predict a bag, write it with the prediction beside it, and say how far that is off."""
     found = write_prediction(args.bag, forecaster(args.source), args.output, args.layout)
-    _print_errors(found.prediction)
+    errors = _errors(found.prediction)
+    topics = [f'/{name}' for name in found.prediction.series()]
+    if args.json:
+        unstable = found.prediction.unstable
+        print_document(
+            PredictionDocument(found.mcap, found.layout, found.messages, topics, unstable, errors)
+        )
+        return 0
+    _print_errors(found.prediction, errors)
     for name in found.prediction.unstable:
         say(f'the simulation of {name} becomes unstable')
-    topics = ', '.join(f'/{name}' for name in found.prediction.series())
-    say(f'wrote {found.mcap}: {found.messages} messages, of them {topics}')
+    say(f'wrote {found.mcap}: {found.messages} messages, of them {", ".join(topics)}')
     say(f'wrote {found.layout}: a layout for Foxglove')
     return 0
 
 
-def _print_errors(prediction: JointPrediction) -> None:
-    series = prediction.series()
-    names = [name for name in (NOMINAL, PREDICTED) if name in series]
-    errors = [prediction.errors(series[name]) for name in names]
-    rows = [
-        [joint, quantity.value, quantity.unit(slide=slide)]
-        + [padded(float(each[place, column])) for each in errors]
+def _errors(prediction: JointPrediction) -> list[PredictionError]:
+    predicted = prediction.errors(prediction.predicted)
+    nominal = np.full_like(predicted, np.nan)
+    if prediction.nominal is not None:
+        nominal = prediction.errors(prediction.nominal)
+    return [
+        PredictionError(
+            joint,
+            quantity.value,
+            quantity.unit(slide=slide),
+            float(nominal[place, column]),
+            float(predicted[place, column]),
+        )
         for column, (joint, slide) in enumerate(
             zip(prediction.joints, prediction.slides, strict=True)
         )
         for place, quantity in enumerate(type(prediction.quantities[0]))
         if quantity in prediction.quantities
+    ]
+
+
+def _print_errors(prediction: JointPrediction, errors: list[PredictionError]) -> None:
+    names = [name for name in (NOMINAL, PREDICTED) if name in prediction.series()]
+    rows = [
+        [error.joint, error.quantity, error.unit]
+        + [padded(value) for value in (error.nominal, error.predicted)[-len(names) :]]
+        for error in errors
     ]
     headers = ['joint', 'quantity', 'unit', *(f'>{name}' for name in names)]
     print_table(make_console(), f'Root mean square {RESIDUAL}', headers, rows)

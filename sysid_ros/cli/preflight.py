@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
+from sysid_ros.errors import listed
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
     determined,
@@ -44,18 +45,16 @@ def run(args: argparse.Namespace) -> int:
     """Say what a fit would be able to say."""
     config = load_calibration(args.config, parse_overrides(args.overrides))
     # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import Progress, make_console  # noqa: PLC0415
-    from sysid_ros.identification.observer import Nobody  # noqa: PLC0415
-    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document, progress_for  # noqa: PLC0415
     from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
 
-    progress = None if args.json else Progress()
-    observer = progress or Nobody()
-    found = preflight(config, observer)
-    if progress is None:
-        print(to_json(found, indent=1))  # noqa: T201 (escaped as JSON)
+    with progress_for(args) as progress:
+        found = preflight(config, progress)
+    if args.json:
+        print_document(found)
+    elif args.quiet:
+        make_console().print(_last_line(found))
     else:
-        progress.finish()
         print_preflight(make_console(), found)
     return DOUBTFUL if found.doubtful else 0
 
@@ -72,17 +71,19 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
+    console.print(_last_line(found))
+
+
+def _last_line(found: Preflight) -> str:
+    """Say which parameters a fit would not identify."""
     of_links = {found.parameters[place].name for own in _links(found).values() for place in own}
     names = [name for name in found.doubtful if name not in of_links]
     doubtful = len(found.doubtful) - len(names)
     if doubtful:
         names.append(f'{doubtful} of {len(of_links)} numbers of links')
-    count = len(found.parameters)
-    console.print(
-        f'Not identified by these bags: {", ".join(names)}.'
-        if names
-        else f'All {count} parameters would be identified by these bags.',
-    )
+    if names:
+        return f'Not identified by these bags: {listed(names)}.'
+    return f'All {len(found.parameters)} parameters would be identified by these bags.'
 
 
 def _links(found: Preflight) -> dict[str, list[int]]:
@@ -135,7 +136,7 @@ def _print_links(console: LiteralConsole, found: Preflight, links: dict[str, lis
     if alike:
         console.print('Inertias of links, ten numbers each, of which no motion tells all apart:')
         for said, bodies in alike.items():
-            console.print(f'  {", ".join(bodies)}: {said}')
+            console.print(f'  {listed(bodies)}: {said}')
         console.print()
 
 
@@ -191,9 +192,9 @@ def _print_bags(console: LiteralConsole, found: Preflight) -> None:
             console.print(f'bag {bag.name}: without it {name} would be {wider}')
     idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
     if idle:
-        console.print(f'adds nothing (no interval 5 % wider without): {", ".join(idle)}')
+        console.print(f'adds nothing (no interval 5 % wider without): {listed(idle)}')
     if found.dead:
-        console.print(f'never moves, left out: {", ".join(found.dead)}')
+        console.print(f'never moves, left out: {listed(found.dead)}')
     if len(found.bags) > 1 or idle or found.dead:
         console.print()
 
@@ -230,14 +231,9 @@ def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
     for (signal, limit), places in limits.items():
         worst = max(places, key=lambda at: at.share)
         less = [at.sequence for at in places if at is not worst]
-        also = f'; at most that in {_listed(less)}' if less else ''
+        also = f'; at most that in {listed(less, _LISTED)}' if less else ''
         share = f'{worst.share:.1%} of the time'
         console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
     if found.diverged or found.saturations:
         console.print()
     print_findings(console, found.health)
-
-
-def _listed(names: list[str]) -> str:
-    more = [f'{len(names) - _LISTED} more'] if len(names) > _LISTED else []
-    return ', '.join(names[:_LISTED] + more)

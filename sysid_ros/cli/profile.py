@@ -44,7 +44,7 @@ _PHASES: dict[str, tuple[Callable[..., object], ...]] = {
     'when commands acted': (Arrivals.locate, with_arrivals_in),
     'intervals and verdicts': (infer,),
     'held-out recordings': (validate,),
-    'predictions before and after': (assemble,),
+    'predictions, nominal and fitted': (assemble,),
     'time step, other checks': (identify,),
     'result, report and model': (write,),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.bags.recovery.recover import examine, recover
-from sysid_ros.cli.console import say
+from sysid_ros.cli.console import print_document, say
 from sysid_ros.text import one_line, short
 
 if TYPE_CHECKING:
@@ -26,10 +26,16 @@ def run(args: argparse.Namespace) -> int:
     """Save what can be saved of a bag into a new one, and say what that was."""
     if args.output is None:
         found = examine(args.bag)
+        if found.whole and args.json:
+            print_document(found)
+            return 0
         if found.whole:
             say(f'{args.bag} is whole: {found.saved} messages; nothing to recover')
             return 0
     found = recover(args.bag, args.output or _default_target(args.bag))
+    if args.json:
+        print_document(found)
+        return 0
     for line in describe(found):
         say(line)
     return 0

@@ -212,7 +212,7 @@ class ParameterConfig(Section):
 
     target: str = Field(description='what is written, as joint/*/armature')
     name: str | None = Field(default=None, description='name in the result; default the target')
-    initial: float | None = Field(default=None, description="start value; default the model's")
+    initial: float | None = Field(default=None, description="nominal value; default the model's")
     bounds: tuple[float, float] | None = Field(default=None, description='lower and upper bound')
     shared: bool = Field(default=False, description='one value for all matches')
     scale: Scale = Field(
@@ -270,7 +270,7 @@ class SolverConfig(Section):
         default=1, description='number of starts, spread over the bounds'
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(
-        default=0, description='of all starts but the first, which is the initial values'
+        default=0, description='of all starts but the first, which is the nominal values'
     )
     threads: Annotated[int, Field(ge=0, le=1024, description='0 means one per core')] = 0
     timestep: Literal['model', 'auto'] | Annotated[float, Field(gt=0, le=0.1)] = Field(

@@ -22,7 +22,7 @@ from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section, explain
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
-from sysid_ros.files import matching
+from sysid_ros.files import beside, matching
 from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
@@ -35,8 +35,12 @@ class _Servos(Section):
     servos: tuple[ServoConfig, ...]
 
 
-def read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
     """Read a YAML file that holds one mapping.
+
+    Args:
+        path: The file.
+        otherwise: What to do where there is none like it, a clause.
 
     Raises:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
@@ -44,9 +48,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     try:
         document = parse_yaml(path.read_text(encoding='utf-8'))
     except FileNotFoundError as err:
-        near = path.parent.glob(f'*{path.suffix}') if path.parent.is_dir() else []
-        hint = nearest(path.name, sorted(entry.name for entry in near))
-        msg = f'There is no file {str(path)!r}; {hint}.'
+        msg = f'There is no file {str(path)!r}; {beside(path, otherwise)}.'
         raise ConfigError(msg) from err
     except OSError as err:
         msg = f'Cannot read {str(path)!r}: {err.strerror}.'
@@ -98,7 +100,8 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
     Raises:
         ConfigError: The file cannot be read or is not valid.
     """
-    return _resolve(read_yaml(path), path.parent, overrides or {}, Path(), str(path))
+    values = read_yaml(path, '`sysid init BAG… MODEL` writes one')
+    return _resolve(values, path.parent, overrides or {}, Path(), str(path))
 
 
 def _resolve(
@@ -193,7 +196,14 @@ def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     """
     # Workers have working directories of their own.
     path = path.absolute()
-    config = validate(FleetConfig, read_yaml(path), str(path))
+    said = read_yaml(path)
+    if 'base' not in said and 'model' in said:
+        msg = (
+            f'Expected a fleet.yaml with base and robots, found {str(path)!r} of one robot; '
+            f'`sysid calibrate` takes it, and a fleet as its base: {path.name}.'
+        )
+        raise ConfigError(msg)
+    config = validate(FleetConfig, said, str(path))
     output = path.parent / config.output if output is None else output.absolute()
     if isinstance(config.base, Path):
         base = path.parent / config.base

@@ -12,6 +12,7 @@ import numpy as np
 import scipy.fft
 import scipy.special
 
+from sysid_ros.errors import listed
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.stationary import (
     ChannelNoise,
@@ -212,7 +213,7 @@ def spread(linear: Linear) -> Spread:
         covariance[np.ix_(columns, columns)] = between.covariance[np.ix_(telling, telling)]
         half[columns] = deviation * scipy.special.stdtrit(between.freedom[telling], (1 + LEVEL) / 2)
         if not telling.all():
-            names = ', '.join(linear.unknowns[j].name for j in between.columns[~telling])
+            names = listed(linear.unknowns[j].name for j in between.columns[~telling])
             method += f', but from the noise inside of the few that say most of {names}'
     elif count_of_recordings > 1:
         disagreement = _disagreement(linear, covariance)

@@ -160,7 +160,7 @@ def bag_joints(
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
     name = bag.path.name
-    parts, split, other = parts_of(bag, used)
+    parts, split, other, _ = parts_of(bag, used)
     part = longest(parts)
     timed = [item for item in part.topics if item.topic in used]
     choice, found = one_clock(name, timed, stamps, other)

@@ -275,11 +275,16 @@ def topic_findings(
     return [
         *_channel_findings(bag, channels),
         *stamped.findings,
-        *timing_findings(bag, topic.topic, stamped.times_ns[stamped.usable]),
+        *_timing(bag, topic, stamped),
         *_held_up(bag, topic),
         *_absent_fields(bag, topic),
         *_silences(bag, topic, whole),
     ]
+
+
+def _timing(bag: str, topic: TopicColumns, stamped: Stamped) -> list[HealthFinding]:
+    times = stamped.times_ns[stamped.usable]
+    return timing_findings(bag, topic.topic, times, int(times[0]) if len(times) else 0)
 
 
 def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
@@ -290,7 +295,7 @@ def report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
     periods = np.diff(times) / SECOND_NS
     median = float(np.median(periods)) if len(periods) else math.nan
     jitter = 1.4826 * float(np.median(np.abs(periods - median))) if len(periods) else math.nan
-    timing = timing_findings('', topic.topic, times)
+    timing = _timing('', topic, stamped)
     return TopicReport(
         topic=topic.topic,
         msgtype=topic.msgtype,

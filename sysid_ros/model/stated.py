@@ -74,6 +74,46 @@ def stated(description: Description) -> tuple[Stated, ...]:
     )
 
 
+class Change(NamedTuple):
+    """An attribute of another value in a text that was written for a model.
+
+    Attributes:
+        file: Of the nominal text, as the user named its folder.
+        line: In that file, of the attribute or, where it is new, of its element; 0 where the file
+            is not the text.
+        element: As ``joint/elbow`` or ``option``.
+        attribute: Its name.
+        old: Value before, empty where there was none.
+        new: Value now, empty where there is none.
+    """
+
+    file: Path
+    line: int
+    element: str
+    attribute: str
+    old: str
+    new: str
+
+
+def changed(nominal: Description, written: Description) -> Iterator[Change]:
+    """Yield what a model that was written for another one states otherwise, in its order."""
+    before = {entry.key: entry for entry in stated(nominal)}
+    now = {entry.key: entry.value for entry in stated(written)}
+    elements: dict[str, Stated] = {}
+    for entry in before.values():
+        elements.setdefault(entry.key.rpartition('/')[0], entry)
+    found = changes({key: entry.value for key, entry in before.items()}, now)
+    for key, old, new in found:
+        element, _, attribute = key.rpartition('/')
+        # A new element is in one that there was.
+        around = element
+        while around and around not in elements:
+            around = around.rpartition('/')[0]
+        place = before.get(key) or elements.get(around)
+        file, line = (place.file, place.line) if place else (nominal.path, 0)
+        yield Change(file, line, element, attribute, old, new)
+
+
 def changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """Yield key, value before and value now of what differs; an empty value is an absent one.
 

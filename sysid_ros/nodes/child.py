@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +35,8 @@ _GRACE = 2.0
 #: A bag is finished when nothing in it changed for so long, s.
 _SETTLED = 5.0
 _BAD_INPUT = 2
+#: What the line of an error begins with.
+_COMPLAINT = 'sysid: '
 
 
 class End(Enum):
@@ -121,12 +122,10 @@ class Child:
             )
             return Outcome(End.LATE, sentence=sentence, log=log)
         if code == _BAD_INPUT:
-            return Outcome(End.REFUSED, sentence=last.removeprefix('sysid: '), log=log)
-        return Outcome(
-            End.CRASHED,
-            sentence=f'The fit failed unexpectedly ({last or f"exit code {code}"}).',
-            log=log,
-        )
+            return Outcome(End.REFUSED, sentence=last.removeprefix(_COMPLAINT), log=log)
+        # One that was killed said only how far it was.
+        why = last if last and code > 0 else f'exit code {code}'
+        return Outcome(End.CRASHED, sentence=f'The fit failed unexpectedly ({why}).', log=log)
 
     @property
     def _left(self) -> str:
@@ -146,7 +145,7 @@ class Child:
     def _command(self) -> list[str]:
         settings = self._settings
         command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(self._config)]
-        command += ['--quiet', '--output', str(settings.output)]
+        command += ['--output', str(settings.output)]
         if self._budget:
             limit = _FIT_SHARE * self._budget
             own = settings.solver.time
@@ -155,36 +154,38 @@ class Child:
 
     def _wait(self, command: list[str], say: Callable[[str], None]) -> tuple[int, str]:
         """Run a command, pass on what it says, and return its exit code and standard error."""
-        with tempfile.TemporaryFile('w+', encoding='utf-8', errors='replace') as errors:
-            with self._lock:
-                if self._asked is not None:
-                    return 0, ''
-                # In a session of its own: Ctrl-C in a terminal is for the node, which ends it.
-                self._process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                    errors='replace',
-                    start_new_session=True,
-                    env={**os.environ, 'PYTHONUNBUFFERED': '1'},
-                )
-                os.setpriority(os.PRIO_PROCESS, self._process.pid, self._niceness)
-            clock = threading.Timer(self._budget, self._end, (End.LATE, signal.SIGKILL))
-            clock.daemon = True
-            if self._budget:
-                clock.start()
-            try:
-                for line in self._process.stdout or ():
+        with self._lock:
+            if self._asked is not None:
+                return 0, ''
+            # In a session of its own: Ctrl-C in a terminal is for the node, which ends it.
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors='replace',
+                start_new_session=True,
+                env={**os.environ, 'PYTHONUNBUFFERED': '1'},
+            )
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, self._niceness)
+        clock = threading.Timer(self._budget, self._end, (End.LATE, signal.SIGKILL))
+        clock.daemon = True
+        if self._budget:
+            clock.start()
+        said = []
+        try:
+            for line in self._process.stderr or ():
+                said.append(line)
+                # An error ends what was told before: it is no stage.
+                if not line.startswith(_COMPLAINT):
                     if self._asked is None:
                         self.stage = line.rstrip()
                     say(line.rstrip())
-                code = self._process.wait()
-            finally:
-                clock.cancel()
-            errors.seek(0)
-            return code, errors.read()
+            code = self._process.wait()
+        finally:
+            clock.cancel()
+        return code, ''.join(said)
 
     def _end(self, why: End, number: int) -> None:
         with self._lock:

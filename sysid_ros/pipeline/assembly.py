@@ -5,19 +5,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
+from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import some
+from sysid_ros.errors import listed, some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
 from sysid_ros.inference.spread import QUANTILE
 from sysid_ros.model.implied import implied_actuators
+from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.estimators import by_windows
 from sysid_ros.pipeline.loading import unlike_stamps
@@ -27,7 +30,12 @@ from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
-from sysid_ros.results.result import EstimatorKind, FileHash
+from sysid_ros.results.result import (
+    EstimatorKind,
+    FileHash,
+    RecordedBag,
+    RecordedSequence,
+)
 from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.results.tool import tool_errors
 
@@ -41,6 +49,9 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
+    from sysid_ros.signals.resampling import InterpolationMethod
+    from sysid_ros.signals.timeseries import TimeSeries
+    from sysid_ros.signals.trajectory import Trajectory
 
     Values = NDArray[np.float64]
 
@@ -49,8 +60,6 @@ _SHIFTED = (
     'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
     'or that of the commands, target actuator/*/delay'
 )
-#: So many parameters that are not identified are named in a warning.
-MOST_DOUBTFUL = 12
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
 #: An error of arrival of more than this part of the largest is at the limit.
@@ -110,6 +119,7 @@ def assemble(
             *(finding for recording in recordings for finding in recording.alignment.health),
             *_stuck(problem.model, recordings),
         ),
+        'recordings': tuple(_recorded(recording) for recording in recordings),
         'drift': remembered.drift,
         'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
@@ -139,7 +149,10 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
         found = deviations(fit, problem.spec, [bare[place] for place in unseen], threads)
         for place, each in zip(unseen, found, strict=True):
             off[place] = each
-    for (sequence, role), old, new, doubt in zip(sequences, before, after, off, strict=True):
+    for (_, role), sequence, old, new, doubt in zip(
+        sequences, bare, before, after, off, strict=True
+    ):
+        commands = _commands(problem.model, sequence)
         for series, old_values, new_values, doubts in zip(
             sequence.measurements, old.channels, new.channels, doubt, strict=True
         ):
@@ -149,6 +162,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                 for place, column in enumerate(own)
             ]
             for predicted, (sensor, name, column) in enumerate(columns):
+                command = commands.get(_joint_of(problem.model, sensor))
                 yield SignalCurve(
                     sequence.name,
                     role,
@@ -162,7 +176,67 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
                     None
                     if doubts is None or sensor not in fit.noise
                     else QUANTILE * np.hypot(doubts[:, predicted], fit.noise[sensor]),
+                    *(() if command is None else command.at(series.times)),
                 )
+
+
+class _Command(NamedTuple):
+    """What one joint was told: the column of a series, its unit, and whether samples hold."""
+
+    series: TimeSeries
+    column: int
+    unit: str
+    method: InterpolationMethod
+
+    def at(self, times: Values) -> tuple[Values, str]:
+        """Return (n,) commands at (n,) instants, and their unit."""
+        return self.series.interpolate(times, self.method)[:, self.column], self.unit
+
+
+def _commands(model: mujoco.MjModel, sequence: Trajectory) -> dict[int, _Command]:
+    """Return what each joint was told, by its first actuator where it has several."""
+    found: dict[int, _Command] = {}
+    for series in sequence.commands:
+        for name, (_, columns) in series.signal_mapping.items():
+            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
+            if actuator >= 0 and model.actuator_trntype[actuator] in TO_JOINT:
+                command = _Command(
+                    series,
+                    int(columns[0]),
+                    _command_unit(model, actuator),
+                    'linear' if name in sequence.interpolated else 'zoh',
+                )
+                found.setdefault(int(model.actuator_trnid[actuator, 0]), command)
+    return found
+
+
+def _command_unit(model: mujoco.MjModel, actuator: int) -> str:
+    """Return the unit of the joint that an actuator's commands are in; empty where geared."""
+    gain = float(model.actuator_gainprm[actuator, 0])
+    gear = float(model.actuator_gear[model.actuator_outadr[actuator], 0])
+    _, position, velocity = model.actuator_biasprm[actuator, :3].tolist()
+    joint = int(model.actuator_trnid[actuator, 0])
+    slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+    if not gain:
+        return ''
+    # A servo is at rest where gain · command = -bias · gear · motion.
+    slope, units = {
+        Quantity.POSITION: (-position * gear / gain, ('rad', 'm')),
+        Quantity.VELOCITY: (-velocity * gear / gain, ('rad/s', 'm/s')),
+        Quantity.EFFORT: (gain * gear, ('N·m', 'N')),
+    }[command_quantity(model, actuator)]
+    return units[bool(slide)] if math.isclose(slope, 1.0) else ''
+
+
+def _joint_of(model: mujoco.MjModel, sensor: str) -> int:
+    """Return the joint that a sensor measures, itself or through its actuator; -1 where none."""
+    row = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)
+    if row < 0:
+        return -1
+    kind, of = model.sensor_objtype[row], int(model.sensor_objid[row])
+    if kind == mujoco.mjtObj.mjOBJ_ACTUATOR and model.actuator_trntype[of] in TO_JOINT:
+        return int(model.actuator_trnid[of, 0])
+    return of if kind == mujoco.mjtObj.mjOBJ_JOINT else -1
 
 
 def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Provenance:
@@ -180,6 +254,22 @@ def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Pro
         'the measured motion is prescribed, and the forces that it needs are compared'
         if seen.kind is EstimatorKind.TORQUE
         else 'recorded commands, zero-order held, drive the actuators of the model',
+    )
+
+
+def _recorded(recording: CalibrationBag) -> RecordedBag:
+    """Say how long a bag is and where its sequences are in it."""
+    alignment = recording.alignment
+    used = {sequence.name for sequence in alignment.sequences}
+    return RecordedBag(
+        bag=alignment.bag,
+        role=recording.role,
+        seconds=alignment.seconds,
+        sequences=tuple(
+            RecordedSequence(name=name, begin=begin, end=end)
+            for name, (begin, end) in alignment.places
+            if name in used
+        ),
     )
 
 
@@ -231,6 +321,9 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
 
 def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say which commands are as far from their stamps as a fit lets them be."""
+    begins = {
+        name: begin for recording in recordings for name, (begin, _) in recording.alignment.places
+    }
     for sequence in (s for recording in recordings for s in recording.alignment.sequences):
         found = [
             series.times[np.abs(errors) >= _AT_LIMIT * FARTHEST]
@@ -238,8 +331,9 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
                 sequence.commands, fit.arrival_errors.get(sequence.name, ()), strict=False
             )
         ]
-        times = np.concatenate([np.zeros(0), *found])
+        times = np.sort(np.concatenate([np.zeros(0), *found]))
         if len(times):
+            at = np.round(SECOND_NS * (times + begins.get(sequence.name, 0.0))).astype(np.int64)
             moments = some([f'{time:.2f} s' for time in times])
             yield HealthFinding(
                 bag=sequence.name,
@@ -248,6 +342,7 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
                 count=len(times),
                 detail=f'at {moments} from the start: {1e3 * FARTHEST:.0f} ms from their stamps, '
                 'which is as far as a fit lets them be; something else may be wrong there',
+                spans=spans_of(at, at, 0),
             )
 
 
@@ -321,9 +416,7 @@ def _warnings(
         if interval.verdict_kind is not VerdictKind.IDENTIFIED and parameter.name not in of_links
     ]
     if doubtful:
-        more = len(doubtful) - MOST_DOUBTFUL
-        rest = f' and {more} more' if more > 0 else ''
-        yield f'Not identified: {", ".join(doubtful[:MOST_DOUBTFUL])}{rest}.'
+        yield f'Not identified: {listed(doubtful)}.'
     for recording in seen.problem.recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'

@@ -54,7 +54,7 @@ class Found(NamedTuple):
         made = self.made
         if not isinstance(made, Evaluation):
             # The curves are most of a result, and no baseline needs them.
-            made = made.model_copy(update={'plots': ()})
+            made = made.without_curves()
         made.save(self.path)
         return self.path
 

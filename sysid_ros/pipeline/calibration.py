@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
-from sysid_ros.errors import how_many
+from sysid_ros.errors import how_many, listed
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.model.description import Description
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
+from sysid_ros.model.mjcf.text import decode
 from sysid_ros.model.mjcf.write import write_model
-from sysid_ros.model.stated import stated
+from sysid_ros.model.stated import changed, stated
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
 from sysid_ros.pipeline.fitting import deadline_of, fit_training
@@ -36,7 +38,7 @@ from sysid_ros.pipeline.timestep import timestep_note, with_timestep
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.results.case import Place, parameter_cases
 from sysid_ros.results.comparison import causes, check_tolerance, compare
-from sysid_ros.results.result import CalibrationResult, EstimatorKind
+from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft, find
 
 if TYPE_CHECKING:
@@ -267,7 +269,7 @@ def identify(
         threads = config.solver.threads
         found = with_arrivals_in(found, fitted.spec, unseen, threads=threads, cancel=cancel)
     tested = validate(config, compared, found, observer, cancel, recorded=recorded)
-    observer.stage('predicting all recordings, before and after')
+    observer.stage('predicting all recordings, nominal and fitted')
     result = assemble(
         config,
         command,
@@ -304,16 +306,19 @@ def write(
     result = identified.result
     with draft(output) as begun:
         if result.accepted:
-            mjcf, notes = _write_model(identified, begun.folder)
-            result = result.with_warnings(notes).model_copy(update={'mjcf': str(mjcf)})
+            mjcf, notes, changes = _write_model(identified, begun.folder)
+            written = {'mjcf': str(mjcf), 'changes': changes}
+            result = result.with_warnings(notes).model_copy(update=written)
         result.save(begun.folder / RESULT)
         write_figures(result, begun.folder / FIGURES)
         write_report(result, begun.folder / REPORT, truth=truth)
         return Calibration(result, begun.keep(accepted=result.accepted))
 
 
-def _write_model(identified: Identified, folder: Path) -> tuple[Path, list[str]]:
-    """Write MJCF and servos' files; return the main file's place in the folder, and notes."""
+def _write_model(
+    identified: Identified, folder: Path
+) -> tuple[Path, list[str], tuple[ModelChange, ...]]:
+    """Write MJCF and servos' files; return the main file's place, notes, and what changed."""
     result = identified.result
     source = identified.model or read_model(Path(result.model))
     values, biases = with_biases(result, source, identified.values)
@@ -323,9 +328,20 @@ def _write_model(identified: Identified, folder: Path) -> tuple[Path, list[str]]
         write_servos(folder / SERVOS, identified.servos, named)
     notes = list(written.notes)
     if biases:
-        shown = ', '.join(f'{name} {bias:.4g}' for name, bias in biases.items())
+        shown = listed(f'{name} {bias:.4g}' for name, bias in biases.items())
         notes.append(f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.')
-    return written.path.relative_to(absolute(folder)), notes
+    return written.path.relative_to(absolute(folder)), notes, _changes(source, written.path)
+
+
+def _changes(source: RobotModel, written: Path) -> tuple[ModelChange, ...]:
+    """Return what a written model changes in the user's text, of a URDF in that beside it."""
+    fitted = Description(written)
+    if source.description.urdf is not None:
+        fitted = Description(written, urdf=decode(written.with_suffix('.urdf').read_bytes()))
+    return tuple(
+        ModelChange(**{**change._asdict(), 'file': str(change.file)})
+        for change in changed(source.description, fitted)
+    )
 
 
 def with_biases(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ConfigError
+from sysid_ros.errors import ConfigError, listed
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.start.motion import measured_joints, resampled
 from sysid_ros.estimation.torques import (
@@ -93,7 +93,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         unknown = standing(problem.model, problem.sequences('train'))
         if unknown or not _driven_by_forces(problem):
             reason = (
-                f'the positions of {", ".join(unknown)} are not measured'
+                f'the positions of {listed(unknown)} are not measured'
                 if unknown
                 else 'more than forces drives the joints'
             ) + '; estimator: torque compares the forces, which simulates nothing'
@@ -131,7 +131,7 @@ def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
         why = 'as asked for'
     held = standing(problem.model, problem.sequences('train'))
     if held:
-        why += f'; {", ".join(held)} not measured: taken to stand still'
+        why += f'; {listed(held)} not measured: taken to stand still'
     sentence = (
         f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
         'positions are predicted for validation only'

@@ -21,7 +21,7 @@ from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
-from sysid_ros.errors import BagError, ConfigError, nearest
+from sysid_ros.errors import BagError, ConfigError, listed, nearest
 from sysid_ros.files import matching
 from sysid_ros.model.implied import (
     add_actuators,
@@ -80,7 +80,7 @@ class CalibrationBag:
         ]
         if not names:
             return ''
-        return f'{self.path.name!r} holds no commands for {", ".join(names)}; they stay 0'
+        return f'{self.path.name!r} holds no commands for {listed(names)}; they stay 0'
 
 
 @dataclass(frozen=True)

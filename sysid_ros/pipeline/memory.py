@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import ConfigError, ResultError
+from sysid_ros.errors import ConfigError, ResultError, listed
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import continue_from
 from sysid_ros.model.targets import of_sequence
@@ -164,14 +164,14 @@ def without_known_bags(
     if not any(role == 'train' for _, role in kept):
         msg = (
             f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
-            f'found only {", ".join(left_out)}; record another or set memory.previous to none.'
+            f'found only {listed(left_out)}; record another or set memory.previous to none.'
         )
         raise ConfigError(msg)
     chosen = tuple(
         config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
         for path, role in kept
     )
-    sentence = f'Known from the earlier result and not read again: {", ".join(left_out)}.'
+    sentence = f'Known from the earlier result and not read again: {listed(left_out)}.'
     return config.model_copy(update={'bags': chosen}), (sentence,)
 
 
@@ -249,11 +249,11 @@ def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
     gone = [n for n, p in earlier.items() if n not in now or not _same(p, now[n])]
     found = []
     if new:
-        found.append(f'Unknown to the earlier result: {", ".join(new)}.')
+        found.append(f'Unknown to the earlier result: {listed(new)}.')
     if gone:
         found.append(
             f'No longer identified, so that what the earlier result knew holds only if the '
-            f'model has their values: {", ".join(gone)}.'
+            f'model has their values: {listed(gone)}.'
         )
     models = {file.sha256 for file in result.provenance.files if file.role == 'model'}
     if problem.source.description.sha256 not in models:

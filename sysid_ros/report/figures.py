@@ -118,7 +118,7 @@ def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
 
 
 def draw_parameters(result: CalibrationResult) -> Drawing:
-    """Draw values, intervals and initial values of the parameters."""
+    """Draw values, intervals and nominal values of the parameters."""
     panels = pictures.panels(result)
     heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
     figure = blank(sum(heights) + 0.6, width=9.0)
@@ -126,7 +126,7 @@ def draw_parameters(result: CalibrationResult) -> Drawing:
     for axes, panel in zip(grid[:, 0], panels, strict=True):
         _draw_panel(axes, panel)
     figure.suptitle(
-        'Identified value (dot), 95 % interval (line), initial value (bar); hollow: no interval',
+        'Fitted value (dot), 95 % interval (line), nominal value (bar); hollow: no interval',
         fontsize=9,
         x=0.01,
         ha='left',
@@ -145,8 +145,8 @@ class _SequenceDrawing:
         self.panels: list[Axes] = list(grid.flat[:count])
         for axes in self.panels:
             axes.plot([], [], color=MEASURED, linewidth=2.4, label='measured')
-            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='before')
-            axes.plot([], [], color=AFTER, linewidth=1.0, label='after')
+            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='nominal')
+            axes.plot([], [], color=AFTER, linewidth=1.0, label='fitted')
             calm(axes)
             _unlabelled(axes.yaxis)
         for axes in self.panels[:-columns]:
@@ -188,7 +188,7 @@ class _SequenceDrawing:
 
 
 def draw_sequence(group: signals.SequenceFigures) -> Drawing:
-    """Draw what was measured in one sequence, and the predictions before and after."""
+    """Draw what was measured in one sequence, and the predictions, nominal and fitted."""
     drawing = _SequenceDrawing(len(group.figures))
     drawing.show(group)
     return drawing.figure

@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jinja2
 import yaml
 from markupsafe import Markup, escape
-from plotly.offline import get_plotlyjs
+from pydantic import ValidationError
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.alignment.health import Grade, aggregated
+from sysid_ros.config.calibration import CalibrationConfig, VerdictKind
+from sysid_ros.errors import how_many
 from sysid_ros.files import replace_file
-from sysid_ros.report import numbers, pictures, signals, tables
+from sysid_ros.report import numbers, pictures, recordings, signals, tables
+from sysid_ros.report.model_diff import model_diff
 from sysid_ros.results.headline import figures, headline
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import ROLES, Standing
@@ -43,6 +46,10 @@ _VERDICTS = {
     VerdictKind.CONFOUNDED: ('⇄', 'bad'),
     VerdictKind.NOT_EXCITED: ('○', 'bad'),
 }
+#: Shorter tables are seen at a glance.
+_FEWEST_FILTERED = 6
+#: So many pairs of correlated parameters, and events of a recording, are written.
+_MOST_PAIRS, _MOST_EVENTS = 20, 6
 
 
 class Tag(NamedTuple):
@@ -62,7 +69,35 @@ class ParameterRow(NamedTuple):
 
     parameter: ParameterResult
     verdict: Tag
-    truth: float | None
+    mark: pictures.Mark
+
+    @property
+    def truth(self) -> float | None:
+        """The true value, where it is known."""
+        return self.mark.true_value
+
+    @property
+    def rank(self) -> int:
+        """Where its verdict is among all kinds, the best first."""
+        return list(_VERDICTS).index(self.parameter.verdict_kind)
+
+    @property
+    def change(self) -> str:
+        """What the fit changed, in words."""
+        found = self.parameter
+        return numbers.change(found.initial, found.value, found.half_width)
+
+    @property
+    def relative_change(self) -> float:
+        """The change as a part of the nominal value; NaN where that is zero."""
+        found = self.parameter
+        return (found.value - found.initial) / abs(found.initial) if found.initial else math.nan
+
+    @property
+    def relative_width(self) -> float:
+        """The half-width as a part of the value; NaN where that is zero."""
+        found = self.parameter
+        return found.half_width / abs(found.value) if found.value else math.nan
 
     @property
     def truth_inside(self) -> bool | None:
@@ -93,6 +128,12 @@ class Film(NamedTuple):
         return 'data:image/webp;base64,' + base64.b64encode(self.webp).decode('ascii')
 
 
+#: Word, symbol and tone of what a finding does to a result.
+_GRADES = {
+    Grade.FAULT: Tag(Grade.FAULT, '✕', 'bad'),
+    Grade.CAUTION: Tag(Grade.CAUTION, '!', 'warn'),
+    Grade.NOTE: Tag(Grade.NOTE, 'i', 'note'),
+}
 #: Word, symbol and tone of what may be done with a result.
 STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
@@ -114,6 +155,28 @@ def _sentence(result: CalibrationResult) -> str:
     sentence = ' '.join(result.acceptance.split())
     sentence = sentence[:1].upper() + sentence[1:]
     return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
+
+
+def _verdicts_of(rows: Sequence[ParameterRow]) -> list[tuple[Tag, int]]:
+    """Count rows by verdict, the best first."""
+    counts = Counter(row.verdict.word for row in rows)
+    return [(Tag(kind, *_VERDICTS[kind]), counts[kind]) for kind in _VERDICTS if counts[kind]]
+
+
+def _settings(config: dict[str, Any]) -> dict[str, Any]:
+    """Return what a configuration says otherwise than the defaults; nothing of other tools."""
+    try:
+        return CalibrationConfig.model_validate(config).model_dump(
+            mode='json', exclude_defaults=True
+        )
+    except ValidationError:
+        return {}
+
+
+def _yaml_lines(config: dict[str, Any]) -> list[str]:
+    return yaml.safe_dump(
+        config, sort_keys=False, allow_unicode=True, default_flow_style=None
+    ).splitlines()
 
 
 def _breakable(text: str) -> Markup:
@@ -155,14 +218,18 @@ def environment() -> jinja2.Environment:
         rounded=numbers.rounded,
         significant=numbers.significant,
         times=numbers.times,
+        verdicts_of=_verdicts_of,
     )
     return made
 
 
 def asset(name: str) -> str:
     """Return the text of a style sheet or script."""
-    folder = resources.files('sysid_ros.report').joinpath('templates')
-    return folder.joinpath(name).read_text(encoding='utf-8')
+    return _text('templates', name)
+
+
+def _text(folder: str, name: str) -> str:
+    return resources.files('sysid_ros.report').joinpath(folder, name).read_text(encoding='utf-8')
 
 
 def _context(
@@ -172,6 +239,10 @@ def _context(
     films: Sequence[Film],
 ) -> dict[str, Any]:
     """Gather what the template names."""
+    panels = pictures.panels(result, truth)
+    marks = {mark.parameter.name: mark for panel in panels for mark in panel.marks}
+    # That of nominal values that are zero has nothing to read.
+    axis = next((panel for panel in panels if panel.of_nominal), None)
     rows = [
         ParameterRow(
             parameter,
@@ -180,10 +251,12 @@ def _context(
                 *_VERDICTS[parameter.verdict_kind],
                 f'with {", ".join(parameter.confounded_with)}' if parameter.confounded_with else '',
             ),
-            pictures.true_value(parameter, truth),
+            marks[parameter.name],
         )
         for parameter in result.parameters
     ]
+    findings = aggregated(result.health)
+    grades = Counter(found.kind.grade for found in findings)
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
     counts = Counter(row.verdict.word for row in rows)
@@ -193,7 +266,8 @@ def _context(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    library, script = get_plotlyjs(), asset('report.js')
+    settings = _settings(config)
+    scripts = (_text('vendor', 'uPlot.iife.min.js'), asset('tables.js') + asset('report.js'))
     last_first = result.bases[::-1]
     return {
         'result': result,
@@ -212,7 +286,17 @@ def _context(
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
         'with_truth': any(row.truth is not None for row in rows),
         'with_bands': any(plot.band for plot in result.plots),
-        'panels': pictures.panels(result, truth),
+        'axis_ticks': axis.ticks if axis else (),
+        'axis_logarithmic': axis is not None and axis.logarithmic,
+        'fewest_filtered': _FEWEST_FILTERED,
+        'model_diff': model_diff(result),
+        'findings': findings,
+        'grade_tags': _GRADES,
+        'grades_in_words': ', '.join(
+            how_many(range(grades[grade]), grade) for grade in Grade if grades[grade]
+        ),
+        'timeline': recordings.timeline(result),
+        'most_events': _MOST_EVENTS,
         'sensors': [
             {'sensor': name, 'unit': unit, **{role: errors.get((name, role)) for role in ROLES}}
             for name, unit in units.items()
@@ -220,21 +304,21 @@ def _context(
         'sequences': groups,
         'noise_sources': list(dict.fromkeys(scale.source for scale in result.noise)),
         'unsure': [p for p in result.parameters if p.explanation and p.name not in result.of_links],
-        'strong_pairs': pictures.strong_pairs(result),
+        'pairs': pictures.strong_pairs(result),
+        'most_pairs': _MOST_PAIRS,
+        'strong': pictures.STRONG,
         'correlations': pictures.correlations(result),
-        'horizon': pictures.horizon(result),
+        'horizons': pictures.horizons(result),
+        'with_commands': any(plot.command for plot in result.plots),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
-        'config_lines': (
-            yaml.safe_dump(config, sort_keys=False, allow_unicode=True).splitlines()
-            if config
-            else ()
-        ),
+        'settings': _yaml_lines(settings) if settings else (),
+        'config_lines': _yaml_lines(config) if config else (),
         # These hold no text of the user's.
-        'style': Markup(asset('report.css')),  # noqa: S704
-        'scripts': (Markup(library), Markup(script)),  # noqa: S704
+        'style': Markup(_text('vendor', 'uPlot.min.css') + asset('report.css')),  # noqa: S704
+        'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
-        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in (library, script)),
+        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
     }
 
 
@@ -264,7 +348,7 @@ def write_report(
     """Write a result as one HTML file that opens offline.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own two. True values are those of :func:`render_report`.
+    else and run no script but its own. True values are those of :func:`render_report`.
 
     Raises:
         ResultError: The file cannot be written.

@@ -20,6 +20,9 @@ _LARGEST_POWER = 6
 #: Powers of ten below this are not exact in a double.
 _SMALLEST_FACTOR = -300
 
+#: A value that changed by more than this part of it is written instead of the part.
+_LARGEST_CHANGE = 10.0
+
 MISSING = '\N{EN DASH}'
 TIMES = '\N{MULTIPLICATION SIGN}'
 _MINUS = '\N{MINUS SIGN}'
@@ -119,6 +122,14 @@ def times(before: float, after: float) -> str:
     if not (math.isfinite(before) and math.isfinite(after)) or before <= 0:
         return MISSING
     return f'{TIMES}{significant(after / before, 2)}'
+
+
+def change(nominal: float, value: float, half_width: float) -> str:
+    """Write what became of a nominal value: ``+12 %`` of it, or ``0 → 3.5``."""
+    if nominal and abs(value - nominal) < _LARGEST_CHANGE * abs(nominal):
+        percent = 100 * (value - nominal) / abs(nominal)
+        return f'{"+" if percent > 0 else ""}{significant(percent, COLUMN_DIGITS)} %'
+    return f'{significant(nominal)} → {rounded(value, half_width)}'
 
 
 def duration(seconds: float) -> str:

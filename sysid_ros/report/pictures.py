@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where things go in the pictures of the report: intervals, correlations, errors over a horizon.
 
-Parameters have different units, so each is divided by its own reference: the initial value, or,
+Parameters have different units, so each is divided by its own reference: the nominal value, or,
 where that is zero, the size of the identified value. HTML and PNG draw the same positions.
 """
 
@@ -30,9 +30,10 @@ _MARGIN = 0.05
 _TICKS = 5
 #: Parameters up to this number get a picture of their correlations.
 _LARGEST_PICTURE = 40
-#: Correlations above this are listed by name, at most so many.
-_STRONG = 0.9
-_MOST_PAIRS = 12
+#: Correlations of this size are listed by name; of this one, little is known of each alone.
+STRONG, _VERY_STRONG = 0.5, 0.9
+#: Units of positions, and as what and how many times as large they are shown.
+_POSITIONS = (('rad', 'mrad', 1e3), ('m', 'mm', 1e3))
 #: Labels of an axis of the horizon, at most.
 _HORIZON_TICKS = 6
 
@@ -41,7 +42,7 @@ class Mark(NamedTuple):
     """One parameter; all positions from 0 (left end of the axis) to 1, None where there is none.
 
     The ends of the 95 % interval are cut to the axis; ``cut_low`` and ``cut_high`` are whether it
-    goes on to the left or to the right of it.
+    goes on to the left or to the right of it. ``true_value`` is the number at ``truth``.
     """
 
     parameter: ParameterResult
@@ -52,6 +53,7 @@ class Mark(NamedTuple):
     cut_low: bool
     cut_high: bool
     truth: float | None
+    true_value: float | None
 
 
 class Tick(NamedTuple):
@@ -62,9 +64,10 @@ class Tick(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """Parameters that share an axis."""
+    """Parameters that share an axis; ``of_nominal`` is whether it is in their nominal values."""
 
     title: str
+    of_nominal: bool
     logarithmic: bool
     ticks: tuple[Tick, ...]
     marks: tuple[Mark, ...]
@@ -79,6 +82,7 @@ class _Ratios(NamedTuple):
     low: float
     high: float
     truth: float | None
+    true_value: float | None
 
     @property
     def points(self) -> list[float]:
@@ -110,20 +114,20 @@ def true_value(parameter: ParameterResult, truth: Mapping[str, float] | None) ->
 def panels(
     result: CalibrationResult, truth: Mapping[str, float] | None = None
 ) -> tuple[Panel, ...]:
-    """Lay out all parameters: those relative to their initial value, then those from zero."""
+    """Lay out all parameters: those relative to their nominal value, then those from zero."""
     moved = [p for p in result.parameters if p.initial != 0]
     risen = [p for p in result.parameters if p.initial == 0]
     found = []
     if moved:
         rows = [_ratios(p, abs(p.initial), truth, math.copysign(1, p.initial)) for p in moved]
-        found.append(_panel('Value ÷ initial value', rows))
+        found.append(_panel('Value ÷ nominal value', rows, of_nominal=True))
     if risen:
         rows = []
         for p in risen:
             ends = [abs(x) for x in (p.low, p.high) if math.isfinite(x)]
             size = abs(p.value) or max(ends, default=0.0) or 1.0
             rows.append(_ratios(p, size, truth, 1))
-        found.append(_panel('Initial value is zero: value ÷ size of the identified value', rows))
+        found.append(_panel('Nominal value is zero: value ÷ size of the fitted value', rows))
     return tuple(found)
 
 
@@ -140,6 +144,7 @@ def _ratios(
         low=low,
         high=high,
         truth=None if known is None else known * scale,
+        true_value=known,
     )
 
 
@@ -160,11 +165,12 @@ def _axis(rows: Sequence[_Ratios]) -> _Axis:
     return _Axis(left - margin, right + margin, logarithmic)
 
 
-def _panel(title: str, rows: Sequence[_Ratios]) -> Panel:
+def _panel(title: str, rows: Sequence[_Ratios], *, of_nominal: bool = False) -> Panel:
     axis = _axis(rows)
     ratios = _decades(axis) if axis.logarithmic else steps(axis.left, axis.right)
     ticks = tuple(Tick(axis.position(ratio), significant(ratio)) for ratio in ratios)
-    return Panel(title, axis.logarithmic, ticks, tuple(_mark(row, axis) for row in rows))
+    marks = tuple(_mark(row, axis) for row in rows)
+    return Panel(title, of_nominal, axis.logarithmic, ticks, marks)
 
 
 def _mark(row: _Ratios, axis: _Axis) -> Mark:
@@ -183,6 +189,7 @@ def _mark(row: _Ratios, axis: _Axis) -> Mark:
         cut_low=cut_low,
         cut_high=cut_high,
         truth=None if row.truth is None else axis.position(row.truth),
+        true_value=row.true_value,
     )
 
 
@@ -219,6 +226,16 @@ class CorrelatedPair(NamedTuple):
     second: str
     correlation: float
 
+    @property
+    def meaning(self) -> str:
+        """What that says of them, in a clause."""
+        opposite = self.correlation < 0
+        move = 'one rises as the other falls' if opposite else 'they rise together'
+        known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
+        if abs(self.correlation) < _VERY_STRONG:
+            return f'{move}; {known} is known better than each'
+        return f'{move}; only {known} is known well'
+
 
 class CorrelationCell(NamedTuple):
     """One correlation of the picture: place, ``pos`` or ``neg``, strength 0 to 1, description."""
@@ -239,15 +256,35 @@ class Line(NamedTuple):
 
 
 class Horizon(NamedTuple):
-    """Error of predictions over the time since their start, on logarithmic axes."""
+    """Error of predictions over the time since their start, on logarithmic axes.
+
+    ``axis`` says what the errors are, and in what; ``caption`` of what they are, in a sentence.
+    """
 
     lines: tuple[Line, ...]
     seconds: tuple[Tick, ...]
     errors: tuple[Tick, ...]
+    axis: str
+    caption: str
+
+    @property
+    def description(self) -> str:
+        """What the picture shows, for those who do not see it."""
+        first, last = self.seconds[0].label, self.seconds[-1].label
+        return f'{self.axis} from {first} to {last} s after a start, nominal and fitted.'
+
+
+class _Ahead(NamedTuple):
+    """Errors so many seconds after a start."""
+
+    role: Role
+    seconds: float
+    before: float
+    after: float
 
 
 def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
-    """List the strongest correlations of the estimates, the strongest first."""
+    """List the correlations of the estimates that are strong, the strongest first."""
     if result.inference is None:
         return ()
     names = [parameter.name for parameter in result.parameters]
@@ -256,9 +293,9 @@ def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
         CorrelatedPair(names[i], names[j], rows[i][j])
         for i in range(len(rows))
         for j in range(i)
-        if math.isfinite(rows[i][j]) and abs(rows[i][j]) > _STRONG
+        if math.isfinite(rows[i][j]) and abs(rows[i][j]) >= STRONG
     ]
-    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation))[:_MOST_PAIRS])
+    return tuple(sorted(pairs, key=lambda pair: -abs(pair.correlation)))
 
 
 def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
@@ -277,11 +314,37 @@ def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
     return tuple(cells)
 
 
-def horizon(result: CalibrationResult) -> Horizon | None:
-    """Lay out the error of predictions over the time since their start; None without any."""
+def horizons(result: CalibrationResult) -> tuple[Horizon, ...]:
+    """Lay out the error of predictions over the time since their start.
+
+    One picture for positions in each unit, or, where a result knows of none, one of all sensors in
+    units of the noise.
+    """
+    found = []
+    for unit, shown, factor in _POSITIONS:
+        points = []
+        for point in result.horizon:
+            own = [joint for joint in point.joints if joint.unit == unit]
+            if own:
+                before, after = (
+                    factor * math.hypot(*each) / math.sqrt(len(own))
+                    for each in zip(*((joint.before, joint.after) for joint in own), strict=True)
+                )
+                points.append(_Ahead(point.role, point.seconds, before, after))
+        caption = 'Root mean square over all starts and positions; the table says it of each.'
+        found.append(_horizon(points, f'error of positions in {shown}', caption))
+    if not any(found):
+        points = [_Ahead(p.role, p.seconds, p.before, p.after) for p in result.horizon]
+        caption = 'Root mean square of what all sensors measured less what was predicted.'
+        found.append(_horizon(points, 'error in units of the noise', caption))
+    return tuple(picture for picture in found if picture is not None)
+
+
+def _horizon(points: Sequence[_Ahead], axis: str, caption: str) -> Horizon | None:
+    """Lay out errors over the time since a start; None where these are no line."""
     points = [
         p
-        for p in result.horizon
+        for p in points
         if p.seconds > 0 and all(math.isfinite(e) and e > 0 for e in (p.before, p.after))
     ]
     seconds = sorted({p.seconds for p in points})
@@ -292,7 +355,7 @@ def horizon(result: CalibrationResult) -> Horizon | None:
     ticks = _round_numbers(up, (1, 2, 5))
     ticks = ticks[:: max(math.ceil(len(ticks) / _HORIZON_TICKS), 1)]
     lines = []
-    for role in ROLES:
+    for role in ROLES[::-1]:
         own = sorted((p for p in points if p.role == role), key=lambda p: p.seconds)
         for kind in ('before', 'after'):
             drawn = []
@@ -305,6 +368,8 @@ def horizon(result: CalibrationResult) -> Horizon | None:
         tuple(lines),
         tuple(Tick(100 * across.position(s), significant(s, 2)) for s in seconds),
         tuple(Tick(100 - 100 * up.position(e), significant(e, 2)) for e in ticks),
+        axis,
+        caption,
     )
 
 

@@ -2,15 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measured and predicted signals: sequence by sequence, and packed for a script of the report.
 
-Numbers travel as base64 of little-endian float32, the form plotly calls ``bdata``: half the size
-of decimal text, and NaN stays a gap. Sensors of one sequence mostly share their stamps, so each
-array of times is stored once.
+Numbers travel as steps of the range of each curve, in a byte or two: a fifth of decimal text. What
+the fit left is packed by itself: it is thousands of times smaller than the curves that it is
+between. Sensors of one sequence mostly share their stamps and those of one joint its command, so
+each array of these is stored once.
 """
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, NamedTuple
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jinja2.utils import htmlsafe_json_dumps
@@ -31,6 +33,20 @@ ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
+#: Steps from the least to the largest of a curve: a hundred for each dot of a plot.
+_CURVE_STEPS = 16383
+_TIME_STEPS = 65535
+#: What the fit left takes at least so many, and steps of no more than this part of what is usual.
+_FEWEST_STEPS = 255
+_RESIDUAL_STEP = 1 / 16
+#: Differences of orders below this are tried; none of them has more than so many bytes.
+_ORDERS = 3
+_MOST_BYTES = 4
+#: No axis holds more than these.
+_LARGEST = 1e300
+#: What is left of these is small beside the unit, and is said in thousandths of it.
+_THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
+_SMALL = 0.1
 
 
 class Figure(NamedTuple):
@@ -41,22 +57,35 @@ class Figure(NamedTuple):
     error: SensorError | None
 
     @property
+    def has_strip(self) -> bool:
+        """Whether the command needs an axis of its own, as it has another unit."""
+        return bool(self.plot.command) and self.plot.command_unit != self.plot.unit
+
+    @property
     def description(self) -> str:
         """What the plot shows, in words, for those who do not see it."""
         plot = self.plot
         kind = ROLE_NAMES[plot.role]
-        text = f'{plot.sensor} in the {kind} sequence {plot.sequence}, {len(plot.times)} samples'
+        text = f'{plot.sensor} in the {kind} sequence {plot.sequence}, {len(plot.times)} '
+        text += f'of {plot.samples} samples' if plot.samples > len(plot.times) else 'samples'
         if plot.times:
             text += f' from {significant(plot.times[0])} to {significant(plot.times[-1])} s'
-        text += ': measured, before and after the fit.'
+        text += ': measured, nominal and fitted'
+        text += ', with the command.' if plot.command else '.'
         if plot.band:
-            text += ' The band around what is predicted after it should hold 95 % of the samples.'
+            text += ' The band around the fitted should hold 95 % of the samples.'
         if self.error is not None:
             text += (
                 f' Root mean square error on all {kind} data: {significant(self.error.before, 3)} '
-                f'before, {significant(self.error.after, 3)} after, in {plot.unit or "1"}.'
+                f'nominal, {significant(self.error.after, 3)} fitted, in {plot.unit or "1"}.'
             )
-        return text
+        text += ' Below, measured minus fitted'
+        if plot.lags:
+            lag, found = plot.lags[0], plot.autocorrelation[0]
+            text += (
+                f' and its autocorrelation, {significant(found, 2)} after {significant(lag, 2)} s'
+            )
+        return text + '.'
 
 
 class SequenceFigures(NamedTuple):
@@ -89,7 +118,7 @@ def sequences(result: CalibrationResult) -> tuple[SequenceFigures, ...]:
 def limits(plot: SignalPlot) -> tuple[float, float] | None:
     """Return where a plot's axis ends when a prediction goes far beyond what was measured.
 
-    A model may diverge with its initial parameters; drawn in full, it would hide everything else.
+    A model may diverge with its nominal parameters; drawn in full, it would hide everything else.
     """
     measured = np.asarray(plot.measured, dtype=np.float64)
     measured = measured[np.isfinite(measured)]
@@ -115,38 +144,112 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
     return after - band, after + band
 
 
-def _pack(values: Sequence[float] | NDArray[np.float64]) -> str:
-    with np.errstate(over='ignore'):
-        packed = np.asarray(values, dtype='<f4')
-    return base64.b64encode(packed.tobytes()).decode('ascii')
+class Packed(NamedTuple):
+    """Values as an origin, a step, and how many steps from the origin each of them is.
+
+    ``text`` is base64 of these numbers' differences of an order. Each takes as few bytes as it
+    needs, of seven bits and one that says whether more follow (LEB128); even numbers are not
+    negative, odd ones are, and 0 stands for a gap.
+    """
+
+    origin: float
+    step: float
+    order: int
+    text: str
+
+
+def packed(values: Sequence[float] | NDArray[np.float64], steps: int = _CURVE_STEPS) -> Packed:
+    """Pack values in so many steps from the least to the largest, in the shortest way."""
+    given = np.asarray(values, dtype=np.float64)
+    known = np.abs(given) <= _LARGEST
+    if not known.any():
+        return Packed(0.0, 0.0, 0, _in_bytes(np.zeros(given.shape, dtype=np.int64)))
+    origin, step = float(np.median(given[known])), float(np.ptp(given[known])) / steps
+    counts = np.round((given[known] - origin) / (step or 1.0)).astype(np.int64)
+    texts = []
+    for order in range(_ORDERS):
+        differences = np.diff(counts, n=order, prepend=[0] * order)
+        codes = np.zeros(given.shape, dtype=np.int64)
+        codes[known] = np.where(differences < 0, -2 * differences, 2 * differences + 1)
+        texts.append(_in_bytes(codes))
+    order, text = min(enumerate(texts), key=lambda entry: len(entry[1]))
+    return Packed(origin, step, order, text)
+
+
+def _in_bytes(codes: NDArray[np.int64]) -> str:
+    """Return base64 of non-negative numbers in LEB128."""
+    places = 7 * np.arange(_MOST_BYTES)
+    last = np.count_nonzero(codes[:, None] >> places, axis=1).clip(1) - 1
+    number = np.arange(_MOST_BYTES)
+    parts = (codes[:, None] >> places) & 0x7F | np.where(number < last[:, None], 0x80, 0)
+    return base64.b64encode(parts[number <= last[:, None]].astype(np.uint8).tobytes()).decode()
+
+
+class _Shelf:
+    """Arrays that several plots share: each is kept once."""
+
+    def __init__(self) -> None:
+        self._places: dict[Any, int] = {}
+
+    def put(self, values: Packed | tuple[float | None, ...]) -> int:
+        """Return the place of an array."""
+        return self._places.setdefault(values, len(self._places))
+
+    @property
+    def content(self) -> list[Any]:
+        """All arrays by their place."""
+        return list(self._places)
 
 
 def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> Markup:
     """Pack all plots, in the order of the report, and the solver's trace."""
-    times: dict[str, int] = {}
-    plots = []
-    for group in groups:
-        for figure in group.figures:
-            plot = figure.plot
-            index = times.setdefault(_pack(plot.times), len(times))
-            plots.append(
-                {
-                    'times': index,
-                    'range': limits(plot),
-                    'measured': _pack(plot.measured),
-                    'before': _pack(plot.before),
-                    'after': _pack(plot.after),
-                    'band': [_pack(edge) for edge in edges(plot)],
-                }
-            )
+    shared = _Shelf()
+    sigmas = {scale.sensor: scale.sigma for scale in result.noise}
     trace = result.solver.trace
     document = {
-        'times': list(times),
-        'plots': plots,
+        'plots': [
+            _packed_plot(figure, sigmas, shared) for group in groups for figure in group.figures
+        ],
+        'shared': shared.content,
         'trace': {
             'iteration': [entry.iteration for entry in trace],
-            'cost': _pack([entry.cost for entry in trace]),
+            'cost': [entry.cost if math.isfinite(entry.cost) else None for entry in trace],
         },
     }
     # Safe inside a script element, whatever the strings hold.
     return htmlsafe_json_dumps(document, allow_nan=False, separators=(',', ':'))
+
+
+def _packed_plot(figure: Figure, sigmas: dict[str, float], shared: _Shelf) -> dict[str, Any]:
+    """Pack one plot; far predictions end where nobody sees it, to leave the steps to the others."""
+    plot = figure.plot
+    ends = limits(plot)
+    measured = np.asarray(plot.measured)
+    left, nominal = measured - np.asarray(plot.after), np.asarray(plot.before)
+    if ends is not None:
+        beyond = ends[1] - ends[0]
+        left = np.clip(left, -beyond, beyond)
+        nominal = np.clip(nominal, ends[0] - beyond, ends[1] + beyond)
+    # The noise of a sensor with several components is that of all of them.
+    sigma = sigmas.get(plot.sensor, sigmas.get(plot.sensor.partition('[')[0], math.nan))
+    known = left[np.isfinite(left)]
+    usual = float(np.median(np.abs(known))) if len(known) else math.inf
+    fine = float(np.ptp(known)) / (_RESIDUAL_STEP * usual) if len(known) and usual > 0 else 0.0
+    small = usual < _SMALL and plot.unit in _THOUSANDTHS
+    return {
+        'times': shared.put(packed(plot.times, _TIME_STEPS)),
+        'unit': plot.unit,
+        'range': ends,
+        'measured': packed(plot.measured),
+        'nominal': packed(nominal),
+        'left': packed(left, int(min(max(fine, _FEWEST_STEPS), _TIME_STEPS))),
+        'leftUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],
+        'sigma': sigma if math.isfinite(sigma) else None,
+        'band': packed(plot.band) if plot.band else None,
+        'command': shared.put(packed(plot.command)) if plot.command else None,
+        'commandUnit': plot.command_unit,
+        'strip': figure.has_strip,
+        'lags': shared.put(tuple(float(f'{lag:.3g}') for lag in plot.lags)),
+        'autocorrelation': packed(plot.autocorrelation, _FEWEST_STEPS),
+        'samples': plot.samples,
+    }

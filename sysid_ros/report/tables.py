@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from sysid_ros.alignment.health import Grade, aggregated
-from sysid_ros.errors import how_many
+from sysid_ros.errors import how_many, listed
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.headline import headline, headline_lines
 from sysid_ros.results.next_steps import COMMAND, step_lines
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
     )
 
 #: Width where the output is not a terminal: nothing is folded there.
-WIDE = 1000
+WIDE = 10_000
 #: Cells below the name of a row that has no room in a line are so far from the left, and cells
-#: without words for what they are stand beside the name.
-_INDENT, _IN_HEADINGS = 4, ('verdict', '')
+#: that say what it is stand beside the name.
+_INDENT, _IN_HEADINGS = 4, ('role', 'verdict', 'what', '')
+_NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
 #: Longer verdicts, which name other parameters, would leave a table no room.
@@ -85,15 +86,15 @@ class LiteralConsole(Console):
 
 def result_text(result: CalibrationResult) -> str:
     """Return what `print_result` prints, nothing folded."""
-    return _printed(lambda console: print_result(console, result))
+    return printed(lambda console: print_result(console, result))
 
 
 def parameters_text(parameters: Sequence[ParameterResult]) -> str:
     """Return the table of parameters alone."""
-    return _printed(lambda console: _print_parameters(console, parameters))
+    return printed(lambda console: _print_parameters(console, parameters))
 
 
-def _printed(show: Callable[[LiteralConsole], None]) -> str:
+def printed(show: Callable[[LiteralConsole], None]) -> str:
     """Return what is printed without the spaces that tables end their lines with."""
     stream = io.StringIO()
     show(LiteralConsole(stream, WIDE))
@@ -229,7 +230,7 @@ def explained(found: Iterable[tuple[str, str]]) -> Iterator[str]:
     for name, explanation in found:
         names.setdefault(explanation, []).append(name)
     for explanation, own in names.items():
-        yield f'{", ".join(own)}: {explanation}'
+        yield f'{listed(own)}: {explanation}'
 
 
 def print_first(console: LiteralConsole, lines: Iterable[str]) -> None:
@@ -348,6 +349,9 @@ def print_table(
     # In the table the title would be folded at the table's width.
     console.print(title, style='italic')
     rows = [(short(name), *cells) for name, *cells in rows]
+    # A column that says nothing of any row is left out.
+    told = [k for k in range(len(headers)) if not k or any(row[k] not in _NOTHING for row in rows)]
+    headers, rows = [headers[k] for k in told], [tuple(row[k] for k in told) for row in rows]
     full = 0
     for cells in ([tuple(headers), *rows], _under_headings(headers, rows)):
         for count in range(len(spare) + 1) if cells else ():
@@ -389,7 +393,8 @@ def _print_stacked(console: LiteralConsole, headers: Sequence[str], row: Sequenc
         longer = part if not line else f'{line}, {part}'
         # One column is for the comma.
         if part is None or (line and _INDENT + cell_len(f'{longer},') > console.width):
-            console.print(_indented(line if part is None else f'{line},'))
+            fits = part is not None and _INDENT + cell_len(line) < console.width
+            console.print(_indented(f'{line},' if fits else line))
             line = part or ''
         else:
             line = longer or ''

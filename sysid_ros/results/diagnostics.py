@@ -49,6 +49,9 @@ _FEWEST_EQUAL = 4
 _EQUAL = 1e-6
 #: Curves of fewer common values have no correlation.
 _FEWEST_COMMON = 4
+#: So many lags of an autocorrelation, at most, from one sample to this part of all.
+_LAGS = 40
+_LONGEST_LAG = 0.25
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,8 @@ class SignalCurve:
 
     ``name`` is the sensor's, with the component's index where it has several; ``diverged`` is
     whether the simulation became unstable after the fit. ``band`` is how far the measured are from
-    the predicted after the fit at most, with 95 %; None where that is not known.
+    the predicted after the fit at most, with 95 %; None where that is not known. ``command`` is
+    what the actuator of the sensor's joint was told at these times, in ``command_unit``.
     """
 
     sequence: str
@@ -70,6 +74,16 @@ class SignalCurve:
     after: Values
     diverged: bool
     band: Values | None = None
+    command: Values | None = None
+    command_unit: str = ''
+
+
+class Memory(NamedTuple):
+    """How long a residual remembers: its autocorrelation at lags in s, from so many samples."""
+
+    lags: Values
+    autocorrelation: Values
+    samples: int
 
 
 def rms(values: Values) -> float:
@@ -83,6 +97,24 @@ def sensor_errors(
 ) -> tuple[SensorError, ...]:
     """Return the errors and the motion of each sensor over all sequences of each role."""
     return tuple(error for role in ROLES for error in _errors_of_role(curves, units, role))
+
+
+def memory(curve: SignalCurve) -> Memory:
+    """Return the autocorrelation of what the fit left of a curve, at lags like a geometric series.
+
+    A constant error is remembered for ever: the mean is not taken off. Stamps count as even. Where
+    all errors are zero, or too few are known, there are no lags.
+    """
+    residual = curve.measured - curve.after
+    known = np.isfinite(residual)
+    samples, size = int(known.sum()), rms(residual)
+    longest = int(_LONGEST_LAG * samples)
+    if longest < 1 or not size > 0:
+        return Memory(np.zeros(0), np.zeros(0), samples)
+    steps = np.unique(np.round(np.geomspace(1, longest, _LAGS)).astype(int))
+    scaled = np.where(known, residual / size, 0.0)
+    found = np.array([np.dot(scaled[step:], scaled[:-step]) for step in steps]) / samples
+    return Memory(steps * float(np.median(np.diff(curve.times))), found, samples)
 
 
 def diagnose(

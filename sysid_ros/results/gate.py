@@ -39,8 +39,6 @@ _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 
 _UNEXPLAINED = 0.2
 #: Correlation from which on two curves are the same motion.
 _SAME_MOTION = 0.8
-#: Steps of an encoder that a position may move by before the encoder says so.
-_STEPS = 3.0
 #: Sensors of a kind from which on one of them can stand out.
 _FEWEST_ALIKE = 3
 #: A sensor that never changes says nothing new of a model that moves by less than this, in its SI
@@ -227,15 +225,10 @@ def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:
 
 
 def _stuck(result: UnjudgedResult, config: GateConfig) -> GateCheck:
-    """Look for positions that stand still for a while in which they should move.
-
-    A coarse encoder says the same until its next step, which is no standstill.
-    """
-    limits = [
-        (item, max(config.stuck_share * item.measured_range, _STEPS * item.resolution))
-        for item in result.diagnostics.standstills
-    ]
-    found = [item for item, limit in limits if item.predicted_movement > limit]
+    """Look for positions that stand still for a while in which they should move."""
+    share = config.stuck_share
+    limits = [(item, item.least(share)) for item in result.diagnostics.standstills]
+    found = [item for item, _ in limits if item.is_stuck(share)]
     found.sort(key=lambda item: item.predicted_movement, reverse=True)
     wrong = ''
     if found:

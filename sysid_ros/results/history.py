@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.headline import headline
@@ -15,7 +15,48 @@ from sysid_ros.results.store import history
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sysid_ros.results.result import CalibrationResult, Drift
+    from sysid_ros.results.result import CalibrationResult, Drift, Standing
+
+
+class ValueSummary(NamedTuple):
+    """A parameter with its 95 % interval and what is thought of it."""
+
+    name: str
+    unit: str
+    value: float
+    low: float
+    high: float
+    verdict: str
+
+
+class EntrySummary(NamedTuple):
+    """A result of a history, without what it was found from.
+
+    Attributes:
+        folder: Its name.
+        current: Whether it is the one in use.
+        created: When, ISO 8601.
+        standing: Whether it may be used, and relied on.
+        acceptance: Why, in a sentence.
+        held_out: Whether ``error`` is of data held out, else of training data.
+        error: Of the fitted model, in units of the noise.
+        error_text: The same and in physical units, for people.
+        identified: How many parameters are.
+        drift: Whether the robot changed since the accepted one before, if that is known.
+        parameters: All of them.
+    """
+
+    folder: str
+    current: bool
+    created: str
+    standing: Standing
+    acceptance: str
+    held_out: bool
+    error: float
+    error_text: str
+    identified: int
+    drift: Drift | None
+    parameters: tuple[ValueSummary, ...]
 
 
 @dataclass(frozen=True)
@@ -56,33 +97,26 @@ class Entry:
         units = {parameter.name: parameter.unit for parameter in self.result.parameters}
         return changes(self.drift, units) or 'nothing'
 
-    def plain(self) -> dict[str, object]:
-        """Return what is shown, and more, as JSON has it."""
+    def summary(self) -> EntrySummary:
+        """Return what is shown, and more."""
         result = self.result
         held_out = not math.isnan(result.held_out_after)
-        return {
-            'folder': self.name,
-            'current': self.current,
-            'created': result.provenance.created,
-            'standing': result.standing,
-            'acceptance': result.acceptance,
-            'held_out': held_out,
-            'error': result.held_out_after if held_out else result.training_after,
-            'error_text': self.error,
-            'identified': self.identified,
-            'drift': None if self.drift is None else self.drift.model_dump(),
-            'parameters': [
-                {
-                    'name': parameter.name,
-                    'unit': parameter.unit,
-                    'value': parameter.value,
-                    'low': parameter.low,
-                    'high': parameter.high,
-                    'verdict': parameter.verdict,
-                }
-                for parameter in result.parameters
-            ],
-        }
+        return EntrySummary(
+            folder=self.name,
+            current=self.current,
+            created=result.provenance.created,
+            standing=result.standing,
+            acceptance=result.acceptance,
+            held_out=held_out,
+            error=result.held_out_after if held_out else result.training_after,
+            error_text=self.error,
+            identified=self.identified,
+            drift=self.drift,
+            parameters=tuple(
+                ValueSummary(p.name, p.unit, p.value, p.low, p.high, p.verdict)
+                for p in result.parameters
+            ),
+        )
 
 
 def read_history(output: Path) -> tuple[Entry, ...]:

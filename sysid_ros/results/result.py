@@ -314,6 +314,21 @@ class Standing(StrEnum):
     REJECTED = 'rejected'
 
 
+class ModelChange(Frozen):
+    """An attribute that the text of the fitted model has another value of, empty where none.
+
+    ``file`` and ``line`` are of the user's text, ``line`` 0 where that is in no file; ``element``
+    is as ``joint/elbow`` or ``option``.
+    """
+
+    file: str
+    line: int
+    element: str
+    attribute: str
+    old: str
+    new: str
+
+
 class GateCheck(Frozen):
     """One condition for accepting a result.
 
@@ -444,6 +459,10 @@ class SequenceError(Frozen):
     before: MaybeFloat = float('nan')
 
 
+#: Steps of an encoder that a position may move by before the encoder says so.
+_STEPS = 3.0
+
+
 class Standstill(Frozen):
     """Of one position, the stretch of equal values in which it should move most.
 
@@ -462,6 +481,17 @@ class Standstill(Frozen):
     measured_range: float
     resolution: float
 
+    def least(self, share: float) -> float:
+        """By how much it should move to be stuck: a share of its range, and a few encoder steps.
+
+        A coarse encoder says the same until its next step, which is no standstill.
+        """
+        return max(share * self.measured_range, _STEPS * self.resolution)
+
+    def is_stuck(self, share: float) -> bool:
+        """Whether it should move by more than that."""
+        return self.predicted_movement > self.least(share)
+
 
 class FitDiagnostics(Frozen):
     """What the curves of a fit say beyond the errors of single sensors.
@@ -475,12 +505,33 @@ class FitDiagnostics(Frozen):
     standstills: tuple[Standstill, ...] = ()
 
 
+class RecordedSequence(Frozen):
+    """A continuous run of a bag: begin and end in s from the bag's first measurement."""
+
+    name: str
+    begin: float
+    end: float
+
+
+class RecordedBag(Frozen):
+    """How long a bag is, from its first to its last measurement, and its sequences."""
+
+    bag: str
+    role: Role
+    seconds: float
+    sequences: tuple[RecordedSequence, ...]
+
+
 class SignalPlot(Frozen):
     """Measured and predicted samples of one sensor in one sequence, thinned for display.
 
     ``times`` are seconds from the start of the sequence; the four have equal length, and so has
     ``band``, where it is known: measured samples are so far from those after the fit at most, with
-    95 %.
+    95 %. So has ``command``: what the actuator of the joint that the sensor measures was told, in
+    ``command_unit``, empty where that is none of the joint's; none without such an actuator.
+
+    ``autocorrelation`` is that of what the fit left, at ``lags`` in s. Other than the rest, it is
+    of all the ``samples`` that were compared; 0 of them in results of older versions.
     """
 
     sequence: str
@@ -492,6 +543,11 @@ class SignalPlot(Frozen):
     before: Samples
     after: Samples
     band: Samples = ()
+    command: Samples = ()
+    command_unit: str = ''
+    lags: Samples = ()
+    autocorrelation: Samples = ()
+    samples: int = 0
 
 
 class TraceEntry(Frozen):
@@ -661,6 +717,7 @@ class UnjudgedResult(Document):
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()
+    recordings: tuple[RecordedBag, ...] = ()
     tool: tuple[ToolError, ...] = ()
 
     @property
@@ -705,7 +762,8 @@ class CalibrationResult(UnjudgedResult):
     ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
     ``reservations`` is what a reader has to know before he relies on it, though it may be used.
     ``mjcf`` is the main file of the identified model, from the result's own folder; empty where
-    there is none, and in results of older versions.
+    there is none, and in results of older versions. ``changes`` is what it changes in the text of
+    the nominal one.
     """
 
     accepted: bool
@@ -713,6 +771,7 @@ class CalibrationResult(UnjudgedResult):
     gate: tuple[GateCheck, ...] = ()
     reservations: tuple[GateCheck, ...] = ()
     mjcf: str = ''
+    changes: tuple[ModelChange, ...] = ()
 
     @property
     def standing(self) -> Standing:
@@ -720,6 +779,10 @@ class CalibrationResult(UnjudgedResult):
         if not self.accepted:
             return Standing.REJECTED
         return Standing.RESERVED if self.reservations else Standing.ACCEPTED
+
+    def without_curves(self) -> CalibrationResult:
+        """Return the same result without its curves, which are most of it."""
+        return self.model_copy(update={'plots': ()})
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
         """Return the same result with warnings that it has not got yet."""

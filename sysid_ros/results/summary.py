@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.results.diagnostics import diagnose, rms, sensor_errors
+from sysid_ros.results.diagnostics import diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
@@ -34,6 +34,8 @@ from sysid_ros.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import Role
     from sysid_ros.estimation.solver.problem import Iteration
@@ -272,11 +274,14 @@ def thinned_plots(
     """Yield curves with so many points at most, and as many digits as a plot can show."""
     for curve in curves:
         stride = max(math.ceil(len(curve.times) / points), 1)
-        around = np.zeros(0) if curve.band is None else curve.band
-        times, measured, before, after, band = (
-            tuple(float(f'{value:.{_DIGITS}g}') for value in values[::stride].tolist())
-            for values in (curve.times, curve.measured, curve.before, curve.after, around)
+        around, command = (
+            np.zeros(0) if values is None else values for values in (curve.band, curve.command)
         )
+        times, measured, before, after, band, told = (
+            _written(values[::stride])
+            for values in (curve.times, curve.measured, curve.before, curve.after, around, command)
+        )
+        remembered = memory(curve)
         yield SignalPlot(
             sequence=curve.sequence,
             role=curve.role,
@@ -287,4 +292,14 @@ def thinned_plots(
             before=before,
             after=after,
             band=band,
+            command=told,
+            command_unit=curve.command_unit,
+            lags=_written(remembered.lags),
+            autocorrelation=_written(remembered.autocorrelation),
+            samples=remembered.samples,
         )
+
+
+def _written(values: NDArray[np.float64]) -> tuple[float, ...]:
+    """Return values with as many digits as a plot can show."""
+    return tuple(float(f'{value:.{_DIGITS}g}') for value in values.tolist())

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Format, align, describe, map_columns, write_series
+from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import ResultError
+from sysid_ros.report.alignment import alignment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,8 @@ def test_parquet_without_its_package_is_one_sentence_and_no_file(
 def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: Any, tmp_path: Path):
     *_, path = write_series(tmp_path, alignment, arm)
     record = json.loads(path.read_text())
-    assert record['health'] == [vars(finding) for finding in alignment.health]
+    health = [vars(finding) | {'spans': list(finding.spans)} for finding in alignment.health]
+    assert record['health'] == health
     assert 'assumed order' in {item['kind'] for item in record['health']}
     (sequence,) = record['sequences']
     assert sequence['tables'] == ['run_commands_0', 'run_measurements_0']
@@ -152,7 +154,7 @@ def test_values_of_one_sensor_are_columns_of_their_own(arm: Any, columns: Any, t
 
 
 def test_the_description_says_what_was_mapped_and_what_was_not(alignment: Alignment):
-    text = describe(alignment)
+    text = alignment_text(alignment)
     assert '/joint_states.position[elbow]' in text
     assert '/joint_states is taken for the measured state' in text
     assert 'assumed order' in text

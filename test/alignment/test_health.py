@@ -4,7 +4,17 @@
 
 from __future__ import annotations
 
-from sysid_ros.alignment.health import FindingKind, Grade, HealthFinding, aggregated
+import numpy as np
+
+from sysid_ros.alignment.health import (
+    MOST_SPANS,
+    SECOND_NS,
+    FindingKind,
+    Grade,
+    HealthFinding,
+    aggregated,
+    spans_where,
+)
 
 
 def _finding(subject: str, count: int, detail: str, bag: str = 'bag') -> HealthFinding:
@@ -50,7 +60,18 @@ def test_what_is_said_of_bags_as_a_whole_names_them_once():
     ]
     assert _texts(found) == ['w61, w66; worst w66 (66): of 66']
     assert _texts(found[:1]) == ['w61 (61): of 61']
-    assert _texts(found[:1], bags=False) == ['(61): of 61']
+    assert _texts(found[:1], bags=False) == ['(61) of 61']
+
+
+def test_what_is_nearest_is_one_span_where_there_are_too_many():
+    times = np.arange(0, 10 * MOST_SPANS, 2) * SECOND_NS
+    chosen = np.ones(len(times), dtype=bool)
+    chosen[::3] = False
+    found = spans_where(times, chosen, int(times[0]))
+    assert len(found) == MOST_SPANS
+    assert (found[0][0], found[-1][1]) == (2.0, 10.0 * MOST_SPANS - 4)
+    assert spans_where(times, ~chosen & (times > 1e12), 0)[0] == (1002.0, 1002.0)
+    assert spans_where(times, np.zeros_like(chosen), 0) == ()
 
 
 def test_faults_come_first_and_then_what_was_found_most_often():

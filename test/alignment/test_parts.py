@@ -52,6 +52,9 @@ def test_a_simulation_that_began_again_makes_two_sequences_with_their_own_stamps
     alignment = align(bag, arm, map_columns(bag, arm, 'auto'), 'auto')
     first, second = alignment.sequences
     assert [first.name, second.name] == ['run_0', 'run_1']
+    (_, (_, last)), (_, (begin, _)) = alignment.places
+    assert last == pytest.approx(7.99)
+    assert begin == pytest.approx(ADDED_S, abs=0.06)
     for sequence, begin, last in ((first, 0.0, 8.0), (second, ADDED_S, ADDED_S + 4.0)):
         (series,) = sequence.measurements
         start = (sequence.origin_ns - columns.start) / 1e9
@@ -81,12 +84,14 @@ def test_header_stamps_that_go_back_split_all_topics_there(columns: Any):
     back = 0.5 * (TIMES >= AGAIN_S)
     state = columns.topic('/js', TIMES - back, {'position': {'elbow': TIMES}}, receive=TIMES + 1e-3)
     command = columns.array(TIMES)
-    parts, (finding,), other = parts_of(columns.bag(state, command), {'/js', command.topic})
+    parts, (finding,), other, begins = parts_of(columns.bag(state, command), {'/js', command.topic})
     assert (finding.subject, finding.kind) == ('/js', FindingKind.TIME_BACKWARDS)
     assert other == {'/js'}
     assert [len(part.topics[1].receive_ns) for part in parts] == [800, 400]
     assert [len(part.topics[0].receive_ns) for part in parts] == [801, 399]
     assert longest(parts) is parts[0]
+    (when,) = finding.spans
+    np.testing.assert_allclose((*begins, *when), (0.0, 8.0, 8.0, 8.0), atol=2e-3)
     np.testing.assert_array_equal(parts[1].topics[1].header_ns, state.header_ns[800:])
 
 
@@ -94,7 +99,7 @@ def test_topics_that_do_not_matter_split_nothing(columns: Any):
     back = 0.5 * (TIMES >= AGAIN_S)
     state = columns.topic('/imu', TIMES - back, {'x': {'': TIMES}}, receive=TIMES)
     bag = columns.bag(state)
-    assert parts_of(bag, ()) == ((bag,), (), frozenset())
+    assert parts_of(bag, ()) == ((bag,), (), frozenset(), (0.0,))
 
 
 def test_a_run_without_commands_is_left_out_with_its_reason(columns: Any, arm: Any):

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import align, describe, map_columns
+from sysid_ros.alignment import align, map_columns
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.inspection import inspect
+from sysid_ros.report.alignment import alignment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +37,7 @@ def test_a_bag_with_names_maps_what_it_has(real_bags: Path, hinges: Any):
     reasons = {item.name: item.reason for item in alignment.unmapped}
     assert '/servo/out/state is taken' in reasons['/servo/in/state']
     assert 'p_q9' in reasons
-    assert '/servo/out/state.position[q1]' in describe(alignment)
+    assert '/servo/out/state.position[q1]' in alignment_text(alignment)
 
 
 def test_a_bag_without_names_needs_a_mapping(real_bags: Path, hinges: Any):

@@ -189,6 +189,7 @@ def test_contacts_are_cut_out_and_no_start_looks_into_them(arm: Any, columns: An
     (finding,) = _found(alignment, 'told')
     assert finding.count == 1
     assert '4.000 to 5.000 s' in finding.detail
+    assert finding.spans == ((4.0, 5.0),)
     assert '101 instants' in finding.detail
     start = alignment.sequences[1].initial_qpos[0]
     assert start == pytest.approx(positions[0][501], abs=1e-3)

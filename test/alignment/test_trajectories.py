@@ -107,8 +107,11 @@ def test_it_starts_when_all_commands_are_known(arm: Any, columns: Any):
 def test_the_command_in_force_is_kept_with_a_second_of_history(arm: Any, columns: Any):
     state = columns.state(np.concatenate([TIMES, TIMES + 10]))
     commands = columns.array(np.arange(0, 12, 0.3))
-    first, second = _align(columns.bag(state, commands), arm).sequences
+    alignment = _align(columns.bag(state, commands), arm)
+    first, second = alignment.sequences
     assert (first.name, second.name) == ('run_0', 'run_1')
+    assert alignment.places == (('run_0', (0.0, 1.99)), ('run_1', (10.0, 11.99)))
+    assert alignment.seconds == 11.99
     assert first.measurements[0].times[-1] == pytest.approx(1.99)
     assert (second.origin_ns - columns.start) / 1e9 == pytest.approx(10)
     times = second.commands[0].times
@@ -126,6 +129,8 @@ def test_gaps_jitter_and_rates_are_counted(arm: Any, columns: Any):
     times = np.delete(TIMES, np.arange(50, 70))
     alignment = _align(columns.bag(columns.state(times), columns.array([0, 1])), arm)
     assert _kinds(alignment)['gap'] == 1
+    (gap,) = (finding for finding in alignment.health if finding.kind == 'gap')
+    assert gap.spans == ((0.49, 0.7),)
     assert len(alignment.sequences) == 1
     rates = {rate.topic: rate for rate in alignment.topics}
     assert rates['/joint_states'].longest_gap == pytest.approx(0.21)
@@ -221,7 +226,8 @@ def test_values_that_are_not_finite_are_masked_and_counted(arm: Any, columns: An
     assert all(np.isfinite(series.data).all() for series in sequence.measurements)
     lengths = {name: len(series) for series in sequence.measurements for name in series.names}
     assert lengths == {'s0': 200, 's1': 194, 's2': 200, 's3': 200}
-    assert _kinds(alignment)['masked'] == 6
+    (masked,) = (finding for finding in alignment.health if finding.kind == 'masked')
+    assert (masked.count, masked.spans) == (6, ((0.1, 0.14), (0.2, 0.2)))
 
 
 def test_the_initial_state_is_measured_at_time_zero(arm: Any, columns: Any):

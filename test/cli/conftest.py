@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from builders.cli_project import Outcome, Project, Sysid
+from builders.documents import validator_of
 from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
 from sysid_ros.pipeline import Identified, identify
@@ -41,7 +43,7 @@ def quick(project: Project, identified: Identified) -> Project:
 
 @pytest.fixture
 def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
-    """Return a function that runs the command in this process."""
+    """Return a function that runs the command in this process, and checks a document's schema."""
 
     def run(*arguments: str | Path) -> Outcome:
         capsys.readouterr()
@@ -49,6 +51,10 @@ def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
             code = main([str(argument) for argument in arguments])
         except SystemExit as exit_:  # argparse leaves so
             code = int(exit_.code or 0)
-        return Outcome(code, *capsys.readouterr())
+        done = Outcome(code, *capsys.readouterr())
+        assert '\x1b' not in done.out + done.err
+        if '--json' in arguments and done.out:
+            validator_of(str(arguments[0])).validate(json.loads(done.out))
+        return done
 
     return run

@@ -38,7 +38,11 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
     finished: tuple[Project, Outcome],
 ):
     project, done = finished
-    assert (done.code, done.err) == (0, '')
+    assert done.code == 0
+    stages = [line.partition(' ')[0] for line in done.err.splitlines()]
+    assert stages.index('reading') < stages.index('iteration') < stages.index('writing')
+    assert not any(f'\n{stage} ' in f'\n{done.out}' for stage in set(stages))
+    assert '\x1b' not in done.out + done.err
     out = project.folder / 'out' / 'current'
     result = CalibrationResult.load(out / 'result.json')
     for parameter in result.parameters:
@@ -87,7 +91,7 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
 
 
 def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
-    done = sysid('calibrate', 'calibration.yaml', '--time', '.01', '--output', 'hasty')
+    done = sysid('calibrate', 'calibration.yaml', '--time', '.01', '--output', 'hasty', '--json')
     assert done.code in (0, 1)
     assert 'limit of time' in ' '.join(done.out.split())
     link = 'current' if done.code == 0 else 'rejected'
@@ -97,12 +101,11 @@ def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
     assert solver.left > 0
 
 
-def test_quiet_says_how_far_it_is_and_where_the_result_is(quick: Project, sysid: Sysid):
+def test_quiet_says_where_the_result_is_and_nothing_else(quick: Project, sysid: Sysid):
     done = sysid('calibrate', 'calibration.yaml', '--quiet', '-o', 'small')
-    assert done.code == 0
+    assert (done.code, done.err) == (0, '')
     lines = done.out.splitlines()
-    assert lines[0] == 'reading train'
-    assert [line.partition(':')[0] for line in lines[-4:]] == [
+    assert [line.partition(':')[0] for line in lines] == [
         'identified MJCF',
         'result',
         'report',
@@ -110,7 +113,6 @@ def test_quiet_says_how_far_it_is_and_where_the_result_is(quick: Project, sysid:
     ]
     kept = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
     assert lines[-1].split()[-1] == str(kept)
-    assert 'joint/elbow/damping' not in done.out
 
 
 def test_a_limit_of_time_that_is_none_is_named(quick: Project, sysid: Sysid):
@@ -169,12 +171,12 @@ def test_ctrl_c_ends_a_fit_with_130_and_nothing_written(project: Project):
         # A shell without job control, as in CI, lets its children ignore Ctrl-C.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
-    assert process.stdout is not None
-    while not (line := process.stdout.readline()).startswith('fitting'):
+    assert process.stderr is not None
+    while not (line := process.stderr.readline()).startswith('fitting'):
         assert line
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert err == 'sysid: interrupted; what was not finished is not written.\n'
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, '')
+    assert err.endswith('sysid: interrupted; what was not finished is not written.\n')
     assert project.files() == before
     assert not (project.folder / 'out').exists()

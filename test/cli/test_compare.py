@@ -24,7 +24,7 @@ FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
 @pytest.mark.slow
 def test_models_are_compared_and_one_is_recommended(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
-    done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json')
+    done = sysid('compare', project.config, '--drop', 'body/tip/mass', '--json', '--quiet')
     assert (done.code, done.err) == (0, '')
     found = json.loads(done.out)
     assert [model['name'] for model in found['models']] == [
@@ -43,7 +43,7 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
     other = project.folder / 'other.yaml'
     shutil.copy(project.config, other)
     project.change(bags=[{'path': 'train'}])
-    done = sysid('compare', project.config, other)
+    done = sysid('compare', project.config, other, '--quiet')
     assert done.code == 2
     (line,) = done.err.splitlines()
     assert line.startswith('sysid: Models can be compared on the same bags only')
@@ -53,7 +53,7 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
 @pytest.mark.slow
 def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
-    done = sysid('compare', project.config, '--drop', 'joint/*/dampin')
+    done = sysid('compare', project.config, '--drop', 'joint/*/dampin', '--quiet')
     assert (done.code, done.err.count('\n')) == (2, 1)
     assert 'No parameter to drop matches' in done.err
 
@@ -62,7 +62,7 @@ def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable
 def test_what_is_missing_is_said_and_can_be_written(project: Any, sysid: Callable[..., Any]):
     project.change(parameters=FEW)
     folder = project.folder / 'new'
-    done = sysid('compare', project.config, '--missing', '--json', '-o', folder)
+    done = sysid('compare', project.config, '--missing', '--json', '--quiet', '-o', folder)
     assert (done.code, done.err) == (0, '')
     found = json.loads(done.out)
     assert found['screened'] == 12

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +33,8 @@ def test_it_says_what_is_mapped_at_which_rate(project: Any, sysid: Callable[...,
     done = sysid('convert', project.folder / 'train', project.folder / 'arm.xml')
     assert (done.code, done.err) == (0, '')
     mapped = [line.split() for line in _section(done.out, 'Mapped')]
-    assert [row[1] for row in mapped if row[0] == 'sensor'] == SENSORS
-    assert [row[1] for row in mapped if row[0] == 'actuator'] == ['shoulder', 'elbow']
+    assert [row[0] for row in mapped if row[1] == 'sensor'] == SENSORS
+    assert [row[0] for row in mapped if row[1] == 'actuator'] == ['shoulder', 'elbow']
     rates = {line.split()[0]: line.split()[1:] for line in _section(done.out, 'Topics')}
     for topic in ('/joint_states', '/forward_position_controller/commands'):
         messages, rate, gap = map(float, rates[topic])
@@ -87,7 +88,7 @@ def test_a_mapping_file_scales_what_it_names(project: Any, sysid: Callable[..., 
     assert sysid('convert', 'train', 'arm.xml', '-o', 'plain').code == 0
     done = sysid('convert', 'train', 'arm.xml', '-o', 'scaled', '--mapping', 'degrees.yaml')
     assert done.code == 0
-    assert [line.split()[1] for line in _section(done.out, 'Mapped')] == [
+    assert [line.split()[0] for line in _section(done.out, 'Mapped')] == [
         'elbow_position',
         'elbow',
     ]
@@ -104,7 +105,9 @@ def test_a_format_is_written_alone_when_it_is_named(
 ):
     if name == 'parquet':
         pytest.importorskip('pyarrow')
-    assert sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name).code == 0
+    done = sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name, '--json')
+    assert done.code == 0
+    assert all(Path(file).is_file() for file in json.loads(done.out)['files'])
     kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
     assert kinds == {f'.{name}', '.json'} | ({'.csv.json'} if name == 'csv' else set())
 

@@ -33,7 +33,8 @@ def test_errors_are_shown_without_limits_and_nothing_fails(project: Project, sys
     before = project.files()
     done = sysid('evaluate', 'arm.xml', 'validate')
 
-    assert (done.code, done.err) == (0, '')
+    assert (done.code, done.err.splitlines()[0]) == (0, 'reading validate')
+    assert 'reading' not in done.out
     assert 'elbow_position, whole recording' in done.out
     assert 'elbow_position, 0.2 s ahead' in done.out
     assert done.out.splitlines()[-1] == 'No limits were given, so nothing failed.'
@@ -87,7 +88,7 @@ def test_what_a_thresholds_file_lacks_is_bad_input(
     project: Project, sysid: Sysid, keys: dict[str, object], complaint: str
 ):
     thresholds(project, **keys)
-    done = sysid(*EVALUATE)
+    done = sysid(*EVALUATE, '--quiet')
 
     assert done.code == 2
     assert complaint in done.err
@@ -120,7 +121,7 @@ def test_a_file_that_cannot_be_written_is_told_before_any_work(project: Project,
 
     assert done.code == 2
     assert "Cannot write into 'arm.xml'" in done.err
-    assert 'reading' not in done.out
+    assert 'reading' not in done.err
     assert project.folder.is_dir()
 
 
@@ -131,18 +132,20 @@ def test_a_baseline_says_model_and_code_apart(quick: Project, sysid: Sysid):
     assert "There is no baseline 'base/evaluation.json' yet" in new.out
     assert not (quick.folder / 'base').exists()
     assert sysid('baseline', 'update', 'arm.sysid.yaml').code == 0
-    same = sysid('baseline', 'diff', 'arm.sysid.yaml')
-    assert (same.code, same.out.splitlines()[-1]) == (0, 'Nothing is another than the baseline.')
+    same = sysid('baseline', 'diff', 'arm.sysid.yaml', '--quiet')
+    assert same == (0, 'Nothing is another than the baseline.\n', '')
 
     stored = quick.folder / 'base/evaluation.json'
     document = json.loads(stored.read_text())
     document['errors'][0]['error'] *= 1.01
     document['versions']['mujoco'] = '3.9.0'
     stored.write_text(json.dumps(document))
-    other = sysid('baseline', 'diff', 'arm.sysid.yaml')
-    assert other.code == 1
-    assert 'Code changed (mujoco 3.9.0 → ' in other.out
-    assert 'errors of elbow_effort in validate' in other.out
+    other = sysid('baseline', 'diff', 'arm.sysid.yaml', '--json')
+    found = json.loads(other.out)
+    assert (other.code, found['changed'], found['files']) == (1, True, [])
+    (note,) = found['notes']
+    assert 'Code changed (mujoco 3.9.0 → ' in note
+    assert 'errors of elbow_effort in validate' in note
 
     quick.replace_in_model('name="tip" pos="0 0 -.25"', 'name="tip" pos="0 0 -.27"')
     edited = sysid('baseline', 'diff', 'arm.sysid.yaml')
@@ -189,7 +192,7 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
     (robot / 'arm.sysid.yaml').write_text(yaml.safe_dump(keys))
     assert run_process('baseline', 'update', 'robot/arm.sysid.yaml').code == 0
 
-    def workflow() -> tuple[list[int], str, str]:
+    def workflow() -> tuple[list[int], list[str], str]:
         summary = quick.folder / 'summary.md'
         summary.unlink(missing_ok=True)
         runs = []
@@ -197,7 +200,9 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
             program, *words = shlex.split(step)
             assert program == 'sysid'
             runs.append(run_process(*words, env={'GITHUB_STEP_SUMMARY': str(summary)}))
-        return [run.code for run in runs], ''.join(run.err for run in runs), summary.read_text()
+        lines = [line for run in runs for line in run.err.splitlines()]
+        annotations = [line for line in lines if line.startswith('::')]
+        return [run.code for run in runs], annotations, summary.read_text()
 
     text = (robot / 'arm.xml').read_text()
     changed = text.replace('armature=".05" damping=".5"/>', 'armature=".05" damping=".6"/>', 1)
@@ -209,16 +214,16 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
     assert (
         f'::error file=robot/arm.xml,line={line},title=joint/shoulder/damping::'
         'joint/shoulder/damping: is .6, was .5 (+20 %25)'
-    ) in annotations.splitlines()
+    ) in annotations
     assert f'is .6, was .5 (+20 %)** robot/arm.xml:{line}' in summary
 
     (robot / 'arm.xml').write_text(text)
-    assert workflow()[:2] == ([0, 0], '')
+    assert workflow()[:2] == ([0, 0], [])
 
 
 def test_a_report_of_the_step_that_cannot_be_written_is_bad_input(project: Project):
     done = run_process(
-        *('evaluate', 'arm.xml', 'validate', '--github'),
+        *('evaluate', 'arm.xml', 'validate', '--github', '--quiet'),
         folder=project.folder,
         env={'GITHUB_STEP_SUMMARY': str(Path('no/such/folder.md'))},
     )

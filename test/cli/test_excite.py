@@ -1,15 +1,34 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid excite`` refuses what no motion can be designed for, in one line, before it searches."""
+"""``sysid excite``: what it refuses before it searches, and the document that it prints."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sysid_ros.cli.main import main
 
+if TYPE_CHECKING:
+    from builders.cli_project import Sysid
+
+PENDULUM = """
+<mujoco>
+  <worldbody>
+    <body>
+      <joint name="pivot" axis="0 1 0" range="-90 90"/>
+      <geom type="capsule" size=".02" fromto="0 0 0 0 0 -.3" mass=".5"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="pivot" joint="pivot" kp="20" kv="2" ctrlrange="-1 1" forcerange="-9 9"/>
+  </actuator>
+  <sensor><jointpos name="position" joint="pivot"/></sensor>
+</mujoco>
+"""
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 
 
@@ -36,3 +55,29 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert sentence in error
     assert len(error.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Search a little only."""
+    for name, value in (('_SCREENED', 4), ('_COMPARED', 1), ('_IMPROVED', 1), ('_CHECKED', 2)):
+        monkeypatch.setattr(f'sysid_ros.excitation.design.{name}', value)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('hasty')
+def test_quiet_and_json_leave_a_document_alone(sysid: Sysid, tmp_path: Path) -> None:
+    arm = tmp_path / 'pendulum.xml'
+    arm.write_text(PENDULUM)
+    motion = tmp_path / 'motion.csv'
+    asked = ('--for', 'joint/pivot/armature', '--duration', '3', '--rate', '20')
+    done = sysid('excite', arm, *asked, '-o', motion, '--quiet', '--json')
+    assert (done.code, done.err) == (0, '')
+    found = json.loads(done.out)
+    assert found['files'] == [str(motion), str(motion.with_suffix('.png'))]
+    assert motion.is_file()
+    (told,) = found['parameters']
+    assert (told['name'], told['unit']) == ('joint/pivot/armature', 'kg·m²')
+    assert told['half_width'] > 0
+    assert found['distance'] is None
+    assert {limit['name'] for limit in found['limits']} == {'pivot'}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.documents import validator_of
 from builders.recordings import M1, record
 from sysid_ros.cli.main import main
 from sysid_ros.servos.formats.logs import write_log
@@ -56,6 +57,11 @@ def test_a_file_of_coefficients_is_evaluated(
     assert len(lines) == 5
     mean = float(lines[-1].split()[-2])
     assert 0.3 < mean < 0.5  # mrad, of an encoder with 4096 counts and some noise
+    assert _run('--eval', '--output', 'truth.json', '--json') == 0
+    found = json.loads(capsys.readouterr().out)
+    validator_of('fit-actuator').validate(found)
+    assert 1e3 * found['mean'] == pytest.approx(mean, abs=1e-4)
+    assert len(found['errors']) == 4
 
 
 @pytest.mark.parametrize(
@@ -73,7 +79,7 @@ def test_a_file_of_coefficients_is_evaluated(
 def test_bad_input_is_one_sentence_and_exit_code_2(
     arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _run(*arguments) == 2
+    assert _run(*arguments, '--quiet') == 2
     error = capsys.readouterr().err
     assert error.startswith('sysid: ')
     assert error.count('\n') == 1

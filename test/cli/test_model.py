@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -42,6 +43,9 @@ def test_the_mjcf_is_written_once(sysid: Sysid, tmp_path: Path) -> None:
     written = tmp_path / 'bare.xml'
     assert sysid('model', BARE, '-o', written).out == f'wrote {written}\n'
     assert mujoco.MjModel.from_xml_path(str(written)).nbody == 3
+    found = json.loads(sysid('model', BARE, '--json').out)
+    assert (found['bodies'], found['joints'], found['mass'], found['file']) == (2, 1, 1, None)
+    assert found['mjcf'].encode() == written.read_bytes()
     refused = sysid('model', BARE, '-o', written)
     assert refused.code == 2
     assert 'exists already' in refused.err

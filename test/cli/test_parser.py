@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import argparse
+import re
+import shlex
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -11,13 +14,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from sysid_ros.cli.parser import make_parser, parse_overrides
+from sysid_ros.cli.parser import GROUPS, make_parser, parse_overrides
+from sysid_ros.cli.schema import DOCUMENTS
 from sysid_ros.config import CalibrationConfig, validate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HEAVY = ('numpy', 'mujoco', 'scipy', 'pydantic', 'rosbags', 'matplotlib', 'plotly', 'rclpy')
+HEAVY = (
+    'numpy',
+    'mujoco',
+    'scipy',
+    'pydantic',
+    'rosbags',
+    'matplotlib',
+    'jinja2',
+    'rclpy',
+    'argcomplete',
+)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +70,44 @@ def test_a_namespace_is_a_value_of_the_configuration(command: str):
         'stamps': 'header',
         'namespace': 'no',
     }
+
+
+def _commands() -> dict[str, argparse.ArgumentParser]:
+    return next(
+        action.choices
+        for action in make_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )
+
+
+def test_the_help_lists_every_command_once_within_80_columns(
+    sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv('COLUMNS', '80')
+    lines = sysid('--help').out.splitlines()
+    assert max(map(len, lines)) <= 80
+    listed = [line.split()[0] for line in lines if re.match(r'  [a-z][\w-]* ', line)]
+    assert sorted(listed) == sorted(_commands())
+    assert sorted(listed) == sorted(name for names in GROUPS.values() for name in names)
+
+
+def test_every_command_ends_its_help_with_examples_that_it_understands(
+    sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv('COLUMNS', '80')
+    for name in _commands():
+        examples = sysid(name, '--help').out.partition('\nexamples:\n')[2].splitlines()
+        assert 1 <= len(examples) <= 3, name
+        for line in examples:
+            assert len(line) <= 80
+            program, *words = shlex.split(re.split(' [|>]', line)[0])
+            assert program == 'sysid'
+            assert make_parser().parse_args(words).command == name
+
+
+def test_every_command_that_finds_something_says_it_as_json_too():
+    takes = {name for name, own in _commands().items() if '--json' in own._option_string_actions}
+    assert takes == set(DOCUMENTS) == set(_commands()) - {'completion', 'schema'}
 
 
 def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +31,8 @@ def test_each_joint_gets_a_picture(sysid: Callable[..., Any]):
 def test_commands_are_drawn_beside_what_was_measured(project: Any, sysid: Callable[..., Any]):
     pictures = {}
     for name, arguments in (('bare', ('train',)), ('paired', ('train', 'arm.xml'))):
-        assert sysid('plot', *arguments, '-o', name, '--joint', 'elbow').code == 0
+        done = sysid('plot', *arguments, '-o', name, '--joint', 'elbow', '--json')
+        assert json.loads(done.out) == {'files': [f'{name}/elbow.png']}
         assert [path.name for path in (project.folder / name).iterdir()] == ['elbow.png']
         with Image.open(f'{name}/elbow.png') as image:
             pictures[name] = {colour for _, colour in image.convert('RGB').getcolors(1 << 24)}

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
@@ -105,7 +106,8 @@ def test_predictions_are_drawn_over_the_logs_and_their_errors_told(
 
 @pytest.mark.usefixtures('servo_bench')
 def test_only_where_the_motor_is_off_the_ground_is_shaded(sysid: Callable[..., Any]):
-    assert sysid('plot-actuator', '--logdir', 'logs', '-o', 'new').code == 0
+    done = sysid('plot-actuator', '--logdir', 'logs', '-o', 'new', '--json')
+    assert set(json.loads(done.out)['files']) >= {'new/drop.png', 'new/steady.png'}
     shaded = {name: SHADE in _colours_of('new', name) for name in ('drop', 'steady')}
     assert shaded == {'drop': True, 'steady': False}
 
@@ -168,9 +170,12 @@ def test_a_servo_is_exported_with_what_is_lost_and_how_near_it_is(
 def test_gain_supply_and_element_are_taken(servo_bench: Bench, sysid: Callable[..., Any]):
     done = sysid(
         *('export-actuator', '--params', 'm1.json', '--element', 'position'),
-        *('--kp', '200', '--vin', '5', '-o', 'servo.xml'),
+        *('--kp', '200', '--vin', '5', '-o', 'servo.xml', '--json'),
     )
     assert (done.code, done.err) == (0, '')
+    found = json.loads(done.out)
+    assert (found['file'], found['nearness']) == ('servo.xml', [])
+    assert found['actuator']['element'] == 'position'
     model = mujoco.MjModel.from_xml_path(str(servo_bench.folder / 'servo.xml'))
     gain = Servo.named('xl330', 'm1').type.constants['error_gain']
     assert model.actuator_gainprm[0, 0] == pytest.approx(200 * 5 * gain * 0.37 / 2.8)

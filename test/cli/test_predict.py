@@ -102,9 +102,13 @@ def test_a_configuration_is_taken_with_the_result_in_its_output(
 ):
     alone = sysid('predict', 'calibration.yaml', 'validate', '-o', 'alone.mcap')
     identified.result.save(project.folder / 'out' / 'result.json')
-    fitted = sysid('predict', 'calibration.yaml', 'validate', '-o', 'fitted.mcap')
+    fitted = sysid('predict', 'calibration.yaml', 'validate', '-o', 'fitted.mcap', '--json')
+    document = json.loads(fitted.out)
     assert all(len(numbers) == 1 for numbers in _errors(alone).values())
-    assert {key: [numbers[0]] for key, numbers in _errors(fitted).items()} == _errors(alone)
+    nominal = {(own['joint'], own['quantity']): own['nominal'] for own in document['errors']}
+    known = {key: pytest.approx(first, rel=1e-2) for key, (first,) in _errors(alone).items()}
+    assert nominal == known
+    assert all(own['predicted'] < own['nominal'] for own in document['errors'])
 
 
 def test_a_bag_with_topics_of_these_names_is_refused(project: Project, sysid: Sysid):

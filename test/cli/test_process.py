@@ -50,7 +50,8 @@ def test_every_log_is_a_line(folder: Path, sysid: Callable[..., Any], arguments:
 
 
 def test_the_period_can_be_chosen(folder: Path, sysid: Callable[..., Any]):
-    assert sysid('process', 'raw', 'logs', '--dt', '.01').code == 0
+    logs = json.loads(sysid('process', 'raw', 'logs', '--dt', '.01', '--json').out)['logs']
+    assert [log['file'] for log in logs] == ['logs/drop.json', 'logs/lift.json']
     assert _periods(folder / 'logs') == {'drop.json': 0.01, 'lift.json': 0.01}
 
 

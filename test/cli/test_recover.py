@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +70,8 @@ def test_a_whole_bag_is_left_alone_unless_an_output_is_named(
     done = sysid('recover', good)
     assert (done.code, done.out) == (0, f'{good} is whole: 100 messages; nothing to recover\n')
     assert not (tmp_path / 'train_recovered_recovered').exists()
-    assert sysid('recover', good, '-o', tmp_path / 'copy').code == 0
+    copied = sysid('recover', good, '-o', tmp_path / 'copy', '--json')
+    assert json.loads(copied.out)['topics'][0]['saved'] == 100
     assert (tmp_path / 'copy' / 'metadata.yaml').exists()
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,8 +51,11 @@ def test_the_accepted_one_before_becomes_current_and_what_changed_is_said(
 
 def test_a_result_is_named_by_its_folder_in_either_way(results: Results, sysid: Sysid):
     for arguments in (('out', results.first.name), (results.last,), ('out', results.first.name)):
-        assert sysid('rollback', *arguments).code == 0
+        found = json.loads(sysid('rollback', *arguments, '--json').out)
         named = Path(arguments[-1]).name
+        assert found['current'] == named
+        (changed,) = [p for p in found['parameters'] if p['name'] == 'joint/elbow/frictionloss']
+        assert (changed['unit'], {changed['before'], changed['now']}) == ('N·m', {3.5, 4.2})
         assert Path('out/current').readlink() == Path(named)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.model.description import read_description
-from sysid_ros.model.stated import changes, stated
+from sysid_ros.model.stated import changed, changes, stated
 
 if TYPE_CHECKING:
     import pytest
@@ -91,6 +91,31 @@ def test_files_are_named_from_where_the_user_stands(
     files = {str(e.file) for e in stated(read_description(Path('robot/arm.xml')))}
 
     assert files == {'robot/arm.xml', 'robot/link.xml'}
+
+
+def test_what_a_written_model_changes_has_its_place_in_the_nominal_text(tmp_path: Path):
+    for folder in ('nominal', 'fitted'):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / 'arm.xml').write_text(MODEL)
+        (tmp_path / folder / 'link.xml').write_text(LINK)
+    fitted = MODEL.replace('armature=".1"', 'armature="0.25"').replace('kp="20"', 'kp="20.0"')
+    inertial = '<inertial mass="1.5" pos="0 0 0" diaginertia="1 1 1"/>'
+    (tmp_path / 'fitted/arm.xml').write_text(fitted)
+    (tmp_path / 'fitted/link.xml').write_text(
+        LINK.replace('<geom size=".1"', f'{inertial}<geom size=".1" pos="0 0 0"')
+    )
+    found = changed(
+        read_description(tmp_path / 'nominal/arm.xml'),
+        read_description(tmp_path / 'fitted/arm.xml'),
+    )
+    told = [(c.file.name, c.line, c.element, c.attribute, c.old, c.new) for c in found]
+    assert told == [
+        ('arm.xml', 5, 'default/arm/joint', 'armature', '.1', '0.25'),
+        ('arm.xml', 0, 'body/link/inertial', 'mass', '', '1.5'),
+        ('arm.xml', 0, 'body/link/inertial', 'pos', '', '0 0 0'),
+        ('arm.xml', 0, 'body/link/inertial', 'diaginertia', '', '1 1 1'),
+        ('link.xml', 4, 'body/link/geom', 'pos', '', '0 0 0'),
+    ]
 
 
 def test_numbers_are_compared_as_numbers():

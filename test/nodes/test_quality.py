@@ -4,14 +4,11 @@
 
 from __future__ import annotations
 
-import io
 import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-
-from sysid_ros.report.tables import LiteralConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,10 +81,8 @@ def test_the_panel_shows_every_topic_and_joint() -> None:
             start + row * 10_000_000,
             serialize_message(message),
         )
-    written = io.StringIO()
-    LiteralConsole(written, 120).print(panel(live.report()))
-    text = written.getvalue()
+    text = panel(live.report(), 120).plain
     assert '/joint_states' in text
-    assert '100.0 Hz' in text
+    assert '100.0' in text
     assert 'elbow' in text
     assert 'no velocity (400)' in text

@@ -108,7 +108,16 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
             CalibrationBag(
                 path,
                 'validate' if sequence is sequences[-1] else 'train',
-                Alignment(sequence.name, (sequence,), (), (), (), ()),
+                Alignment(
+                    sequence.name,
+                    (sequence,),
+                    (),
+                    (),
+                    (),
+                    (),
+                    places=((sequence.name, (0.5, 2.5)),),
+                    seconds=2.5,
+                ),
             )
             for sequence in sequences
         )
@@ -181,6 +190,15 @@ def test_commands_as_late_as_a_fit_lets_them_be_are_named_and_reserved(
     (finding,) = (f for f in result.health if f.kind == 'late commands')
     assert (finding.bag, finding.count) == ('train', 2)
     assert finding.detail.startswith('at 0.35 s, 1.00 s from the start: 25 ms')
+    # Of the bag, in which the sequence began half a second late.
+    assert finding.spans == ((0.85, 0.85), (1.5, 1.5))
+    assert [(bag.bag, bag.role, bag.seconds) for bag in result.recordings] == [
+        ('train', 'train', 2.5),
+        ('held', 'validate', 2.5),
+    ]
+    assert [(s.name, s.begin, s.end) for s in result.recordings[0].sequences] == [
+        ('train', 0.5, 2.5)
+    ]
     assert [r.name for r in result.reservations if 'late commands' in r.detail] == ['recordings']
 
 

@@ -338,6 +338,20 @@ def test_the_trace_says_how_the_jacobian_was_found(few: CalibrationResult):
     assert all(entry.jacobian for entry in trace)
 
 
+def test_every_curve_of_a_joint_has_what_that_joint_was_told(few: CalibrationResult):
+    alignment, _ = convert(FOLDER / 'train', FOLDER / 'arm.xml', None)
+    (sequence,) = alignment.sequences
+    (series,) = sequence.commands
+    for plot in few.plots:
+        assert plot.command_unit == 'rad'
+        assert len(plot.command) == len(plot.times)
+        if plot.sequence == sequence.name:
+            column = series.names.index(plot.sensor.partition('_')[0])
+            sent = [(t, row[column]) for t, row in zip(series.times, series.data, strict=True)]
+            held = [[told for t, told in sent if t <= at][-1] for at in plot.times]
+            assert plot.command == pytest.approx(held, rel=1e-5)
+
+
 def test_the_start_of_a_sequence_can_be_identified(written: Written):
     found = [written.result.parameter(f'sequence/train/initial_qvel[{i}]') for i in range(2)]
     for parameter in found:
@@ -364,6 +378,15 @@ def test_what_only_the_compiler_reads_is_identified_and_written(written: Written
     assert ref.verdict == 'identified'
     assert written.done.mjcf_path is not None
     assert f'ref="{ref.value!r}"' in written.done.mjcf_path.read_text()
+
+
+def test_what_was_changed_in_the_text_of_the_model_is_in_the_result(written: Written):
+    changes = {(c.element, c.attribute): c for c in written.result.changes}
+    ref = changes['joint/elbow', 'ref']
+    assert float(ref.new) == written.result.parameter('joint/elbow/ref').value
+    line = Path(ref.file).read_text().splitlines()[ref.line - 1]
+    assert '"elbow"' in line
+    assert all(change.old != change.new for change in written.result.changes)
 
 
 def test_default_classes_are_targets(config: CalibrationConfig, tmp_path: Path):

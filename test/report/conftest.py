@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -21,9 +22,12 @@ from sysid_ros.results.result import (
     GateCheck,
     HorizonPoint,
     InferenceSummary,
+    ModelChange,
     NoiseScale,
     ParameterResult,
     Provenance,
+    RecordedBag,
+    RecordedSequence,
     SensorError,
     SignalPlot,
     SolverSummary,
@@ -33,6 +37,8 @@ from sysid_ros.results.result import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
     from sysid_ros.config.calibration import Role
 
@@ -60,6 +66,7 @@ def _signal(
     before = 0.85 * np.interp(times - 0.06, times, clean) + 0.05 * size
     after = clean + 0.004 * size * np.sin(times)
     measured[400:420] = NAN
+    lags = np.unique(np.geomspace(1, 300, 20).astype(int))
     return SignalPlot(
         sequence=sequence,
         role=role,
@@ -70,6 +77,12 @@ def _signal(
         before=tuple(before),
         after=tuple(after),
         band=tuple(np.full(SAMPLES, 0.03 * size)) if role == 'validate' else (),
+        # The same for all sensors of a joint, in the unit of its position.
+        command=tuple(np.round(1.1 * np.sin(np.linspace(0, 15, SAMPLES) + joint), 2)),
+        command_unit='rad',
+        lags=tuple(0.01 * lags),
+        autocorrelation=tuple(np.exp(-lags / 40)),
+        samples=7500,
     )
 
 
@@ -121,6 +134,19 @@ def _parameters() -> Iterator[ParameterResult]:
     confounded = 'confounded with actuator/elbow/kp, joint/elbow/stiffness'
     yield _parameter('actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, verdict=confounded)
     yield _parameter('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
+
+
+def _changes(parameters: tuple[ParameterResult, ...]) -> Iterator[ModelChange]:
+    for parameter in parameters[:3]:
+        element, _, attribute = parameter.name.rpartition('/')
+        yield ModelChange(
+            file='models/six_axis_arm.xml',
+            line=12,
+            element=element,
+            attribute=attribute,
+            old=f'{parameter.initial:g}' if parameter.initial else '',
+            new=repr(parameter.value),
+        )
 
 
 def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
@@ -272,6 +298,7 @@ def rich_result() -> CalibrationResult:
                 kind=FindingKind.GAP,
                 count=2,
                 detail='longest 0.011 s at 4.0 s, expected 0.002 s between messages',
+                spans=((4.0, 4.011), (9.0, 9.0105)),
             ),
             HealthFinding(
                 bag='bags/held',
@@ -344,6 +371,17 @@ def rich_result() -> CalibrationResult:
             for seconds in (0.5, 2.0)
         ),
         drift=_drift(),
+        recordings=tuple(
+            RecordedBag(
+                bag=bag,
+                role=role,
+                seconds=15.0,
+                sequences=(RecordedSequence(name=bag, begin=0.5, end=15.0),),
+            )
+            for bag, role in SEQUENCES
+        ),
+        mjcf='mjcf/six_axis_arm.xml',
+        changes=tuple(_changes(parameters)),
     )
 
 
@@ -374,7 +412,17 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
             'horizon': (),
             'windows': (),
             'drift': None,
+            'recordings': (),
+            'mjcf': '',
+            'changes': (),
             'solver': solver,
             'provenance': provenance,
         }
     )
+
+
+@pytest.fixture(scope='module')
+def browser() -> Iterator[Browser]:
+    """A headless Chromium without a network; see ``builders.browser`` for what to do with it."""
+    with headless() as running:
+        yield running

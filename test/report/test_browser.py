@@ -1,150 +1,230 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A real browser without a network draws the whole report, wide and narrow."""
+"""A real browser without a network draws the plots of the report, on screens and on paper."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import subprocess
-from html import unescape
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING
 
-import matplotlib.image as mpimg
-import numpy as np
 import pytest
 
+from builders.browser import needs_chromium, open_page, scrolls_sideways, violations
 from sysid_ros.report import write_report
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
+    from playwright.sync_api import Browser, Locator, Page
+
+    from builders.browser import Opened
     from sysid_ros.results.result import CalibrationResult
 
-CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
-WIDE, NARROW, HEIGHT = 1280, 390, 9000  # pixels
-TIMEOUT = 180  # seconds
+WIDE, MIDDLE, NARROW = 1280, 768, 390  # pixels
+#: Of the light palette, as red, green and blue.
+COLOURS = {
+    'measured': (154, 160, 169),
+    'nominal': (194, 87, 12),
+    'fitted': (11, 92, 173),
+    'command': (11, 107, 79),
+}
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get('CI'), reason='chromium is not installed'
-)
-
-#: Shows the report in two frames side by side and writes down what a reader of each would see.
-FRAMES = f"""<!DOCTYPE html>
-<style>body {{ margin: 0; display: flex }} iframe {{ border: 0 }}</style>
-<iframe width={WIDE} height={HEIGHT} src="report.html#all"></iframe>
-<iframe width={NARROW} height={HEIGHT} src="report.html"></iframe>
-<pre id="measured" hidden></pre>
-<script>
-function measure(frame) {{
-  const page = frame.contentDocument, root = page.documentElement;
-  const plots = Array.from(page.querySelectorAll('.plot'));
-  const tooWide = Array.from(page.querySelectorAll('main > section > *, header > *'))
-    .filter((e) => e.getBoundingClientRect().right > root.clientWidth + 1).map((e) => e.className);
-  return {{
-    width: root.clientWidth, needed: root.scrollWidth, tooWide,
-    plots: plots.length,
-    drawn: plots.filter((e) => e.querySelector('.main-svg')).length,
-    lines: plots.map((e) => Array.from(e.querySelectorAll('.scatterlayer .trace'))
-      .filter((trace) => trace.querySelector('.js-line').getAttribute('d').length > 50).length),
-    overflowing: plots.filter((e) => e.clientWidth > 0
-      && e.querySelector('.main-svg').getBoundingClientRect().width > e.clientWidth + 1).length,
-  }};
-}}
-const wait = setInterval(() => {{
-  const frames = Array.from(document.querySelectorAll('iframe'));
-  if (!frames.every((frame) => frame.contentDocument.documentElement?.dataset.drawn)) return;
-  clearInterval(wait);
-  document.getElementById('measured').textContent = JSON.stringify(frames.map(measure));
-}}, 100);
-</script>
-"""
-
-
-class Seen(NamedTuple):
-    """What the browser made of the report: measurements per frame, its log, its picture."""
-
-    wide: dict[str, object]
-    narrow: dict[str, object]
-    log: str
-    picture: np.ndarray
-
-
-def _browse(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [
-            str(CHROMIUM),
-            '--headless',
-            '--no-sandbox',
-            '--disable-gpu',
-            '--disable-quic',
-            '--no-first-run',
-            '--disable-background-networking',
-            '--disable-component-update',
-            '--disable-sync',
-            '--hide-scrollbars',
-            '--enable-logging=stderr',
-            '--allow-file-access-from-files',
-            '--host-resolver-rules=MAP * ~NOTFOUND',
-            '--virtual-time-budget=20000',
-            f'--window-size={WIDE + NARROW},{HEIGHT}',
-            f'--user-data-dir={folder / "profile"}',
-            '--dump-dom',
-            f'--screenshot={folder / "report.png"}',
-            (folder / 'frames.html').as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=True,
-    )
+pytestmark = [pytest.mark.slow, needs_chromium]
 
 
 @pytest.fixture(scope='module')
-def seen(rich_result: CalibrationResult, tmp_path_factory: pytest.TempPathFactory) -> Seen:
-    """Open the report in both widths at once, with every host name unresolvable."""
-    assert CHROMIUM is not None, 'CI must have chromium'
-    folder = tmp_path_factory.mktemp('report')
+def report(rich_result: CalibrationResult, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of which a parameter's name is a script."""
     name = '<script>alert(1)</script>'
     evil = rich_result.parameters[0].model_copy(update={'name': name})
     result = rich_result.model_copy(update={'parameters': (evil, *rich_result.parameters[1:])})
-    write_report(result, folder / 'report.html', truth={'joint/elbow/damping': 0.7})
-    (folder / 'frames.html').write_text(FRAMES)
-    page = _browse(folder)
-    text = page.stdout.partition('<pre id="measured" hidden="">')[2].partition('</pre>')[0]
-    wide, narrow = json.loads(unescape(text))
-    return Seen(wide, narrow, page.stderr, mpimg.imread(folder / 'report.png')[..., :3])
+    path = tmp_path_factory.mktemp('report') / 'report.html'
+    write_report(result, path, truth={'joint/elbow/damping': 0.7})
+    return path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('frame', ['wide', 'narrow'])
-def test_every_plot_is_drawn_with_its_three_lines_and_a_band(seen: Seen, frame: str) -> None:
-    found = getattr(seen, frame)
-    assert found['plots'] == found['drawn'] == 55
-    # The band has two edges, and is of what was held out.
-    assert found['lines'] == [5] * 18 + [3] * 36 + [1]
+@pytest.fixture(scope='module')
+def opened(browser: Browser, report: Path) -> Opened:
+    """The report on a wide screen."""
+    return open_page(browser, report, WIDE)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(('frame', 'width'), [('wide', WIDE), ('narrow', NARROW)])
-def test_the_page_does_not_scroll_sideways(seen: Seen, frame: str, width: int) -> None:
-    found = getattr(seen, frame)
-    assert found['width'] == found['needed'] == width
-    assert found['tooWide'] == []
-    assert found['overflowing'] == 0
+@pytest.fixture
+def page(opened: Opened) -> Iterator[Page]:
+    """The same, scrolled to its signals, and as it was afterwards."""
+    page = opened.page
+    page.locator('#signals').evaluate('title => title.scrollIntoView()')
+    page.locator('.plot canvas').first.wait_for()
+    yield page
+    for button in page.locator('button[aria-pressed=false]').all():
+        button.click()
 
 
-@pytest.mark.slow
-def test_the_browser_has_nothing_to_complain_about(seen: Seen) -> None:
-    assert [line for line in seen.log.splitlines() if 'CONSOLE' in line] == []
+def _lines(plot: Locator, curve: str) -> tuple[int, int]:
+    """Return how many pixels of a plot's curves have a colour, and from how low to how high."""
+    found = plot.locator('.chart-curves canvas').evaluate(
+        """(canvas, colour) => {
+          const { width, height } = canvas;
+          const copy = new OffscreenCanvas(width, height);
+          const context = copy.getContext('2d', { willReadFrequently: true });
+          context.drawImage(canvas, 0, 0);
+          const { data } = context.getImageData(0, 0, width, height);
+          const rows = [];
+          for (let i = 0; i < data.length; i += 4) {
+            const near = colour.every((value, k) => Math.abs(data[i + k] - value) < 6);
+            if (near && data[i + 3] > 100) rows.push(Math.floor(i / 4 / width));
+          }
+          return [rows.length, rows.length ? Math.max(...rows) - Math.min(...rows) : 0];
+        }""",
+        COLOURS[curve],
+    )
+    return int(found[0]), int(found[1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('columns', [slice(0, WIDE), slice(WIDE, WIDE + NARROW)])
-def test_a_screenshot_shows_all_three_colours(seen: Seen, columns: slice) -> None:
-    pixels = seen.picture[:, columns]
-    for colour in ('#9aa0a9', '#c2570c', '#0b5cad'):
-        wanted = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
-        near = np.abs(pixels - wanted).max(axis=2) < 0.02
-        assert near.sum() > 500, colour
+def _pointed_at(plot: Locator, part: float) -> float:
+    """Point at a part of the width of a plot's curves, and return the time that it then says."""
+    area = plot.locator('.chart-curves .u-over').bounding_box()
+    assert area is not None
+    plot.page.mouse.move(area['x'] + part * area['width'], area['y'] + area['height'] / 2)
+    return _said_time(plot)
+
+
+def _said_time(plot: Locator) -> float:
+    found = re.match(r'at ([\d.]+) s: ', plot.locator('.chart-residual .what').inner_text())
+    assert found is not None
+    return float(found[1])
+
+
+def test_nothing_is_drawn_before_it_is_scrolled_to(opened: Opened) -> None:
+    assert opened.page.locator('.plot').count() == 55
+    assert opened.page.locator('.plot canvas').count() == 0
+
+
+def test_what_is_far_from_what_is_in_sight_is_not_drawn(page: Page) -> None:
+    plots = page.locator('.plot')
+    assert plots.first.locator('canvas').count() == 3
+    assert plots.nth(17).locator('canvas').count() == 0
+
+
+def test_every_plot_is_drawn_once_it_is_scrolled_to(page: Page) -> None:
+    page.get_by_role('button', name='Open all').click()
+    page.locator('.plot').evaluate_all(
+        """async (plots) => {
+          for (const plot of plots) {
+            plot.scrollIntoView();
+            await new Promise((then) => requestAnimationFrame(() => setTimeout(then)));
+          }
+        }"""
+    )
+    page.wait_for_function(
+        "Array.from(document.querySelectorAll('.plot')).every((e) => e.querySelector('canvas'))"
+    )
+    page.get_by_role('button', name='Close all').click()
+    page.locator('details.sequence > summary').first.click()
+
+
+def test_a_plot_shows_three_curves_and_a_command(page: Page) -> None:
+    plot = page.locator('.plot').first
+    for curve in COLOURS:
+        assert _lines(plot, curve)[0] > 50, curve
+
+
+def test_a_command_in_another_unit_has_a_strip_of_its_own(page: Page) -> None:
+    position, velocity = page.locator('.plot').nth(0), page.locator('.plot').nth(1)
+    assert position.locator('.chart-strip').count() == 0
+    assert velocity.locator('.chart-strip .what').inner_text() == 'command in rad'
+    assert _lines(velocity, 'command')[0] == 0
+
+
+@pytest.mark.parametrize('curve', COLOURS)
+def test_the_legend_hides_a_curve_and_shows_it_again(page: Page, curve: str) -> None:
+    plot = page.locator('.plot').first
+    button = page.get_by_role('button', name=curve)
+    button.press('Enter')
+    assert button.get_attribute('aria-pressed') == 'false'
+    page.wait_for_timeout(50)
+    assert _lines(plot, curve)[0] < 50
+    button.press('Enter')
+    page.wait_for_timeout(50)
+    assert _lines(plot, curve)[0] > 50
+
+
+def test_pointing_at_a_plot_says_the_values_of_all_of_its_sequence(page: Page) -> None:
+    first, other = page.locator('.plot').nth(0), page.locator('.plot').nth(2)
+    time = _pointed_at(first, 0.5)
+    assert time == pytest.approx(7.5, abs=0.1)
+    assert _said_time(other) == pytest.approx(time, abs=0.02)
+    said = other.locator('.chart-curves .what').inner_text()
+    assert re.fullmatch(r'measured \S+  nominal \S+  fitted \S+', said)
+
+
+def test_dragging_zooms_all_plots_of_a_sequence_and_a_double_click_returns(page: Page) -> None:
+    first, other = page.locator('.plot').nth(0), page.locator('.plot').nth(2)
+    area = first.locator('.chart-curves .u-over').bounding_box()
+    assert area is not None
+    page.mouse.move(area['x'] + 0.4 * area['width'], area['y'] + 20)
+    page.mouse.down()
+    page.mouse.move(area['x'] + 0.42 * area['width'], area['y'] + 20)
+    page.mouse.move(area['x'] + 0.44 * area['width'], area['y'] + 20)
+    page.mouse.up()
+    for plot in (first, other):
+        assert _pointed_at(plot, 0.01) == pytest.approx(6.0, abs=0.1)
+        assert _pointed_at(plot, 0.99) == pytest.approx(6.6, abs=0.1)
+        # A twentieth of a swing fills the height, which it would not without new limits.
+        assert _lines(plot, 'fitted')[1] > 80
+    # One that is drawn later has the same times.
+    last = page.locator('.plot').nth(17)
+    last.evaluate('plot => plot.scrollIntoView()')
+    last.locator('.chart-curves canvas').wait_for()
+    assert _pointed_at(last, 0.99) == pytest.approx(6.6, abs=0.1)
+    last.locator('.chart-curves .u-over').dblclick()
+    assert _pointed_at(last, 0.99) == pytest.approx(14.85, abs=0.1)
+    first.evaluate('plot => plot.scrollIntoView()')
+    assert _pointed_at(first, 0.01) == pytest.approx(0.15, abs=0.1)
+
+
+def test_paper_has_every_plot_and_nothing_to_click(page: Page) -> None:
+    page.emulate_media(media='print')
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    plots = page.locator('.plot')
+    assert plots.evaluate_all("all => all.every((plot) => plot.querySelector('canvas'))")
+    assert page.get_by_role('button', name='Open all').count() == 0
+    assert not page.get_by_text('double-click').is_visible()
+    assert _lines(plots.nth(53), 'fitted')[0] > 50
+    page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media='screen')
+    assert plots.nth(53).locator('canvas').count() == 0
+    plots.first.locator('canvas').first.wait_for()
+
+
+def test_the_browser_has_nothing_to_complain_about(page: Page, opened: Opened) -> None:
+    assert page.locator('.plot canvas').count() > 0
+    assert opened.log == []
+
+
+def test_nothing_on_the_page_is_out_of_reach_for_anyone(page: Page) -> None:
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize(('width', 'dark'), [(MIDDLE, False), (NARROW, True)])
+def test_smaller_and_dark_screens_have_plots_that_fit_and_are_within_reach(
+    browser: Browser, report: Path, width: int, dark: bool
+) -> None:
+    page, log = open_page(browser, report, width, dark=dark)
+    page.locator('#signals').evaluate('title => title.scrollIntoView()')
+    plot = page.locator('.plot').first
+    plot.locator('canvas').first.wait_for()
+    assert scrolls_sideways(page) == []
+    own, area = plot.locator('canvas').first.bounding_box(), plot.bounding_box()
+    assert own is not None
+    assert area is not None
+    assert own['width'] <= area['width']
+    assert (_lines(plot, 'fitted')[0] > 50) is not dark
+    # The rest is as on a wide and light screen.
+    assert violations(page, 'color-contrast', 'target-size') == []
+    assert log == []
+
+
+def test_a_wide_page_does_not_scroll_sideways(page: Page) -> None:
+    assert scrolls_sideways(page) == []

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lxml.html
 import numpy as np
@@ -18,7 +18,8 @@ import pytest
 
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, write_report
-from sysid_ros.report.signals import curves_json, limits, sequences
+from sysid_ros.report.pictures import CorrelatedPair
+from sysid_ros.report.signals import curves_json, limits, packed, sequences
 from sysid_ros.results.result import (
     BaseParameter,
     CalibrationResult,
@@ -28,13 +29,14 @@ from sysid_ros.results.result import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
 
 EVIL = '</script><script>evil()</script><img src=x onerror=evil()> & "quoted" {{ 7 * 7 }} '
-LIMIT = 8_000_000  # bytes
+LIMIT = 1_600_000  # bytes
 
 
 def _few_plots(result: CalibrationResult) -> CalibrationResult:
@@ -125,9 +127,9 @@ def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationRes
         'gate',
         'errors',
         'validation',
+        'health',
         'signals',
         'noise',
-        'health',
         'solver',
         'provenance',
     ]
@@ -153,7 +155,10 @@ def test_a_parameter_row_has_value_interval_unit_bounds_and_verdict(
 ) -> None:
     page = _page(_few_plots(rich_result))
     row = _row(page, 'parameters', 'actuator/elbow/delay')
-    assert row.endswith('delay 0.01183 [0.01142, 0.01224] s 0.002 [0, 0.1] ✓ identified')
+    assert row.endswith(
+        'delay 0.01183 [0.01142, 0.01224] bounds [0, 0.1] s +492 % nominal 0.002 ✓ identified'
+    )
+    assert ' 0 → 2.' in _row(page, 'parameters', 'joint/shoulder_pan/frictionloss')
     exact = page.xpath('//td[contains(@class, "value")]/data/@value')
     assert '0.011834' in exact
     row = _row(page, 'parameters', 'actuator/elbow/kp')
@@ -186,12 +191,13 @@ def test_held_out_sequences_come_first_and_are_open(rich_result: CalibrationResu
 
 def test_every_plot_and_table_is_described(rich_result: CalibrationResult) -> None:
     page = _page(_few_plots(rich_result))
-    plots = page.xpath('//div[@class="plot"]')
+    plots = page.xpath('//div[contains(@class, "plot")]')
     assert len(plots) == 4
     assert all(plot.get('role') == 'img' and plot.get('aria-label') for plot in plots)
-    assert 'elbow_vel in the held out sequence bags/held, 1500 samples' in plots[0].get(
-        'aria-label'
-    )
+    described = plots[0].get('aria-label')
+    assert 'elbow_vel in the held out sequence bags/held, 1500 of 7500 samples' in described
+    assert 'measured, nominal and fitted, with the command' in described
+    assert 'its autocorrelation, 0.98 after 0.01 s.' in described
     assert all(table.find('caption') is not None for table in page.xpath('//table'))
     assert page.xpath('//th[not(@scope)]') == []
 
@@ -199,8 +205,14 @@ def test_every_plot_and_table_is_described(rich_result: CalibrationResult) -> No
 def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResult) -> None:
     page = _page(_few_plots(rich_result))
     health = _text(page.xpath('//section[@aria-labelledby="health"]')[0])
-    assert 'dead channel 1 every sample is 0' in health
-    assert health.count('/joint_states') == 4
+    assert '2 cautions.' in health
+    row = _row(page, 'health', 'gap')
+    assert row.startswith('gap ! caution 2 /joint_states in bags/train_fast (2): longest 0.011 s')
+    assert 'A command that is lost in a gap is not simulated. Record on the robot itself' in row
+    assert 'every sample is 0' in _row(page, 'health', 'dead channel')
+    assert 'bags/train_fast training, 15 s' in health
+    assert '! caution gap in /joint_states 4.00 to 4.01 s, 9.00 to 9.01 s' in health
+    assert health.count('Nothing was found at a certain time.') == 2
     noise = _text(page.xpath('//section[@aria-labelledby="noise"]')[0])
     assert 'From mapping file' in noise
     assert 'elbow_torque 0.120 N·m' in noise
@@ -211,26 +223,133 @@ def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResu
     assert 'max_iterations: 50' in provenance
 
 
+def test_a_configuration_is_what_differs_from_the_defaults_and_all_of_it_folded(
+    rich_result: CalibrationResult,
+) -> None:
+    provenance = rich_result.provenance
+    config = provenance.config | {
+        'parameters': [{'target': 'joint/*/damping', 'bounds': [0.0, 3.0], 'shared': False}]
+    }
+    result = rich_result.model_copy(
+        update={'provenance': provenance.model_copy(update={'config': config})}
+    )
+    section = _page(_few_plots(result)).xpath('//section[@aria-labelledby="provenance"]')[0]
+    command, settings, whole = (pre.text_content() for pre in section.xpath('.//pre'))
+    assert command == provenance.command
+    assert '- target: joint/*/damping\n  bounds: [0.0, 3.0]\n' in settings
+    assert 'max_iterations' not in settings
+    assert 'max_iterations: 50' in whole
+    folded = [_text(summary) for summary in section.xpath('.//details/summary')]
+    assert folded == ['The whole configuration', '4 files that went in, with their SHA-256']
+
+
+def test_correlated_pairs_are_named_and_explained(rich_result: CalibrationResult) -> None:
+    page = _page(_few_plots(rich_result))
+    (items,) = page.xpath('//ol[contains(@class, "pairs-of")]')
+    (only,) = items
+    assert _text(only) == (
+        '+1.00 joint/shoulder_lift/armature and joint/shoulder_pan/frictionloss: they rise '
+        'together; only their ratio or weighted difference is known well.'
+    )
+    opposite = CorrelatedPair('a', 'b', -0.6)
+    assert opposite.meaning == (
+        'one rises as the other falls; a weighted sum of them is known better than each'
+    )
+
+
 def test_samples_arrive_with_their_gaps(rich_result: CalibrationResult) -> None:
     groups = sequences(rich_result)
     document = json.loads(curves_json(rich_result, groups))
     plot = groups[0].figures[3].plot
-    packed = document['plots'][3]
+    found = document['plots'][3]
+    measured = _unpacked(found['measured'])
+    np.testing.assert_allclose(measured, plot.measured, atol=1e-4)
+    assert np.isnan(measured).sum() == 20
+    # What the fit left, by itself: the noise is 0.01.
+    left = np.subtract(plot.measured, plot.after)
+    np.testing.assert_allclose(_unpacked(found['left']), left, atol=3e-4)
+    times = _unpacked(document['shared'][found['times']])
+    np.testing.assert_allclose(times, plot.times, atol=2e-4)
+    command = _unpacked(document['shared'][found['command']])
+    np.testing.assert_allclose(command, plot.command, atol=7e-5)
+    np.testing.assert_allclose(_unpacked(found['band']), plot.band)
+    assert document['plots'][-1]['band'] is None
+    assert [plot['strip'] for plot in document['plots'][:3]] == [False, True, True]
+    assert [plot['leftUnit'] for plot in document['plots'][:3]] == [
+        [1e3, 'mrad'],
+        [1e3, 'mrad/s'],
+        [1.0, 'N·m'],
+    ]
 
-    def unpack(text: str) -> np.ndarray:
-        return np.frombuffer(base64.b64decode(text), '<f4')
 
-    np.testing.assert_array_equal(
-        unpack(packed['measured']), np.array(plot.measured, dtype=np.float32)
+@pytest.mark.parametrize(
+    'values',
+    [
+        (),
+        (math.nan,),
+        (2.5, 2.5),
+        (1.0, math.nan, 3.0, math.inf),
+        (-1e300, 0.0, 1e300),
+        (1e9, 1e9 + 1e-6, 1e9 + 2e-6),
+    ],
+)
+def test_packed_values_come_back_within_a_step(values: tuple[float, ...]) -> None:
+    found = packed(values, 1000)
+    back = _unpacked(found)
+    known = np.isfinite(values)
+    np.testing.assert_array_equal(np.isfinite(back), known)
+    error = np.abs(back[known] - np.array(values)[known])
+    assert np.all(error <= found.step / 2 + 1e-15 * abs(found.origin))
+    if known.any():
+        assert found.step == pytest.approx(np.ptp(np.array(values)[known]) / 1000, rel=1e-4)
+
+
+def test_smooth_curves_take_a_byte_for_each_sample() -> None:
+    times = np.linspace(0, 10, 1000)
+    assert len(base64.b64decode(packed(np.sin(times)).text)) < 1100
+    assert len(base64.b64decode(packed(times).text)) < 1100
+    noise = np.random.default_rng(1).standard_normal(1000)
+    assert len(base64.b64decode(packed(noise, 255).text)) < 1100
+
+
+def _unpacked(values: Sequence[Any]) -> np.ndarray:
+    origin, step, order, text = values
+    codes = []
+    code = place = 0
+    for byte in base64.b64decode(text):
+        code |= (byte & 127) << place
+        place += 7
+        if byte < 128:
+            codes.append(code)
+            code = place = 0
+    found = np.full(len(codes), math.nan)
+    known = [k for k, code in enumerate(codes) if code]
+    counts = np.array([codes[k] // 2 * (1 if codes[k] % 2 else -1) for k in known], dtype=float)
+    for _ in range(order):
+        counts = np.cumsum(counts)
+    found[known] = origin + step * counts
+    return found
+
+
+def test_a_wild_prediction_takes_no_steps_from_the_others(rich_result: CalibrationResult) -> None:
+    wild = rich_result.plots[0].model_copy(
+        update={
+            'times': (0.0, 1.0, 2.0),
+            'measured': (0.0, 1.0, 0.5),
+            'before': (0.5, 1e30, -math.inf),
+            'after': (0.1, 1e30, 0.5),
+            'band': (),
+        }
     )
-    assert np.isnan(unpack(packed['measured'])).sum() == 20
-    np.testing.assert_allclose(
-        unpack(document['times'][packed['times']]), plot.times, rtol=0, atol=1e-5
-    )
-    low, high = map(unpack, packed['band'])
-    np.testing.assert_allclose((low + high) / 2, plot.after, atol=1e-5)
-    np.testing.assert_allclose((high - low) / 2, plot.band, atol=1e-5)
-    assert document['plots'][-1]['band'] == []
+    result = rich_result.model_copy(update={'plots': (wild,)})
+    (found,) = json.loads(curves_json(result, sequences(result)))['plots']
+    nominal, left = _unpacked(found['nominal']), _unpacked(found['left'])
+    assert found['range'] == [-0.05, 3.0]
+    assert nominal[0] == pytest.approx(0.5, abs=1e-3)
+    assert nominal[1] > 3.0
+    assert nominal[2] < -0.05
+    assert left[0] == pytest.approx(-0.1, abs=1e-3)
+    assert 1.0 - left[1] > 3.0
 
 
 def test_a_prediction_that_diverges_does_not_hide_what_was_measured(
@@ -259,7 +378,8 @@ def test_sensors_with_the_same_stamps_share_them(rich_result: CalibrationResult)
     )
     result = rich_result.model_copy(update={'plots': plots})
     document = json.loads(curves_json(result, sequences(result)))
-    assert len(document['times']) == 1
+    assert {plot['times'] for plot in document['plots']} == {0}
+    assert len({plot['command'] for plot in document['plots']}) == 2
     assert len(document['plots']) == 5
 
 
@@ -280,7 +400,7 @@ def test_a_result_with_nothing_in_it_is_a_page(bare_result: CalibrationResult) -
     assert _text(page.xpath('//p[@class="headline"]')[0]) == '✕ Rejected Nothing was identified.'
     assert 'The result holds no parameters.' in _text(page)
     assert 'Nothing was found to be wrong with the recordings.' in _text(page)
-    assert page.xpath('//div[@class="plot"]') == []
+    assert page.xpath('//div[contains(@class, "plot")]') == []
 
 
 def test_without_held_out_data_the_training_error_decides(

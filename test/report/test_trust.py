@@ -12,7 +12,7 @@ import pytest
 
 from sysid_ros.report import pictures, render_report
 from sysid_ros.report.numbers import MISSING
-from sysid_ros.results.result import HorizonPoint
+from sysid_ros.results.result import HorizonJoint, HorizonPoint
 
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
@@ -91,8 +91,8 @@ def test_errors_that_grow_tenfold_rise_in_the_picture(rich_result: CalibrationRe
     points = tuple(
         HorizonPoint(seconds=s, role='validate', before=10 * s, after=s) for s in (0.1, 1.0)
     )
-    picture = pictures.horizon(rich_result.model_copy(update={'horizon': points}))
-    assert picture is not None
+    (picture,) = pictures.horizons(rich_result.model_copy(update={'horizon': points}))
+    assert picture.axis == 'error in units of the noise'
     before, after = picture.lines
     assert before.points == '0.00,50.00 100.00,0.00'
     assert after.points == '0.00,100.00 100.00,50.00'
@@ -103,4 +103,32 @@ def test_a_single_or_diverged_horizon_has_no_picture(rich_result: CalibrationRes
     one = HorizonPoint(seconds=1.0, role='train', before=2.0, after=1.0)
     lost = HorizonPoint(seconds=2.0, role='train', before=math.nan, after=math.nan)
     result = rich_result.model_copy(update={'horizon': (one, lost)})
-    assert pictures.horizon(result) is None
+    assert pictures.horizons(result) == ()
+
+
+def test_positions_ahead_are_drawn_in_their_own_units(rich_result: CalibrationResult) -> None:
+    def joint(unit: str, before: float, after: float) -> HorizonJoint:
+        return HorizonJoint(sensor=unit, unit=unit, before=before, after=after, coasting=1.0)
+
+    points = tuple(
+        HorizonPoint(
+            seconds=seconds,
+            role='validate',
+            before=9.0,
+            after=1.0,
+            joints=(joint('rad', 0.03, 0.003), joint('rad', 0.04, 0.004), joint('m', 0.1, 0.001)),
+        )
+        for seconds in (0.1, 1.0)
+    )
+    result = rich_result.model_copy(update={'horizon': points})
+    turned, moved = pictures.horizons(result)
+    assert (turned.axis, moved.axis) == ('error of positions in mrad', 'error of positions in mm')
+    # The root mean squares of 30 and 40 mrad, and of 3 and 4, lie at the ends of the axis.
+    assert [line.points for line in turned.lines] == [
+        '0.00,0.00 100.00,0.00',
+        '0.00,100.00 100.00,100.00',
+    ]
+    assert [tick.label for tick in turned.errors] == ['5', '10', '20']
+    text = _section(result, 'validation')
+    assert 'nominal, held out fitted, held out' in text
+    assert 'time since the start in s (logarithmic) error of positions in mrad' in text

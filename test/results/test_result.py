@@ -214,7 +214,7 @@ def test_no_file_is_an_error(tmp_path: Path) -> None:
         ResultError, match=r"There is no result '.*resul.json'; nearest: result\.json\.$"
     ):
         CalibrationResult.load(tmp_path / 'resul.json')
-    with pytest.raises(ResultError, match=r"no result '.*result.json'; there are none\.$"):
+    with pytest.raises(ResultError, match=r"no result '.*result.json'; there is no folder '.*'\.$"):
         CalibrationResult.load(tmp_path / 'nowhere' / 'result.json')
 
 

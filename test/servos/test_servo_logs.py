@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import yaml
 from rosbags.typesys import Stores, get_typestore
 
+from builders.documents import validator_of
 from sysid_ros.bags import BagWriter, read_bag
 from sysid_ros.cli import main
 from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
@@ -263,8 +265,12 @@ def test_the_command_writes_logs_that_fits_read(
     config.write_text(yaml.safe_dump(CONFIG))
     folder = tmp_path / 'logs'
 
-    assert main(['servo-logs', str(record()), str(config), '-o', str(folder)]) == 0
-    assert 'bench_00_sin_sin_kp100.json: 2' in capsys.readouterr().out
+    assert main(['servo-logs', str(record()), str(config), '-o', str(folder), '--json']) == 0
+    document = json.loads(capsys.readouterr().out)
+    validator_of('servo-logs').validate(document)
+    first = document['logs'][0]
+    assert first['file'].endswith('bench_00_sin_sin_kp100.json')
+    assert 200 <= first['samples'] < 300
     made = _logs_as_told(tmp_path / 'bench', load_servo_bag(config))
     for log, read in zip(made, read_logs(folder), strict=True):
         assert (read.name, read.trajectory) == (log.name, log.trajectory)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
@@ -37,7 +37,6 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
 )
 from sysid_ros.errors import AlignmentError
-from sysid_ros.json_text import to_json as json_of
 from sysid_ros.text import one_line
 from sysid_ros.yaml_text import block_entry, scalar
 
@@ -660,21 +659,33 @@ def _entry(pair: ProposedPair) -> str:
     return ', '.join(parts)
 
 
-def to_json(proposal: Proposal) -> str:
-    """Return the proposal as JSON."""
-    document: dict[str, Any] = {
-        'bag': proposal.bag,
-        'seconds': proposal.seconds,
-        'confidence': CONFIDENCE,
-        'pairs': [
-            {
-                **pair._asdict(),
-                'role': pair.role.value,
-                'labels': list(pair.labels),
-                'used': pair.confident,
-            }
-            for pair in proposal.pairs
-        ],
-        'unmapped': [{**item._asdict(), 'kind': item.kind.value} for item in proposal.unmapped],
-    }
-    return json_of(document, indent=2)
+class PairSummary(NamedTuple):
+    """A `ProposedPair`, and whether a mapping uses it unless somebody says otherwise."""
+
+    role: PairRole
+    name: str
+    topic: str
+    field: str
+    labels: tuple[str, ...]
+    scale: float
+    offset: float
+    score: float
+    reason: str
+    kind: EffortKind | None
+    used: bool
+
+
+class ProposalSummary(NamedTuple):
+    """A `Proposal` with what decides: pairs from the score ``confidence`` on are used."""
+
+    bag: str
+    seconds: float
+    confidence: float
+    pairs: tuple[PairSummary, ...]
+    unmapped: tuple[Unmapped, ...]
+
+
+def summary(proposal: Proposal) -> ProposalSummary:
+    """Return what ``sysid map`` says as JSON."""
+    pairs = tuple(PairSummary(*pair, used=pair.confident) for pair in proposal.pairs)
+    return ProposalSummary(proposal.bag, proposal.seconds, CONFIDENCE, pairs, proposal.unmapped)

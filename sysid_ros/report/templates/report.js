@@ -1,173 +1,331 @@
 // Copyright 2026 The sysid_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Draws the plots of the report. The data are in #curves; every number is in the page's tables too.
+// Draws the plots of the report with uPlot. The data are in #curves; every number is in the page's tables too.
 'use strict';
 (function () {
   const PALETTES = {
-    light: { measured: '#9aa0a9', before: '#c2570c', after: '#0b5cad', band: 'rgba(11,92,173,0.15)', ink: '#4a5058', grid: '#e4e6ea', card: '#ffffff' },
-    dark: { measured: '#8b929c', before: '#f2a154', after: '#6cb6ff', band: 'rgba(108,182,255,0.2)', ink: '#b3bac4', grid: '#31363e', card: '#1b1e23' },
+    light: { measured: '#9aa0a9', nominal: '#c2570c', fitted: '#0b5cad', command: '#0b6b4f', band: 'rgba(11,92,173,0.15)', ink: '#4a5058', grid: '#e4e6ea' },
+    dark: { measured: '#8b929c', nominal: '#f2a154', fitted: '#6cb6ff', command: '#6fd6ae', band: 'rgba(108,182,255,0.2)', ink: '#b3bac4', grid: '#31363e' },
   };
-  const PRINT_WIDTH = 320;
-  const SCREEN_HEIGHT = 170;
+  const HEIGHTS = { curves: 150, strip: 44, residual: 84, memory: 76, trace: 240 };
+  // Charts for paper are drawn at twice their size, and halved by the style sheet: a screen's dots are coarse there.
+  const PAPER = { width: 320, scale: 2 };
+  const SIGMAS = 2;
+  // 95 % of the autocorrelations of white noise are within so many standard errors of 0.
+  const WHITE = 1.96;
+  const AXIS = 48;
+  const DIGITS = 4;
+
   const dark = window.matchMedia('(prefers-color-scheme: dark)');
-  const coarse = window.matchMedia('(pointer: coarse)');
-  const data = JSON.parse(document.getElementById('curves').textContent);
   const elements = Array.from(document.querySelectorAll('.plot'));
-  const config = { displaylogo: false, displayModeBar: false, showTips: false, doubleClick: 'reset' };
+  const groups = new Map(Array.from(document.querySelectorAll('.grid'), (grid, key) => [grid, { key: `sequence ${key}`, zoom: null, extent: null }]));
+  const shown = { measured: true, nominal: true, fitted: true, command: true, band: true };
+  const charts = new Map();
   let printing = false;
+  let loaded = null;
 
   const palette = () => (dark.matches && !printing ? PALETTES.dark : PALETTES.light);
+  const size = () => (printing ? PAPER.scale : 1);
+  const data = () => {
+    loaded = loaded || JSON.parse(document.getElementById('curves').textContent);
+    return loaded;
+  };
 
-  function numbers(text) {
-    const binary = atob(text);
-    const bytes = new Uint8Array(binary.length);
-    for (let i = 0; i < binary.length; i += 1) bytes[i] = binary.charCodeAt(i);
-    return new Float32Array(bytes.buffer);
+  // The inverse of `packed` in signals.py.
+  function unpacked([origin, step, order, text]) {
+    const values = [];
+    const sums = [0, 0, 0];
+    let code = 0;
+    let place = 1;
+    Array.from(atob(text), (letter) => letter.charCodeAt(0)).forEach((byte) => {
+      code += (byte & 127) * place;
+      place *= 128;
+      if (byte > 127) return;
+      if (code === 0) values.push(null);
+      else {
+        sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
+        for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
+        values.push(origin + step * sums[0]);
+      }
+      code = 0;
+      place = 1;
+    });
+    return values;
   }
-  const clocks = data.times.map(numbers);
+
+  const combined = (one, other, sign) => one.map((value, i) => (value === null || other[i] === null ? null : value + sign * other[i]));
+
+  function written(value) {
+    if (value === null || value === undefined) return '–';
+    if (value === 0) return '0';
+    const power = Math.floor(Math.log10(Math.abs(value)));
+    if (power < -4 || power > 5) {
+      const [mantissa, exponent] = value.toExponential(2).split('e');
+      return `${Number(mantissa)}×10${String(Number(exponent)).replace(/[-\d]/g, (c) => (c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]))}`.replace(/^-/, '−');
+    }
+    return value.toFixed(Math.max(DIGITS - 1 - power, 0)).replace(/^-/, '−');
+  }
+  // As short as the ticks of an axis allow.
+  const tick = (value) => (value === null ? '' : written(value).replace(/(\.\d*?)0+(?=×|$)/, '$1').replace(/\.(?=×|$)/, ''));
+  const instant = (seconds) => (seconds < 0.1 ? `${tick(Number((1e3 * seconds).toPrecision(2)))} ms` : `${tick(Number(seconds.toPrecision(2)))} s`);
 
   function axis(extra) {
     const c = palette();
-    return Object.assign({
-      gridcolor: c.grid, zeroline: false, linecolor: c.grid, showline: true, ticks: '',
-      tickfont: { color: c.ink, size: 11 }, fixedrange: coarse.matches, automargin: true,
-    }, extra);
-  }
-
-  function layout(element, extra) {
-    const c = palette();
-    return Object.assign({
-      width: widthOf(element), height: Number(element.dataset.height || SCREEN_HEIGHT),
-      margin: { l: 46, r: 8, t: 6, b: 24 }, showlegend: false,
-      paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-      font: { family: getComputedStyle(document.body).fontFamily, color: c.ink, size: 11 },
-      hovermode: 'x unified', hoverlabel: { bgcolor: c.card, bordercolor: c.grid, font: { color: c.ink } },
-      dragmode: coarse.matches ? false : 'zoom',
-    }, extra);
-  }
-
-  // A plot in a closed section has no width of its own: it gets that of any open one in a like
-  // grid, and the grid's when its section is opened.
-  function widthOf(element) {
-    if (printing) return element.dataset.plot === 'trace' ? 2 * PRINT_WIDTH : PRINT_WIDTH;
-    if (element.clientWidth > 0) return element.clientWidth;
-    const open = elements.find((other) => other.dataset.plot !== 'trace' && other.clientWidth > 0);
-    return open ? open.clientWidth : PRINT_WIDTH;
-  }
-
-  function signal(element) {
-    const c = palette();
-    const plot = data.plots[Number(element.dataset.plot)];
-    const x = clocks[plot.times];
-    const line = (name, y, style) => ({
-      type: 'scatter', mode: 'lines', name, x, y, line: style, connectgaps: false, hovertemplate: '%{y:.5~g}',
-    });
-    const edge = (values, style) => ({
-      type: 'scatter', mode: 'lines', x, y: numbers(values), line: { width: 0 }, hoverinfo: 'skip', ...style,
-    });
-    const [low, high] = plot.band;
     return {
-      traces: [
-        ...(low ? [edge(low, {}), edge(high, { fill: 'tonexty', fillcolor: c.band })] : []),
-        line('measured', numbers(plot.measured), { color: c.measured, width: 3 }),
-        line('before', numbers(plot.before), { color: c.before, width: 1.3, dash: '5px,3px' }),
-        line('after', numbers(plot.after), { color: c.after, width: 1.3 }),
+      stroke: c.ink, font: `${11 * size()}px ${getComputedStyle(document.body).fontFamily}`, gap: 4 * size(),
+      grid: { stroke: c.grid, width: size() }, ticks: { show: false }, ...extra,
+    };
+  }
+
+  const upright = (extra) => axis({ size: AXIS * size(), space: 20 * size(), values: (_, splits) => splits.map(tick), ...extra });
+  const level = (extra) => axis({ size: 22 * size(), space: 56 * size(), ...extra });
+  const seconds = (visible) => level({ size: (visible ? 22 : 6) * size(), values: (_, splits) => splits.map((t) => (visible ? `${tick(t)} s` : '')) });
+
+  const line = (curve, width, extra) => ({
+    curve, stroke: palette()[curve], width: width * size(), show: shown[curve], points: { show: false }, ...extra,
+  });
+
+  // Where 95 % of white noise would be: the area of a chart within so much of zero.
+  function shade(u, bound) {
+    if (!shown.band) return;
+    const { left, top, width, height } = u.bbox;
+    const inside = (value) => Math.min(Math.max(u.valToPos(value, 'y', true), top), top + height);
+    u.ctx.fillStyle = palette().band;
+    u.ctx.fillRect(left, inside(bound), width, inside(-bound) - inside(bound));
+  }
+
+  const isSignal = (element) => element.dataset.plot !== 'trace';
+  const widthOf = (element) => (printing ? PAPER.width * (isSignal(element) ? 1 : 2) : Math.max(element.clientWidth, 50));
+
+  // A chart with what it says of itself, and of the place that is pointed at.
+  function chart(element, kind, title, said, options, values) {
+    const box = document.createElement('div');
+    const label = document.createElement('div');
+    label.className = 'what';
+    label.textContent = title;
+    box.className = `chart-${kind}`;
+    box.append(label);
+    element.append(box);
+    const own = new uPlot({
+      width: widthOf(element) * size(),
+      height: HEIGHTS[kind] * size(),
+      legend: { show: false },
+      padding: [6 * size(), 8 * size(), 0, 0],
+      ...options,
+      cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false }, ...options.cursor },
+      hooks: {
+        ...options.hooks,
+        setCursor: [(u) => {
+          const { idx } = u.cursor;
+          label.textContent = idx === null || idx === undefined ? title : said(idx);
+        }],
+      },
+    }, values, box);
+    box.querySelectorAll('canvas').forEach((canvas) => canvas.setAttribute('aria-hidden', 'true'));
+    return { box, kind, own, curves: options.series.map((series) => series.curve) };
+  }
+
+  // What all charts over time of one sequence share: their cursor, and the stretch that is shown.
+  function overTime(group, range) {
+    return {
+      scales: {
+        x: { time: false, auto: false, range: () => group.zoom || group.extent },
+        y: { range: range || ((_, low, high) => (low === null ? [-1, 1] : uPlot.rangeNum(low, high, 0.08, true))) },
+      },
+      cursor: {
+        sync: { key: group.key, scales: ['x', null], filters: { pub: (type) => type === 'mousemove' || type === 'mouseleave' } },
+        drag: { x: true, y: false, dist: 5, setScale: false },
+        bind: { dblclick: () => () => zoom(group, null) },
+      },
+      hooks: {
+        setSelect: [(u) => {
+          const { left, width } = u.select;
+          u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+          if (width > 0) zoom(group, [u.posToVal(left, 'x'), u.posToVal(left + width, 'x')]);
+        }],
+      },
+    };
+  }
+
+  function zoom(group, range) {
+    group.zoom = range;
+    charts.forEach((drawn) => drawn.forEach(({ own, timed }) => {
+      if (timed === group) {
+        const [min, max] = range || group.extent;
+        own.setScale('x', { min, max });
+      }
+    }));
+  }
+
+  // From the first to the last sample of all signals of a sequence.
+  function extent(grid) {
+    const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => data().plots[each.dataset.plot].times));
+    // Rounded, so that the axis has a tick at 0.
+    const ends = Array.from(clocks).flatMap((place) => unpacked(data().shared[place]).filter((_, i, all) => i === 0 || i === all.length - 1))
+      .map((time) => Math.round(1e6 * time) / 1e6);
+    return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
+  }
+
+  function drawSignal(element) {
+    const grid = element.closest('.grid');
+    const group = groups.get(grid);
+    group.extent = group.extent || extent(grid);
+    const plot = data().plots[element.dataset.plot];
+    const times = unpacked(data().shared[plot.times]);
+    const measured = unpacked(plot.measured);
+    const nominal = unpacked(plot.nominal);
+    const left = unpacked(plot.left);
+    const fitted = combined(measured, left, -1);
+    const command = plot.command === null ? null : unpacked(data().shared[plot.command]);
+    const unit = plot.unit ? ` ${plot.unit}` : '';
+    const [factor, leftUnit] = plot.leftUnit;
+    const residual = left.map((value) => (value === null ? null : factor * value));
+    const made = [];
+    const timed = (...given) => made.push({ ...chart(element, ...given), timed: group });
+
+    const series = [{}];
+    const values = [times];
+    const say = [];
+    const bands = [];
+    const add = (curve, own, width, extra) => {
+      series.push(line(curve, width, extra));
+      values.push(own);
+      if (curve !== 'band') say.push([curve, own]);
+    };
+    if (plot.band) {
+      const band = unpacked(plot.band);
+      add('band', combined(fitted, band, 1), 0);
+      add('band', combined(fitted, band, -1), 0);
+      bands.push({ series: [1, 2], fill: palette().band });
+    }
+    add('measured', measured, 3);
+    const inside = command && !plot.strip;
+    if (inside) add('command', command, 1, { paths: uPlot.paths.stepped({ align: 1 }) });
+    add('nominal', nominal, 1.3, { dash: [5 * size(), 3 * size()] });
+    add('fitted', fitted, 1.3);
+    const [lowest, highest] = plot.range || [-Infinity, Infinity];
+    const range = (_, low, high) => {
+      if (low === null) return [-1, 1];
+      const [bottom, top] = uPlot.rangeNum(low, high, 0.08, true);
+      return [Math.max(bottom, lowest), Math.min(top, highest)];
+    };
+    const told = (value) => (value < lowest || value > highest ? 'far off' : written(value));
+    timed('curves', `curves${unit && ` in${unit}`}`, (i) => say.filter(([curve]) => shown[curve] && curve !== 'command').map(([curve, own]) => `${curve} ${told(own[i])}`).join('  '), {
+      ...overTime(group, range), series, bands, axes: [seconds(false), upright()],
+    }, values);
+    if (command && plot.strip) {
+      const strip = plot.commandUnit ? ` ${plot.commandUnit}` : '';
+      timed('strip', `command${strip && ` in${strip}`}`, (i) => `command ${written(command[i])}${strip}`, {
+        ...overTime(group), series: [{}, line('command', 1, { paths: uPlot.paths.stepped({ align: 1 }), show: true })],
+        axes: [seconds(false), upright({ space: 16 * size() })],
+      }, [times, command]);
+    }
+    const shared = overTime(group);
+    const sigma = plot.sigma === null ? null : SIGMAS * factor * plot.sigma;
+    const noisy = sigma === null ? '' : `, ± ${SIGMAS}σ of the noise`;
+    const beside = (i) => (inside ? `, command ${written(command[i])}${unit}` : '');
+    timed('residual', `measured − fitted${leftUnit && ` in ${leftUnit}`}${noisy}`, (i) => `at ${times[i].toFixed(3)} s: ${written(residual[i])} ${leftUnit}${beside(i)}`, {
+      ...shared, series: [{}, line('fitted', 1, { show: true })], axes: [seconds(true), upright()],
+      hooks: { ...shared.hooks, drawAxes: sigma === null ? [] : [(u) => shade(u, sigma)] },
+    }, [times, residual]);
+    if (data().shared[plot.lags].length) made.push(drawMemory(element, plot));
+    return made;
+  }
+
+  function drawMemory(element, plot) {
+    const lags = data().shared[plot.lags];
+    const autocorrelation = unpacked(plot.autocorrelation);
+    const bound = WHITE / Math.sqrt(plot.samples);
+    const places = lags.map((_, i) => i);
+    const bottom = Math.min(-0.2, ...autocorrelation);
+    return chart(element, 'memory', 'its autocorrelation over lags (logarithmic)', (i) => `autocorrelation ${written(autocorrelation[i])} after ${instant(lags[i])}`, {
+      scales: { x: { time: false, range: [-0.7, lags.length - 0.3] }, y: { range: [Math.max(bottom - 0.1, -1), 1] } },
+      series: [{}, { ...line('fitted', 0, { show: true }), fill: palette().fitted, paths: uPlot.paths.bars({ size: [0.6, 8 * size()] }) }],
+      axes: [
+        level({ splits: () => places.filter((i) => i % Math.ceil(lags.length / 5) === 0), values: (_, splits) => splits.map((i) => instant(lags[i])) }),
+        upright({ splits: () => [0, 1] }),
       ],
-      layout: layout(element, {
-        xaxis: axis({ ticksuffix: ' s', hoverformat: '.3f', nticks: 6, showticksuffix: 'all' }),
-        yaxis: axis(plot.range ? { nticks: 5, range: plot.range } : { nticks: 5 }),
-      }),
-    };
+      hooks: { drawAxes: [(u) => shade(u, bound)] },
+    }, [places, autocorrelation]);
   }
 
-  function trace(element) {
+  function drawTrace(element) {
+    const { iteration, cost } = data().trace;
+    const logarithmic = cost.every((value) => value === null || value > 0);
     const c = palette();
-    const cost = numbers(data.trace.cost);
-    const positive = cost.some((value) => value > 0);
-    return {
-      traces: [{
-        type: 'scatter', mode: 'lines+markers', name: 'cost', x: data.trace.iteration, y: cost,
-        line: { color: c.after, width: 1.8 }, marker: { color: c.after, size: 6 }, hovertemplate: '%{y:.6~g}',
-      }],
-      layout: layout(element, {
-        margin: { l: 60, r: 10, t: 8, b: 40 },
-        xaxis: axis({ title: { text: 'iteration' }, tickformat: 'd', nticks: 10 }),
-        yaxis: axis({ title: { text: 'cost' }, type: positive ? 'log' : 'linear', nticks: 6, exponentformat: 'power' }),
-      }),
-    };
+    return [chart(element, 'trace', 'cost over the iterations', (i) => `iteration ${iteration[i]}: cost ${written(cost[i])}`, {
+      scales: {
+        x: { time: false, range: (_, first, last) => [first - 0.2, last + 0.2] },
+        y: logarithmic ? { distr: 3, range: (_, low, high) => [low / 1.2, high * 1.2] } : {},
+      },
+      series: [{}, { stroke: c.fitted, width: 1.8 * size(), points: { show: true, size: 6 * size(), fill: c.fitted } }],
+      axes: [
+        level({ incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }),
+        upright({ size: 60 * size(), values: (_, splits) => splits.map(tick) }),
+      ],
+    }, [iteration, cost])];
   }
 
-  const describe = (element) => (element.dataset.plot === 'trace' ? trace(element) : signal(element));
+  function erase(element) {
+    (charts.get(element) || []).forEach(({ own, box }) => {
+      own.destroy();
+      box.remove();
+    });
+    charts.delete(element);
+  }
 
   function draw(element) {
-    const figure = describe(element);
-    return Plotly.newPlot(element, figure.traces, figure.layout, config);
+    erase(element);
+    charts.set(element, isSignal(element) ? drawSignal(element) : drawTrace(element));
   }
 
-  function redraw(element) {
-    if (!element.classList.contains('js-plotly-plot')) return draw(element);
-    const figure = describe(element);
-    return Plotly.react(element, figure.traces, figure.layout, config);
-  }
+  // What is near to what is in sight is drawn, once.
+  const watch = new IntersectionObserver((entries) => entries.forEach(({ isIntersecting, target }) => {
+    if (!isIntersecting || printing) return;
+    watch.unobserve(target);
+    if (!charts.has(target)) draw(target);
+  }), { rootMargin: '300px 0px' });
+  elements.forEach((element) => watch.observe(element));
 
-  function fit(element) {
-    const drawn = element.classList.contains('js-plotly-plot');
-    const width = widthOf(element);
-    if (drawn && Math.abs(element._fullLayout.width - width) > 1) Plotly.relayout(element, { width });
-  }
-
-  // Zooming one signal in time zooms all signals of that sequence.
-  function follow(element) {
-    if (element.dataset.plot === 'trace') return;
-    const others = Array.from(element.closest('.grid').querySelectorAll('.plot')).filter((e) => e !== element);
-    element.on('plotly_relayout', (change) => {
-      let update = null;
-      if ('xaxis.range[0]' in change) update = { 'xaxis.range': [change['xaxis.range[0]'], change['xaxis.range[1]']] };
-      if (change['xaxis.autorange']) update = { 'xaxis.autorange': true };
-      if (update) others.forEach((other) => { if (other._fullLayout) Plotly.relayout(other, update); });
-    });
-  }
-
-  // One plot per task, what is in sight first, so that the page can be read while it draws.
-  async function drawAll() {
-    const visible = (element) => element.clientWidth > 0;
-    const queue = elements.filter(visible).concat(elements.filter((element) => !visible(element)));
-    for (const element of queue) {
-      if (!element.classList.contains('js-plotly-plot')) {
-        await draw(element);
-        follow(element);
-        await new Promise((resolve) => { setTimeout(resolve, 0); });
-      }
-    }
-    document.documentElement.dataset.drawn = String(queue.length);
-  }
-
-  const sections = Array.from(document.querySelectorAll('details.sequence'));
-  sections.forEach((section) => section.addEventListener('toggle', () => {
-    if (section.open) section.querySelectorAll('.plot').forEach(fit);
+  document.querySelectorAll('button[data-curve]').forEach((button) => button.addEventListener('click', () => {
+    const { curve } = button.dataset;
+    shown[curve] = !shown[curve];
+    button.setAttribute('aria-pressed', String(shown[curve]));
+    document.documentElement.classList.toggle(`without-${curve}`, !shown[curve]);
+    charts.forEach((drawn) => drawn.forEach(({ own, curves, kind }) => {
+      if (kind === 'curves') curves.forEach((each, i) => { if (each === curve) own.setSeries(i, { show: shown[curve] }); });
+      else if (curve === 'band') own.redraw(false);
+    }));
   }));
+  const sections = Array.from(document.querySelectorAll('details.sequence'));
   document.querySelectorAll('button[data-open]').forEach((button) => button.addEventListener('click', () => {
     sections.forEach((section) => { section.open = button.dataset.open === 'true'; });
   }));
-  if (window.location.hash === '#all') document.querySelectorAll('details').forEach((d) => { d.open = true; });
 
   let timer = 0;
+  let width = window.innerWidth;
   window.addEventListener('resize', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => { if (!printing) elements.forEach(fit); }, 150);
+    timer = setTimeout(() => {
+      if (printing || window.innerWidth === width) return;
+      width = window.innerWidth;
+      charts.forEach((drawn, element) => drawn.forEach(({ own, kind }) => {
+        own.setSize({ width: widthOf(element), height: HEIGHTS[kind] });
+      }));
+    }, 150);
   });
-  dark.addEventListener('change', () => elements.forEach(redraw));
+  dark.addEventListener('change', () => { if (!printing) Array.from(charts.keys()).forEach(draw); });
   let closed = [];
   window.addEventListener('beforeprint', () => {
     printing = true;
     closed = Array.from(document.querySelectorAll('details:not([open])'));
     closed.forEach((section) => { section.open = true; });
-    elements.forEach(redraw);
+    elements.forEach(draw);
   });
   window.addEventListener('afterprint', () => {
     printing = false;
     closed.forEach((section) => { section.open = false; });
-    elements.forEach(redraw);
+    elements.forEach(erase);
+    elements.forEach((element) => watch.observe(element));
   });
-  drawAll();
 }());

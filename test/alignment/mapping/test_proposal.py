@@ -20,11 +20,12 @@ from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
-from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, to_json, to_yaml
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, summary, to_yaml
 from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
+from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import load_model, load_spec
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
     lines = [line.replace('  # s', '  s', 1) for line in path.read_text().splitlines()]
     path.write_text('\n'.join(lines))
     assert set(load_mapping(path).sensors) == set(score)
-    document = json.loads(to_json(proposal))
+    document = json.loads(to_json(summary(proposal)))
     assert [pair['used'] for pair in document['pairs']] == [
         pair.confident for pair in proposal.pairs
     ]

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import enum
+import io
 import json
 import math
 import shlex
@@ -16,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from diagnostic_msgs.msg import DiagnosticStatus, KeyValue
 from rich.live import Live
-from rich.table import Table
+from rich.text import Text
 
 from sysid_ros.alignment.health import aggregated
 from sysid_ros.bags.recording import summary
 from sysid_ros.inspection.live import WINDOW_S, LiveQuality
-from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.report.tables import LiteralConsole, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,8 @@ _LEAST_SECONDS = 0.5
 _PERIOD_S = 1.0
 #: Inspecting them takes no more than this part of one core, and else happens less often.
 _PART = 0.1
+_TOPIC_COLUMNS = ('topic', '>rate/Hz', '>jitter/ms', 'findings')
+_JOINT_COLUMNS = ('joint', 'position', 'of range', 'speed', 'lag/ms', 'of command', 'findings')
 #: Characters of a bar in the panel.
 _BAR = 12
 
@@ -282,7 +285,7 @@ class Quality:
             began = time.thread_time()
             self._report = self._live.report()
             if live is not None:
-                live.update(panel(self._report), refresh=True)
+                live.update(panel(self._report, live.console.width), refresh=True)
             pause = max(_PERIOD_S, (time.thread_time() - began) / _PART)
 
     def _topic(self, topic: TopicReport, report: LiveReport) -> DiagnosticStatus:
@@ -322,38 +325,39 @@ class Quality:
         return _diagnostic(name, level, '; '.join(faults) or 'ok', values)
 
 
-def panel(report: LiveReport) -> Table:
-    """Draw a report as a table."""
-    table = Table(
-        title=f'Quality of the last {WINDOW_S:g} s; ranges since the beginning',
-        title_justify='left',
-        box=None,
-        pad_edge=False,
-    )
-    for header in ('', 'position', 'of range', 'speed', 'lag/ms', 'of command', 'findings'):
-        table.add_column(header)
+def panel(report: LiveReport, width: int) -> Text:
+    """Draw a report as tables for a terminal of so many columns."""
+    stream = io.StringIO()
+    console = LiteralConsole(stream, width)
 
-    def faults(subject: str) -> str:
+    def findings(subject: str) -> str:
         found = aggregated(report.findings(subject))
         return '; '.join(f'{item.kind} ({item.count})' for item in found) or 'ok'
 
-    for topic in report.inspection.topics:
-        timing = f'{_text(topic.rate, 1)} Hz, jitter {_text(1e3 * topic.jitter, 2)} ms'
-        table.add_row(topic.topic, timing, '', '', '', '', faults(topic.topic))
+    topics = [
+        (item.topic, _text(item.rate, 1), _text(1e3 * item.jitter, 2), findings(item.topic))
+        for item in report.inspection.topics
+    ]
+    print_table(console, f'The last {WINDOW_S:g} s', _TOPIC_COLUMNS, topics, _TOPIC_COLUMNS[2:3])
     reports = {joint.name: joint for joint in report.inspection.joints}
+    joints = []
     for covered in report.coverage:
         joint = reports.get(covered.joint)
         lag = None if joint is None else joint.lag
-        table.add_row(
-            covered.joint,
-            f'{covered.low:.3g} to {covered.high:.3g}',
-            _bar(covered.of_range),
-            _text(covered.speed, 2),
-            '-' if lag is None else _text(1e3 * lag.seconds, 1),
-            '-' if lag is None else f'{lag.gain:.0%}',
-            faults(covered.joint),
+        joints.append(
+            (
+                covered.joint,
+                f'{covered.low:.3g} to {covered.high:.3g}',
+                _bar(covered.of_range),
+                _text(covered.speed, 2),
+                '-' if lag is None else _text(1e3 * lag.seconds, 1),
+                '-' if lag is None else f'{lag.gain:.0%}',
+                findings(covered.joint),
+            )
         )
-    return table
+    spare = ('speed', 'of command', 'lag/ms')
+    print_table(console, 'Ranges since the beginning', _JOINT_COLUMNS, joints, spare)
+    return Text(stream.getvalue().rstrip())
 
 
 def _bar(part: float) -> str:

@@ -1,0 +1,315 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What ``--json`` prints where that is not what some room of the package returns anyway.
+
+Their fields are keys of JSON documents, whose schema follows from them (`sysid_ros.cli.schema`):
+one that is renamed breaks somebody's script. Numbers are in SI units and radians unless a unit
+stands beside them; NaN, for what is not known, is null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from sysid_ros.alignment.health import HealthFinding, TopicRate
+    from sysid_ros.alignment.pairs import Pair, Unmapped
+    from sysid_ros.cli.profile import Spent
+    from sysid_ros.excitation.limits import Usage
+    from sysid_ros.export.export import ExportFormat
+    from sysid_ros.export.lost import Lost
+    from sysid_ros.results.case import Case
+    from sysid_ros.results.result import CalibrationResult, Standing
+    from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
+    from sysid_ros.servos.session.choice import ServoComparison
+
+
+class CalibrationDocument(NamedTuple):
+    """A calibration, without its curves, and where it was written.
+
+    Attributes:
+        standing: Whether it may be used, and relied on.
+        mjcf: The identified model; None where there is none.
+        result_file: All of the result, with curves.
+        report: The page.
+        folder: What these were written to; nothing in it ever changes.
+        spent: With ``--profile``, phase to where its time went.
+        result: What was found.
+    """
+
+    standing: Standing
+    mjcf: Path | None
+    result_file: Path
+    report: Path
+    folder: Path
+    spent: Mapping[str, Spent] | None
+    result: CalibrationResult
+
+
+class ConversionDocument(NamedTuple):
+    """A bag as a model sees it, and the series that were written."""
+
+    bag: str
+    pairs: Sequence[Pair]
+    unmapped: Sequence[Unmapped]
+    topics: Sequence[TopicRate]
+    health: Sequence[HealthFinding]
+    files: Sequence[Path]
+
+
+class FilesDocument(NamedTuple):
+    """What was written."""
+
+    files: Sequence[Path]
+
+
+class PredictionError(NamedTuple):
+    """Root mean square differences of predictions from what was measured.
+
+    Attributes:
+        joint: Its name.
+        quantity: position, velocity or effort.
+        unit: Of both.
+        nominal: Of the nominal model; NaN where there was no fit.
+        predicted: Of the model that was asked for.
+    """
+
+    joint: str
+    quantity: str
+    unit: str
+    nominal: float
+    predicted: float
+
+
+class PredictionDocument(NamedTuple):
+    """A bag that was written with predictions beside it.
+
+    Attributes:
+        mcap: The file.
+        layout: Foxglove's layout for it.
+        messages: So many are in the file.
+        topics: Those of the predictions.
+        unstable: Sequences in which the simulation became unstable.
+        errors: How far predictions are off.
+    """
+
+    mcap: Path
+    layout: Path
+    messages: int
+    topics: Sequence[str]
+    unstable: Sequence[str]
+    errors: Sequence[PredictionError]
+
+
+class ModelDocument(NamedTuple):
+    """A model as it is simulated.
+
+    Attributes:
+        mjcf: Its text.
+        file: Where that was written; None where it was not.
+        bodies: Their number, without the world.
+        joints: Their number.
+        actuators: Their number.
+        mass: Of all bodies, kg.
+        notes: What was left out or assumed.
+    """
+
+    mjcf: str
+    file: Path | None
+    bodies: int
+    joints: int
+    actuators: int
+    mass: float
+    notes: Sequence[str]
+
+
+class OutcomeDocument(NamedTuple):
+    """What was checked: ``passed`` is whether every case is as it has to be."""
+
+    title: str
+    passed: bool
+    notes: Sequence[str]
+    cases: Sequence[Case]
+
+
+class BaselineDocument(NamedTuple):
+    """What is another than the baseline.
+
+    Attributes:
+        changed: Whether anything is.
+        notes: What is, a sentence each.
+        cases: Each thing that was checked.
+        files: The new baseline; empty for ``diff``.
+    """
+
+    changed: bool
+    notes: Sequence[str]
+    cases: Sequence[Case]
+    files: Sequence[Path]
+
+
+class ChangedValue(NamedTuple):
+    """A parameter in two results; NaN in one that lacks it."""
+
+    name: str
+    unit: str
+    before: float
+    now: float
+
+
+class RollbackDocument(NamedTuple):
+    """Which result of the folder ``output`` is current now, and which one was."""
+
+    output: Path
+    current: str
+    before: str
+    parameters: Sequence[ChangedValue]
+
+
+class SamplesDocument(NamedTuple):
+    """Models that were drawn: the files, and how many draws were refused and why."""
+
+    files: Sequence[str]
+    out_of_bounds: int
+    no_model: int
+    by_parameter: Mapping[str, int]
+
+
+class ExportDocument(NamedTuple):
+    """What was written for another program, and what its format does not hold."""
+
+    format: ExportFormat
+    files: Sequence[Path]
+    lost: Sequence[Lost]
+    notes: Sequence[str]
+    samples: SamplesDocument | None
+
+
+class ExcitedParameter(NamedTuple):
+    """What recording a motion would tell of a parameter.
+
+    Attributes:
+        name: Of the parameter.
+        unit: Of all numbers.
+        nominal: Its value in the model.
+        sum_of_sines: Half the width of its 95 % interval after a plain motion, …
+        half_width: … and after this one.
+    """
+
+    name: str
+    unit: str
+    nominal: float
+    sum_of_sines: float
+    half_width: float
+
+
+class UnexcitedParameter(NamedTuple):
+    """A parameter that no motion tells, and why."""
+
+    name: str
+    reason: str
+
+
+class ExcitationDocument(NamedTuple):
+    """A motion to record.
+
+    Attributes:
+        files: The motion, and its picture.
+        parameters: What it tells.
+        unexcited: What no motion tells.
+        limits: How much of each is used.
+        models: So many models with parameters 20 % off keep all limits.
+        collisions_checked: Whether any bodies can collide.
+        distance: Between those that may, at least, m; NaN where none comes near.
+        implied_actuators: So many servos with guessed gains move a model without actuators.
+    """
+
+    files: Sequence[Path]
+    parameters: Sequence[ExcitedParameter]
+    unexcited: Sequence[UnexcitedParameter]
+    limits: Sequence[Usage]
+    models: int
+    collisions_checked: bool
+    distance: float
+    implied_actuators: int
+
+
+class WrittenLog(NamedTuple):
+    """A log of a servo that was written: its file, its samples, how long it is, s."""
+
+    file: Path
+    samples: int
+    seconds: float
+
+
+class LogsDocument(NamedTuple):
+    """Logs that were written, and what was found in the bag that they are from, if any."""
+
+    logs: Sequence[WrittenLog]
+    health: Sequence[HealthFinding]
+
+
+class ServoDocument(NamedTuple):
+    """A servo that was fitted.
+
+    Attributes:
+        standing: Whether it may be used, and relied on.
+        parameters_file: Its coefficients; None where the result was rejected.
+        result_file: All of the result, with curves.
+        report: The page.
+        values: The coefficients.
+        errors: Log to mean absolute error, rad.
+        result: What was found, without curves.
+    """
+
+    standing: Standing
+    parameters_file: Path | None
+    result_file: Path
+    report: Path
+    values: Mapping[str, float]
+    errors: Mapping[str, float]
+    result: CalibrationResult
+
+
+class ServoErrorsDocument(NamedTuple):
+    """How well a parameter file predicts logs: mean absolute errors, rad, by log and over all."""
+
+    errors: Mapping[str, float]
+    mean: float
+
+
+class ServoChoiceDocument(NamedTuple):
+    """Friction laws that were fitted.
+
+    Attributes:
+        parameters_file: Coefficients of the recommended one; None where it was rejected.
+        comparison_file: The comparison.
+        reports: Law to its page.
+        rejected: Law to the sentence why it was rejected.
+        comparison: How well each predicts.
+    """
+
+    parameters_file: Path | None
+    comparison_file: Path
+    reports: Mapping[str, Path]
+    rejected: Mapping[str, str]
+    comparison: ServoComparison
+
+
+class PlotsDocument(NamedTuple):
+    """Pictures of logs; with ``--sim``, parameter file to log to mean absolute error, rad."""
+
+    files: Sequence[Path]
+    errors: Mapping[str, Mapping[str, float]] | None
+
+
+class PlainServoDocument(NamedTuple):
+    """A servo as plain MJCF: the file, its joint and actuator, and how far its motions are off."""
+
+    file: Path
+    mjcf: str
+    actuator: PlainActuator
+    nearness: Sequence[Nearness]

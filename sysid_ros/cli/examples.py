@@ -1,0 +1,95 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Lines to try, at the end of the help of each command."""
+
+from __future__ import annotations
+
+#: Command to what follows ``sysid`` in its examples.
+EXAMPLES: dict[str, tuple[str, ...]] = {
+    'inspect': (
+        'inspect bags/train_1 arm.xml',
+        'inspect bags/train_1 --json | jq .findings',
+    ),
+    'plot': ('plot bags/train_1 arm.xml --joint elbow -o pictures',),
+    'recover': ('recover bags/cut_off -o bags/train_3',),
+    'convert': (
+        'convert bags/train_1 arm.xml -o series --format parquet',
+        'convert bags/train_1 arm.xml --mapping arm.mapping.yaml',
+    ),
+    'map': (
+        'map bags/train_1 arm.xml',
+        'map bags/train_1 arm.xml -o arm.mapping.yaml',
+    ),
+    'model': (
+        'model arm.urdf.xacro',
+        'model arm.urdf --package-path ~/ros/src -o arm.xml',
+    ),
+    'excite': (
+        "excite arm.xml --for 'joint/*/armature' 'joint/*/damping' -o motion.csv",
+        'excite arm.xml --config calibration.yaml --duration 30 -o motion.csv',
+    ),
+    'preflight': (
+        'preflight calibration.yaml',
+        'preflight calibration.yaml --json | jq .parameters',
+    ),
+    'calibrate': (
+        'calibrate --example > calibration.yaml',
+        'calibrate calibration.yaml',
+        'calibrate calibration.yaml --set solver.loss=huber -o out/huber',
+    ),
+    'compare': (
+        "compare calibration.yaml --drop 'joint/*/frictionloss'",
+        'compare calibration.yaml --missing -o with_what_lacks',
+    ),
+    'evaluate': (
+        'evaluate out/current bags/validate_1',
+        'evaluate --thresholds arm.sysid.yaml --junit evaluate.xml',
+    ),
+    'check': (
+        'check calibration.yaml --baseline baseline/result.json',
+        'check calibration.yaml --baseline baseline/result.json --github -o out',
+    ),
+    'baseline': (
+        'baseline diff arm.sysid.yaml',
+        'baseline update arm.sysid.yaml',
+    ),
+    'history': (
+        'history',
+        'history out --html trend.html',
+    ),
+    'rollback': (
+        'rollback',
+        'rollback out 2026-05-04T10-11-12Z',
+    ),
+    'export': (
+        'export out/current -o identified',
+        'export out/current --format urdf --urdf arm.urdf -o identified.urdf',
+        'export out/current --samples 50 -o drawn',
+    ),
+    'predict': (
+        'predict out/current bags/validate_1 -o beside.mcap',
+        'predict arm.xml bags/validate_1 -o beside.mcap',
+    ),
+    'fleet': (
+        'fleet fleet.yaml --workers 4',
+        'fleet fleet.yaml --scheduler tcp://cell-pc:8786 -o out',
+    ),
+    'servo-logs': ('servo-logs bags/servo servo_bag.yaml -o logs',),
+    'process': ('process raw logs --dt .005',),
+    'fit-actuator': (
+        'fit-actuator --actuator xl330 --logdir logs -o params.json',
+        'fit-actuator --actuator xl330 --logdir logs --model all',
+        'fit-actuator --actuator xl330 --logdir logs --eval -o params.json',
+    ),
+    'compare-actuators': ('compare-actuators --actuator xl330 --logdir logs --models m1,m4,m6',),
+    'plot-actuator': ('plot-actuator --logdir logs --params params.json --sim -o pictures',),
+    'export-actuator': ('export-actuator --params params.json --logs logs -o servo.xml',),
+    'completion': ('completion bash >> ~/.bashrc',),
+    'schema': ('schema inspect > inspect.schema.json',),
+}
+
+
+def examples_of(command: str) -> str:
+    """Return the end of the help of a command: lines to copy; empty where it has none."""
+    lines = [f'  sysid {line}' for line in EXAMPLES.get(command, ())]
+    return '\n'.join(['examples:', *lines]) if lines else ''
