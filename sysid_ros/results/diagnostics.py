@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from sysid_ros.estimation.noise import noise_of
+from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.results.result import (
     ROLES,
     FitDiagnostics,
@@ -198,6 +198,9 @@ def _errors_of_role(
                 else _likeness(curve, joined, units)
             ),
             scatter=_scatter(own),
+            usual=float(np.median(np.abs(measured - after))) / MAD_OF_NORMAL
+            if len(after)
+            else math.nan,
             autocorrelation=_autocorrelation(own),
         )
 

@@ -399,7 +399,9 @@ class SensorError(Frozen):
     ``likeness`` is known of positions and velocities. ``inside`` is the part of the measured
     samples in bands around the predicted ones that should hold 95 %; NaN where there are none.
     ``scatter`` is what the sensor itself errs by, a standard deviation that neither motion nor a
-    smooth error of the model adds to, and ``autocorrelation`` that of neighbouring residuals; NaN
+    smooth error of the model adds to; ``usual`` is ``after`` as the median tells it, which what
+    goes wrong for a while, as after a start, does not add to; and ``autocorrelation`` is that of
+    neighbouring residuals. All three are NaN
     in results of older versions.
     """
 
@@ -414,6 +416,7 @@ class SensorError(Frozen):
     inside: MaybeFloat = float('nan')
     likeness: Likeness | None = None
     scatter: MaybeFloat = float('nan')
+    usual: MaybeFloat = float('nan')
     autocorrelation: MaybeFloat = float('nan')
 
     @property

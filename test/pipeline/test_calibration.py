@@ -204,7 +204,7 @@ def test_without_a_held_out_bag_the_training_error_judges_and_the_result_says_so
     assert result.accepted
     assert result.acceptance.startswith('Training error (nothing is held out) fell')
     # The few numbers make up for others that stay wrong, which the residuals tell, too.
-    assert [check.name for check in result.reservations] == ['held out', 'model']
+    assert [check.name for check in result.reservations] == ['held out', 'model', 'residuals']
     assert {error.role for error in result.errors} == {'train'}
 
 

@@ -106,7 +106,7 @@ def jumping_clock() -> dict[str, Any]:
 def coloured(after: float, autocorrelation: float) -> dict[str, Any]:
     """Return errors of a sensor that itself errs by .001 rad."""
     first, *others = HONEST.errors
-    update = {'after': after, 'scatter': 1e-3, 'autocorrelation': autocorrelation, 'role': 'train'}
+    update = {'usual': after, 'scatter': 1e-3, 'autocorrelation': autocorrelation, 'role': 'train'}
     return {'errors': (first.model_copy(update=update), *others)}
 
 
