@@ -87,7 +87,8 @@ def _add_init(commands: Commands) -> None:
         help='write a commented calibration.yaml for recordings and a model',
         description=(
             'Look at recordings and a model, choose roles, mapping and parameters that these '
-            'recordings can tell, and write them as a commented calibration.yaml.'
+            'recordings can tell, and write them as a commented calibration.yaml. Exit code 1: '
+            'they tell nothing of the model.'
         ),
     )
     parser.add_argument(
