@@ -69,9 +69,10 @@ _MOVES = 5e-3
 _LOOKED_AT = 3
 #: So many findings of a recording are told, and so many joints named.
 _TOLD, _NAMED = 4, 6
-#: What is proposed is tried so often, on so many seconds in all.
+#: What is proposed is tried so often, on so many seconds in all, and not for longer, s, each time.
 _ROUNDS = 4
 _TRIED_S = 90.0
+_LONGEST_S = 120.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
 #: Bounds are so many times the model's own number, or inertia.
@@ -661,6 +662,7 @@ def trial_of(proposal: CalibrationProposal) -> CalibrationConfig:
     """
     return CalibrationConfig.model_validate(
         {
+            'solver': {'time': _LONGEST_S},
             'segments': {'times': parts_tried(proposal.of_role('train'))},
             'model': proposal.model,
             'package_path': proposal.packages,
@@ -688,13 +690,14 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
     try:
         for _ in range(_ROUNDS):
             found = _first_steps(proposal, observer)
+            slow = found.seconds > _LONGEST_S
             changed = _judged(proposal, found)
             settled = (len(changed.chosen), changed.estimator) == (
                 len(proposal.chosen),
                 proposal.estimator,
             )
             proposal = changed
-            if settled or not changed.chosen:
+            if settled or slow or not changed.chosen:
                 break
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
