@@ -126,7 +126,7 @@ def _print_mapping(found: CalibrationProposal) -> None:
         for pair in doubtful:
             say(f'            look at {pair.role.value} {pair.name}: {pair.reason}')
     if found.guessed:
-        say(f'            guessed by motion alone, look at them: {guesses(found)}')
+        say(f'            guessed from motion and order, look at them: {guesses(found)}')
 
 
 def _print_targets(found: CalibrationProposal) -> None:

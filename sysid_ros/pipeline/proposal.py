@@ -123,8 +123,8 @@ class ProposedTarget:
         name: In the result; empty for the target.
         shared: Whether the pattern has one value.
         every: Whether the pattern of all elements means those that are proposed, and no more.
-        left_out: Why it is not identified; empty where it is.
-        note: What the first steps of a fit say of it, where it is identified in spite of that.
+        left_out: Why it is not identified, in a few words; empty where it is.
+        note: What the first steps of a fit say of it; empty where it is simply identified.
     """
 
     target: str
@@ -737,8 +737,9 @@ def _after(item: ProposedTarget, said: PredictedParameter | None, worst: int) ->
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
+    kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and _RANKS.index(item.attribute) == worst
     if lost or last:
-        return dataclasses.replace(item, left_out=told)
+        return dataclasses.replace(item, left_out=kind, note=told)
     return dataclasses.replace(item, note=told)

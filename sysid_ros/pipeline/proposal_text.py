@@ -159,7 +159,9 @@ def _mapping_lines(proposal: CalibrationProposal, mapping: str) -> list[str]:
     if doubtful:
         text += f' Not certain, and commented out there: {some(doubtful)}: look at them.'
     if proposal.guessed:
-        text += f' Guessed by motion alone: {guesses(proposal)}: look at them.'
+        text += (
+            f' Guessed from motion and order, not from names: {guesses(proposal)}: look at them.'
+        )
     return [*_folded([text]), f'mapping: {scalar(mapping)}']
 
 
@@ -174,7 +176,8 @@ def _target_lines(targets: Sequence[ProposedTarget]) -> Iterator[str]:
         own = [item for item in targets if item.attribute == attribute]
         yield from _folded([_MEANINGS[attribute]], '  # ')
         for reason in dict.fromkeys((item.left_out, item.note) for item in own):
-            yield from _folded(filter(None, reason), '  #   ')
+            why, note = reason
+            yield from _folded(filter(None, [note or why]), '  #   ')
             for item in together(i for i in own if (i.left_out, i.note) == reason):
                 yield f'  {"# " if item.left_out else ""}- {_entry(item)}'
 

@@ -107,7 +107,7 @@ def test_names_that_differ_get_a_mapping(begin: Callable[..., None], sysid: Sysi
     assert '--force' in sysid('init', 'bags', 'arm.xml').err
     done = sysid('init', 'bags', 'arm.xml', '--force')
     assert (done.code, 'wrote mapping.yaml' in done.out) == (0, True)
-    assert 'guessed by motion alone, look at them: shoulder_position is a_motor' in done.out
+    assert 'guessed from motion and order, look at them: shoulder_position is a_motor' in done.out
     assert follow(sysid, done).code in (0, 1)
 
 
