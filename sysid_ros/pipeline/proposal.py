@@ -27,7 +27,7 @@ from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.proposal import mapping_of
 from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.bags import read_bag
-from sysid_ros.bags.input.places import METADATA, natural_order, suffix
+from sysid_ros.bags.input.places import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.input.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import VerdictKind
@@ -122,7 +122,7 @@ class ProposedTarget:
         scale: Whether the solver moves the value or its logarithm.
         name: In the result; empty for the target.
         shared: Whether the pattern has one value.
-        every: Whether the pattern of all elements means those that are proposed, and no more.
+        elements: So many the pattern of all elements means, all of them proposed; 0 if it means more.
         left_out: Why it is not identified, in a few words; empty where it is.
         note: What the first steps of a fit say of it; empty where it is simply identified.
     """
@@ -132,7 +132,7 @@ class ProposedTarget:
     scale: Scale = 'linear'
     name: str = ''
     shared: bool = False
-    every: bool = False
+    elements: int = 0
     left_out: str = ''
     note: str = ''
 
@@ -256,9 +256,20 @@ def find_bags(pattern: str) -> list[Path]:
 def _is_bag(path: Path) -> bool:
     if path.is_file():
         return bool(suffix(path) or table_files(path))
-    is_bag = (path / METADATA).exists() or any(suffix(item) for item in path.iterdir())
-    # A folder of tables is one recording in several files, or several recordings.
-    return is_bag or (path / 'meta/info.json').exists()
+    if (path / METADATA).exists() or any(suffix(item) for item in path.iterdir()):
+        return True
+    return (path / 'meta/info.json').exists() or _in_several_files(table_files(path))
+
+
+def _in_several_files(tables: Sequence[Path]) -> bool:
+    """Whether tables are parts of one recording: those with equal columns are recordings each."""
+    if len(tables) < 2 or any(path.suffix != CSV for path in tables):  # noqa: PLR2004 (two parts)
+        return False
+    headings = set()
+    for path in tables:
+        with path.open('rb') as stream:
+            headings.add(stream.readline())
+    return len(headings) > 1
 
 
 def propose_calibration(
@@ -555,7 +566,8 @@ def _with_patterns(
             every = {target.path for target in resolve(item.pattern, model, (), spec)}
         except ParameterError:
             every = set()
-        yield dataclasses.replace(item, every=every == named[item.pattern])
+        whole = every == named[item.pattern]
+        yield dataclasses.replace(item, elements=len(every) if whole else 0)
 
 
 def _two_digits(value: float) -> float:

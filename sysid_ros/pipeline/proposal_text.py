@@ -192,7 +192,7 @@ def together(items: Iterable[ProposedTarget]) -> list[ProposedTarget]:
     """Return targets as one pattern where that stands for them, and no other."""
     own = list(items)
     values = {(item.bounds, item.scale, item.left_out, item.note) for item in own}
-    every = len(values) == 1 and all(item.every for item in own) and len(own) > 1
+    every = len(values) == 1 and 1 < len(own) == own[0].elements
     return [dataclasses.replace(own[0], target=own[0].pattern)] if every else own
 
 

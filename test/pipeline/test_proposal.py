@@ -65,6 +65,14 @@ def test_a_folder_stands_for_the_recordings_in_it() -> None:
         find_bags(str(FOLDER / 'nothing_*'))
 
 
+def test_tables_with_equal_columns_are_recordings_and_others_parts_of_one(tmp_path: Path) -> None:
+    for name, columns in (('a', 'time,q'), ('b', 'time,q')):
+        (tmp_path / f'{name}.csv').write_text(f'{columns}\n0,0\n')
+    assert find_bags(str(tmp_path)) == [tmp_path / 'a.csv', tmp_path / 'b.csv']
+    (tmp_path / 'b.csv').write_text('time,command\n0,0\n')
+    assert find_bags(str(tmp_path)) == [tmp_path]
+
+
 def test_the_model_may_stand_anywhere_among_the_recordings() -> None:
     train, model = str(FOLDER / 'train'), str(FOLDER / 'arm.xml')
     assert sort_arguments([model, train]) == sort_arguments([train, model])
@@ -89,20 +97,26 @@ def test_names_of_others_stay_text_in_the_file(tmp_path: Path) -> None:
     assert found.model.name == f'{HOSTILE}.xml'
 
 
-def test_a_pattern_stands_for_all_elements_only(tmp_path: Path) -> None:
-    def text(*, every: bool) -> str:
-        targets = tuple(
-            ProposedTarget(f'joint/{name}/damping', (0.0, 1.0), every=every) for name in 'ab'
-        )
-        bag = ProposedBag(tmp_path / 'bag', 'train', '')
-        proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
-        return to_yaml(proposal, tmp_path, '')
-
-    assert re.findall(r'target: "?([\w*/]+)', text(every=True)) == ['joint/*/damping']
-    assert re.findall(r'target: "?([\w*/]+)', text(every=False)) == [
-        'joint/a/damping',
-        'joint/b/damping',
-    ]
+@pytest.mark.parametrize(
+    ('elements', 'left_out', 'written'),
+    [
+        (2, ('', ''), ['joint/*/damping']),
+        (0, ('', ''), ['joint/a/damping', 'joint/b/damping']),
+        (2, ('', 'not excited'), ['joint/a/damping', 'joint/b/damping']),
+        (3, ('', '', 'not excited'), ['joint/a/damping', 'joint/b/damping', 'joint/c/damping']),
+    ],
+)
+def test_a_pattern_stands_for_all_elements_only(
+    elements: int, left_out: tuple[str, ...], written: list[str], tmp_path: Path
+) -> None:
+    targets = tuple(
+        ProposedTarget(f'joint/{name}/damping', (0.0, 1.0), elements=elements, left_out=why)
+        for name, why in zip('abc', left_out, strict=False)
+    )
+    bag = ProposedBag(tmp_path / 'bag', 'train', '')
+    proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
+    text = to_yaml(proposal, tmp_path, '')
+    assert re.findall(r'target: "?([\w*/]+)', text) == written
 
 
 @pytest.mark.slow
