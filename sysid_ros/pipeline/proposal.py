@@ -122,7 +122,7 @@ class ProposedTarget:
         scale: Whether the solver moves the value or its logarithm.
         name: In the result; empty for the target.
         shared: Whether the pattern has one value.
-        elements: So many the pattern of all elements means, all of them proposed; 0 if it means more.
+        elements: So many the pattern of all elements means; 0 where not all are proposed.
         left_out: Why it is not identified, in a few words; empty where it is.
         note: What the first steps of a fit say of it; empty where it is simply identified.
     """
