@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.cli.console import say
 from sysid_ros.errors import how_many
@@ -15,9 +15,16 @@ from sysid_ros.pipeline.installation import Check, State, check_installation
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 #: Exit code where something that is needed is missing.
 LACKING = 1
+
+
+class DoctorDocument(NamedTuple):
+    """All that was looked at."""
+
+    checks: Sequence[Check]
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
             say(f'{check.state:9}{check.subject}: {check.found}{remedy}')
     missing = [check for check in found if check.state is State.MISSING]
     if args.json:
-        print(to_json({'checks': [check._asdict() for check in found]}, indent=1))  # noqa: T201 (escaped as JSON)
+        print(to_json(DoctorDocument(found), indent=1))  # noqa: T201 (escaped as JSON)
     elif missing:
         say(f'{how_many(missing, "thing")} missing: {", ".join(item.subject for item in missing)}.')
     else:

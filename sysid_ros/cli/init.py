@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.cli.console import Progress, say
 from sysid_ros.errors import ConfigError, how_many, some
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from sysid_ros.pipeline.proposal import CalibrationProposal
+    from sysid_ros.config.calibration import Scale
+    from sysid_ros.pipeline.proposal import CalibrationProposal, ProposedBag
 
 #: Exit code where the recordings tell nothing of the model.
 NOTHING_TOLD = 1
@@ -57,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         written.append(place)
     replace_file(args.output, to_yaml(found, folder, _MAPPING).encode())
     if args.json:
-        print(to_json({'written': written, **_document(found)}, indent=1))  # noqa: T201 (escaped as JSON)
+        print(to_json(_document(found, written), indent=1))  # noqa: T201 (escaped as JSON)
     else:
         _print(found)
         for path in written:
@@ -75,25 +77,73 @@ def _check_absent(path: Path, *, force: bool) -> None:
         raise ConfigError(msg)
 
 
-def _document(found: CalibrationProposal) -> dict[str, object]:
+class ProposedColumn(NamedTuple):
+    """A sensor or actuator and the column that it is, with a score up to 1 and why."""
+
+    name: str
+    topic: str
+    field: str
+    labels: Sequence[str]
+    score: float
+    why: str
+
+
+class ProposedEntry(NamedTuple):
+    """An entry of ``parameters``; one that is left out is commented out in the file."""
+
+    target: str
+    name: str
+    bounds: tuple[float, float]
+    scale: Scale
+    shared: bool
+    left_out: str
+    note: str
+
+
+class InitDocument(NamedTuple):
+    """What was chosen, and the files that were written; mapping is None where names agree."""
+
+    written: Sequence[Path]
+    model: Path
+    model_notes: Sequence[str]
+    bags: Sequence[ProposedBag]
+    mapping: Sequence[ProposedColumn] | None
+    estimator: str
+    parameters: Sequence[ProposedEntry]
+    notes: Sequence[str]
+    problem: str
+
+
+def _document(found: CalibrationProposal, written: Sequence[Path]) -> InitDocument:
     """Return what was chosen, for programs."""
-    return {
-        'model': found.model,
-        'model_notes': found.model_notes,
-        'bags': [bag._asdict() for bag in found.bags],
-        'mapping': None
-        if found.mapping is None
-        else [
-            {'name': pair.name, 'column': list(pair[2:5]), 'score': pair.score, 'why': pair.reason}
+    columns = None
+    if found.mapping is not None:
+        columns = [
+            ProposedColumn(pair.name, pair.topic, pair.field, pair.labels, pair.score, pair.reason)
             for pair in found.mapping.pairs
+        ]
+    return InitDocument(
+        written,
+        found.model,
+        found.model_notes,
+        found.bags,
+        columns,
+        found.estimator,
+        [
+            ProposedEntry(
+                item.target,
+                item.name or item.target,
+                item.bounds,
+                item.scale,
+                item.shared,
+                item.left_out,
+                item.note,
+            )
+            for item in found.targets
         ],
-        'estimator': found.estimator,
-        'parameters': [
-            {**item.entry, 'left_out': item.left_out, 'note': item.note} for item in found.targets
-        ],
-        'notes': found.notes,
-        'problem': found.problem,
-    }
+        found.notes,
+        found.problem,
+    )
 
 
 def _print(found: CalibrationProposal) -> None:

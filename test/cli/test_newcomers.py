@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from typing import TYPE_CHECKING, Any
@@ -215,3 +216,11 @@ def test_a_bag_that_is_too_short_says_how_to_record_a_longer_one(
     assert (done.code, '0.39 s long' in done.out) == (1, True)
     (excite,) = last_commands(done)
     assert sysid(*excite, '--duration', '3').code == 0
+
+
+def test_what_was_chosen_is_one_json_document(begin: Callable[..., None], sysid: Sysid) -> None:
+    begin(seconds=0.4)
+    done = sysid('init', 'bags', 'arm.xml', '--json')
+    found = json.loads(done.out)
+    assert [bag['role'] for bag in found['bags']] == ['train', 'validate']
+    assert (found['written'], found['mapping']) == (['calibration.yaml'], None)
