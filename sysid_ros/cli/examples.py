@@ -6,6 +6,11 @@ from __future__ import annotations
 
 #: Command to what follows ``sysid`` in its examples.
 EXAMPLES: dict[str, tuple[str, ...]] = {
+    'init': (
+        'init bags arm.xml',
+        'init bags/train_1 bags/validate_1 arm.urdf -o calibration.yaml',
+    ),
+    'doctor': ('doctor', 'doctor --seconds 10 --json'),
     'inspect': (
         'inspect bags/train_1 arm.xml',
         'inspect bags/train_1 --json | jq .findings',

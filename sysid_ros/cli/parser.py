@@ -27,6 +27,7 @@ BAD_INPUT = 2
 
 #: The commands by what people are about to do, as ``sysid --help`` lists them.
 GROUPS: dict[str, tuple[str, ...]] = {
+    'start': ('init', 'doctor'),
     'look at recordings': ('inspect', 'plot', 'recover', 'convert', 'map', 'model'),
     'fit': ('excite', 'preflight', 'calibrate', 'compare'),
     'judge, also in CI': ('evaluate', 'check', 'baseline', 'history', 'rollback'),
@@ -55,6 +56,7 @@ TELLING = frozenset(
         'excite',
         'fit-actuator',
         'fleet',
+        'init',
         'map',
         'model',
         'preflight',
@@ -125,6 +127,8 @@ def make_parser() -> Parser:
     commands = parser.add_subparsers(
         dest='command', required=True, metavar='COMMAND', parser_class=Parser
     )
+    _add_init(commands)
+    _add_doctor(commands)
     _add_calibrate(commands)
     _add_convert(commands)
     _add_inspect(commands)
@@ -172,6 +176,50 @@ def _add_common(parser: argparse.ArgumentParser, name: str) -> None:
             help=f'print one JSON document; its schema: sysid schema {name}',
         )
     parser.epilog = examples_of(name)
+
+
+def _add_init(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'init',
+        help='write a commented calibration.yaml for recordings and a model',
+        description=(
+            'Look at recordings and a model, choose roles, mapping and parameters that these '
+            'recordings can tell, and write them as a commented calibration.yaml. Exit code 1: '
+            'they tell nothing of the model.'
+        ),
+    )
+    parser.add_argument(
+        'paths',
+        nargs='+',
+        metavar='BAG… MODEL',
+        help='bags: folders, files, patterns, a folder of them; MJCF, URDF or xacro file, default '
+        'the robot_description in the first bag',
+    )
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        default=Path('calibration.yaml'),
+        metavar='FILE',
+        help='new file; default calibration.yaml',
+    )
+    parser.add_argument('--force', action='store_true', help='replace files that exist')
+    _add_packages(parser)
+    _add_namespace(parser)
+
+
+def _add_doctor(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'doctor',
+        help='say what is installed, what of ROS is seen, and what is missing',
+        description=(
+            'Look at Python, packages, rendering and ROS: a line each with what to do. Exit code '
+            '1: something that is needed is missing.'
+        ),
+    )
+    parser.add_argument(
+        '--seconds', type=float, default=2.0, help='so long to listen to topics; default 2'
+    )
 
 
 def _add_calibrate(commands: Commands) -> None:

@@ -39,7 +39,7 @@ from sysid_ros.bags.recovery.recover import Recovered
 from sysid_ros.cli import documents
 from sysid_ros.cli.console import print_document
 from sysid_ros.cli.profile import Spent
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import Role, Scale, VerdictKind
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.export.export import ExportFormat
 from sysid_ros.export.lost import Lost
@@ -47,9 +47,11 @@ from sysid_ros.inference import Combination
 from sysid_ros.inspection.coverage import Excitation
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.lag import Lag
+from sysid_ros.pipeline.installation import Check
 from sysid_ros.pipeline.missing import Missing
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.preflight import Preflight
+from sysid_ros.pipeline.proposal import ProposedBag
 from sysid_ros.results.case import Case
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.history import EntrySummary
@@ -71,6 +73,7 @@ DOCUMENTS: dict[str, Any] = {
     'compare': SideBySideSummary | ModelComparison | Missing,
     'compare-actuators': ServoComparison,
     'convert': documents.ConversionDocument,
+    'doctor': documents.DoctorDocument,
     'evaluate': documents.OutcomeDocument,
     'excite': documents.ExcitationDocument,
     'export': documents.ExportDocument,
@@ -80,6 +83,7 @@ DOCUMENTS: dict[str, Any] = {
     ),
     'fleet': FleetResult,
     'history': list[EntrySummary],
+    'init': documents.InitDocument,
     'inspect': Inspection,
     'map': ProposalSummary,
     'model': documents.ModelDocument,
@@ -102,6 +106,7 @@ _NAMES = {
         for each in (
             CalibrationResult,
             Case,
+            Check,
             Combination,
             Drift,
             EffortKind,
@@ -114,6 +119,7 @@ _NAMES = {
             Nearness,
             Pair,
             Path,
+            ProposedBag,
             PlainActuator,
             Sequence,
             ServoComparison,
@@ -128,6 +134,8 @@ _NAMES = {
     },
     'By': By,
     'NDArray': NDArray,
+    'Role': Role,
+    'Scale': Scale,
     'StampSource': StampSource,
     'np': np,
 }
