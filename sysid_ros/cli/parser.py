@@ -52,6 +52,7 @@ def make_parser() -> Parser:
     )
     parser.add_argument('--version', action='version', version=f'sysid_ros {__version__}')
     commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
+    _add_init(commands)
     _add_calibrate(commands)
     _add_convert(commands)
     _add_inspect(commands)
@@ -77,6 +78,36 @@ def make_parser() -> Parser:
     _add_plot_actuator(commands)
     _add_export_actuator(commands)
     return parser
+
+
+def _add_init(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'init',
+        help='write a commented calibration.yaml for recordings and a model',
+        description=(
+            'Look at recordings and a model, choose roles, mapping and parameters that these '
+            'recordings can tell, and write them as a commented calibration.yaml.'
+        ),
+    )
+    parser.add_argument(
+        'paths',
+        nargs='+',
+        metavar='BAG… MODEL',
+        help='bags: folders, files, patterns, a folder of them; MJCF, URDF or xacro file, default '
+        'the robot_description in the first bag',
+    )
+    parser.add_argument(
+        '-o',
+        '--output',
+        type=Path,
+        default=Path('calibration.yaml'),
+        metavar='FILE',
+        help='new file; default calibration.yaml',
+    )
+    parser.add_argument('--force', action='store_true', help='replace files that exist')
+    _add_packages(parser)
+    _add_namespace(parser)
+    parser.add_argument('--json', action='store_true', help='say what was chosen as JSON')
 
 
 def _add_calibrate(commands: Commands) -> None:

@@ -36,6 +36,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.json_text import to_json as json_of
 from sysid_ros.text import one_line
@@ -614,6 +615,24 @@ def _unmapped(
                     for label in names
                 ]
     return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
+
+
+def mapping_of(proposal: Proposal) -> MappingConfig:
+    """Return the pairs that may be used without a look, as `to_yaml` writes them."""
+    sections: dict[PairRole, dict[str, ChannelMapping]] = {role: {} for role in PairRole}
+    for pair in proposal.pairs:
+        if pair.confident:
+            alone = len(pair.labels) == 1
+            sections[pair.role][pair.name] = ChannelMapping(
+                topic=pair.topic,
+                field=pair.field,
+                label=pair.labels[0] if alone else None,
+                labels=None if alone else pair.labels,
+                scale=pair.scale,
+                offset=pair.offset,
+                kind=(pair.kind or EffortKind.TORQUE).value,
+            )
+    return MappingConfig(sensors=sections[PairRole.SENSOR], actuators=sections[PairRole.ACTUATOR])
 
 
 def to_yaml(proposal: Proposal, model: str, notes: Sequence[str] = ()) -> str:

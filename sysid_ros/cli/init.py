@@ -1,0 +1,142 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid init``: a calibration.yaml for what is there."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from sysid_ros.cli.console import Progress, say
+from sysid_ros.errors import ConfigError, how_many, some
+
+if TYPE_CHECKING:
+    import argparse
+    from pathlib import Path
+
+    from sysid_ros.pipeline.proposal import CalibrationProposal
+
+#: Name of the mapping file beside the configuration.
+_MAPPING = 'mapping.yaml'
+
+
+def run(args: argparse.Namespace) -> int:
+    """Propose a calibration, write it, and say what to type next.
+
+    Raises:
+        ConfigError: A file to write exists already.
+        SysidError: In one sentence, what is wrong with recordings or model.
+    """
+    _check_absent(args.output, force=args.force)
+    # Imported late, so that a file in the way is told at once.
+    from sysid_ros.alignment.mapping import proposal as mapping  # noqa: PLC0415
+    from sysid_ros.files import replace_file  # noqa: PLC0415
+    from sysid_ros.json_text import to_json  # noqa: PLC0415
+    from sysid_ros.pipeline.proposal import (  # noqa: PLC0415
+        InitOptions,
+        propose_calibration,
+        sort_arguments,
+    )
+    from sysid_ros.pipeline.proposal_text import to_yaml  # noqa: PLC0415
+
+    bags, model = sort_arguments(args.paths)
+    progress = Progress(sys.stderr)
+    options = InitOptions(tuple(args.package_path), args.namespace)
+    found = propose_calibration(bags, model, options, progress)
+    progress.finish()
+    folder = args.output.parent
+    written = [args.output]
+    if found.mapping is not None:
+        place = folder / _MAPPING
+        _check_absent(place, force=args.force)
+        text = mapping.to_yaml(found.mapping, found.model.name)
+        replace_file(place, text.encode())
+        written.append(place)
+    replace_file(args.output, to_yaml(found, folder, _MAPPING).encode())
+    if args.json:
+        print(to_json({'written': written, **_document(found)}, indent=1))  # noqa: T201 (escaped as JSON)
+        return 0
+    _print(found)
+    for path in written:
+        say(f'wrote {path}')
+    _print_next(found, args.output)
+    return 0
+
+
+def _check_absent(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        msg = (
+            f'{str(path)!r} exists already and may be edited; choose another name with -o, or '
+            'replace it with --force.'
+        )
+        raise ConfigError(msg)
+
+
+def _document(found: CalibrationProposal) -> dict[str, object]:
+    """Return what was chosen, for programs."""
+    return {
+        'model': found.model,
+        'model_notes': found.model_notes,
+        'bags': [bag._asdict() for bag in found.bags],
+        'mapping': None
+        if found.mapping is None
+        else [
+            {'name': pair.name, 'column': list(pair[2:5]), 'score': pair.score, 'why': pair.reason}
+            for pair in found.mapping.pairs
+        ],
+        'estimator': found.estimator,
+        'parameters': [
+            {**item.entry, 'left_out': item.left_out, 'note': item.note} for item in found.targets
+        ],
+        'notes': found.notes,
+        'problem': found.problem,
+    }
+
+
+def _print(found: CalibrationProposal) -> None:
+    from sysid_ros.pipeline.proposal_text import by_attribute, said_of  # noqa: PLC0415
+
+    say(f'model     {found.model}')
+    for note in found.model_notes:
+        say(f'          {note}')
+    for bag in found.bags:
+        if bag.role is None:
+            say(f'unusable  {bag.path}: {bag.why}')
+        else:
+            say(f'{bag.role:9} {bag.path}: {said_of(bag)}')
+            for finding in bag.findings:
+                say(f'            {finding}')
+    if found.mapping is None:
+        say('mapping   auto: the names of recordings and model agree')
+    else:
+        pairs = found.mapping.pairs
+        doubtful = [pair for pair in pairs if not pair.confident]
+        certain = len(pairs) - len(doubtful)
+        say(f'mapping   {_MAPPING}: {certain} of {len(pairs)} pairs are certain')
+        for pair in doubtful:
+            say(f'            look at {pair.role.value} {pair.name}: {pair.reason}')
+    say(f'identify  {how_many(found.chosen, "parameter")} of {len(found.targets)}')
+    for reason in dict.fromkeys(item.left_out for item in found.targets if item.left_out):
+        own = [item for item in found.targets if item.left_out == reason]
+        say(f'            left out {some(item.target for item in by_attribute(own))}: {reason}')
+    for note in found.notes:
+        say(note)
+    if found.problem:
+        say(f'The first steps of a fit could not be taken: {found.problem}')
+
+
+def _print_next(found: CalibrationProposal, output: Path) -> None:
+    from sysid_ros.pipeline.proposal_text import second_name  # noqa: PLC0415
+
+    trained = found.of_role('train')
+    if trained and not found.of_role('validate'):
+        other = second_name(trained[0].path)
+        say(
+            f'Nothing is held out: record another motion, as `ros2 launch sysid_ros '
+            f'record.launch.xml output:={shlex.quote(other)}`, and repeat sysid init with both.'
+        )
+    file = shlex.quote(str(output))
+    say('Next:')
+    say(f'  sysid preflight {file}')
+    say(f'  sysid calibrate {file}')

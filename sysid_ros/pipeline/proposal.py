@@ -1,0 +1,707 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""A calibration for recordings and a model: roles, mapping, and what these recordings can tell.
+
+What is proposed is tried: the first steps of a fit are taken, as ``preflight`` does, and what the
+recordings cannot tell is left out with the reason. See `proposal_text` for the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import mujoco
+import numpy as np
+
+from sysid_ros.alignment.health import FindingKind, sentence
+from sysid_ros.alignment.mapping.arms import in_namespace
+from sysid_ros.alignment.mapping.implied import imply_actuators, propose_with_actuators
+from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.mapping.proposal import mapping_of
+from sysid_ros.alignment.pairs import column_name
+from sysid_ros.bags import read_bag
+from sysid_ros.bags.input.places import METADATA, natural_order, suffix
+from sysid_ros.bags.input.tables import table_files
+from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError
+from sysid_ros.files import matching
+from sysid_ros.inspection.inspection import inspect
+from sysid_ros.model.implied import (
+    add_actuators,
+    free_joints,
+    implied_actuators,
+    implied_sensors,
+)
+from sysid_ros.model.loading import compile_spec, read_model
+from sysid_ros.model.targets import resolve
+from sysid_ros.pipeline.estimators import estimated
+from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.preflight import predicted
+from sysid_ros.pipeline.timestep import with_timestep
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sysid_ros.alignment.mapping.proposal import Proposal
+    from sysid_ros.bags import BagColumns
+    from sysid_ros.config.calibration import Role, Scale
+    from sysid_ros.identification.observer import Observer
+    from sysid_ros.inspection.inspection import Inspection, JointReport
+    from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
+
+#: Words in the name of a recording by which it is held out.
+_HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
+#: Without such a name one recording of so many is held out, ...
+_ONE_OF = 5
+#: ... the last that lasts this part of what they last in the median.
+_SENSIBLE = 0.5
+#: A joint moves from this range on, rad or m.
+_MOVES = 5e-3
+#: The mapping is looked for in so many recordings.
+_LOOKED_AT = 3
+#: So many findings of a recording are told.
+_TOLD = 4
+#: What is proposed is tried so often, on so many seconds in all.
+_ROUNDS = 4
+_TRIED_S = 90.0
+#: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
+_ARMATURE = 0.2
+#: Bounds are so many times the model's own number, or inertia.
+_TIMES = 10.0
+#: Part of the greatest force of a joint that its dry friction may be.
+_FRICTION = 0.2
+#: Commands are at most so late where nothing is measured of it, s, and at the very most.
+_DELAY, _LONGEST_DELAY = 0.05, 0.5
+#: What is left out first where the recordings cannot tell parameters apart.
+_RANKS = ('kv', 'kp', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
+#: What is wrong with every recording is not said of each.
+_USUAL = frozenset({FindingKind.UNMAPPED, FindingKind.BEFORE_FIRST_COMMAND})
+_MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
+
+
+class ProposedBag(NamedTuple):
+    """A recording and what it is for.
+
+    Attributes:
+        path: Folder or file.
+        role: What it is for; None where it cannot be used.
+        why: Why it has this role.
+        seconds: How long it is.
+        moving: Joints of the model that move in it.
+        commanded: So many of its joints have commands.
+        lag: By which positions follow commands, in the median of the joints, s; NaN if unknown.
+        findings: What is wrong with it, a sentence each.
+    """
+
+    path: Path
+    role: Role | None
+    why: str
+    seconds: float = 0.0
+    moving: tuple[str, ...] = ()
+    commanded: int = 0
+    lag: float = math.nan
+    findings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ProposedTarget:
+    """What may be identified.
+
+    Attributes:
+        target: Of one element, or the pattern of all.
+        bounds: In the target's unit.
+        scale: Whether the solver moves the value or its logarithm.
+        name: In the result; empty for the target.
+        shared: Whether the pattern has one value.
+        every: Whether the pattern of all elements means those that are proposed, and no more.
+        left_out: Why it is not identified; empty where it is.
+        note: What the first steps of a fit say of it, where it is identified in spite of that.
+    """
+
+    target: str
+    bounds: tuple[float, float]
+    scale: Scale = 'linear'
+    name: str = ''
+    shared: bool = False
+    every: bool = False
+    left_out: str = ''
+    note: str = ''
+
+    @property
+    def attribute(self) -> str:
+        """What of the element it is."""
+        return self.target.rsplit('/', 1)[-1]
+
+    @property
+    def pattern(self) -> str:
+        """The same of all elements."""
+        return f'{self.target.partition("/")[0]}/*/{self.attribute}'
+
+    @property
+    def entry(self) -> dict[str, Any]:
+        """The entry of ``parameters``."""
+        found: dict[str, Any] = {'name': self.name} if self.name else {}
+        found |= {'target': self.target, 'bounds': list(self.bounds)}
+        found |= {'shared': True} if self.shared else {}
+        return found | ({} if self.scale == 'linear' else {'scale': self.scale})
+
+
+@dataclass(frozen=True)
+class CalibrationProposal:
+    """What ``sysid init`` writes.
+
+    Attributes:
+        model: MJCF, URDF or xacro; a recording where its ``robot_description`` is the model.
+        model_notes: What a reader has to know of the model, a sentence each.
+        bags: All recordings, with those that cannot be used.
+        mapping: What a mapping file holds; None where names agree.
+        estimator: ``auto``, or what these recordings need.
+        targets: What is identified, and what could be.
+        notes: What a reader has to know of the recordings and of the first steps, a sentence each.
+        packages: Folders of ROS packages that the model refers to.
+        namespace: Of several arms in a recording this one.
+        problem: Why nothing could be tried; empty where it was.
+    """
+
+    model: Path
+    model_notes: tuple[str, ...]
+    bags: tuple[ProposedBag, ...]
+    mapping: Proposal | None
+    estimator: str
+    targets: tuple[ProposedTarget, ...]
+    notes: tuple[str, ...]
+    packages: tuple[Path, ...] = ()
+    namespace: str = ''
+    problem: str = ''
+
+    @property
+    def chosen(self) -> tuple[ProposedTarget, ...]:
+        """What is identified."""
+        return tuple(item for item in self.targets if not item.left_out)
+
+    def of_role(self, role: Role) -> tuple[ProposedBag, ...]:
+        """Return the recordings with a role."""
+        return tuple(bag for bag in self.bags if bag.role == role)
+
+
+class InitOptions(NamedTuple):
+    """What a caller knows beside recordings and model."""
+
+    packages: tuple[Path, ...] = ()
+    namespace: str = ''
+
+
+def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
+    """Tell the model from the recordings; None where its description is in one of them.
+
+    Raises:
+        ConfigError: There are several models or no recording.
+        BagError: A pattern matches nothing.
+    """
+    models = [path for path in paths if Path(path).suffix.lower() in _MODEL_ENDS]
+    if len(models) > 1:
+        msg = f'Expected one model beside the recordings, found {", ".join(models)}.'
+        raise ConfigError(msg)
+    bags = [bag for path in paths if path not in models for bag in find_bags(path)]
+    if not bags:
+        msg = f'Expected recordings beside {models[0]!r}, as sysid init BAG… MODEL, found none.'
+        raise ConfigError(msg)
+    return list(dict.fromkeys(bags)), Path(models[0]) if models else None
+
+
+def find_bags(pattern: str) -> list[Path]:
+    """Return the recordings that a path or a pattern means: itself, or those in a folder.
+
+    Raises:
+        BagError: There is none.
+    """
+    found = []
+    for match in matching(pattern):
+        path = Path(match)
+        if path.is_dir() and not _is_bag(path):
+            inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
+            if not inside:
+                msg = f'Expected recordings in the folder {match!r}, found none.'
+                raise BagError(msg)
+            found += inside
+        else:
+            found.append(path)
+    if not found:
+        msg = f'No recording matches {pattern!r}.'
+        raise BagError(msg)
+    return found
+
+
+def _is_bag(path: Path) -> bool:
+    if path.is_file():
+        return bool(suffix(path) or table_files(path))
+    is_bag = (path / METADATA).exists() or any(suffix(item) for item in path.iterdir())
+    # A folder of tables is one recording in several files, or several recordings.
+    return is_bag or (path / 'meta/info.json').exists()
+
+
+def propose_calibration(
+    paths: Sequence[Path], model: Path | None, options: InitOptions, observer: Observer
+) -> CalibrationProposal:
+    """Propose a calibration of a model from recordings.
+
+    Args:
+        paths: Recordings.
+        model: MJCF, URDF or xacro; None for the ``robot_description`` in the first recording.
+        options: What else is known.
+        observer: Is told of what is looked at.
+
+    Raises:
+        SysidError: No recording can be read, or nothing in one belongs to the model.
+    """
+    columns, unread = _read(paths, options.namespace, observer)
+    model = model or next(iter(columns))
+    roles = roles_of(list(columns), [_seconds(bag) for bag in columns.values()])
+    training = [bag for path, bag in columns.items() if roles[path][0] == 'train']
+    source = read_model(model, options.packages)
+    observer.stage('looking for the joints of the model')
+    mapping = _mapping(model, options, training)
+    spec = source.spec
+    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    if mapping is None:
+        imply_actuators(spec, model, training[0])
+    else:
+        add_actuators(spec, asked.actuators)
+    compiled = compile_spec(spec, model)
+    looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
+    bags = (*(bag for bag, _ in looked), *unread)
+    reports = [found for bag, found in looked if bag.role == 'train' and found is not None]
+    del columns, training
+    proposal = CalibrationProposal(
+        model,
+        _about(source.description.notes, spec),
+        bags,
+        mapping,
+        'auto',
+        _targets(spec, compiled, bags, reports),
+        tuple(_about_joints(spec, bags)),
+        options.packages,
+        options.namespace,
+    )
+    return _tried(proposal, observer)
+
+
+def _read(
+    paths: Sequence[Path], namespace: str, observer: Observer
+) -> tuple[dict[Path, BagColumns], list[ProposedBag]]:
+    """Read recordings; of several those that cannot be read are told.
+
+    Raises:
+        BagError: None can be read.
+    """
+    found, unread = {}, []
+    for path in paths:
+        observer.stage(f'reading {path}')
+        try:
+            found[path] = in_namespace(read_bag(path), namespace)
+        except BagError as err:
+            if len(paths) == 1:
+                raise
+            unread.append(ProposedBag(path, None, str(err)))
+    if not found:
+        raise BagError(unread[0].why)
+    return found, unread
+
+
+def _seconds(bag: BagColumns) -> float:
+    stamps = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
+    if not stamps:
+        return 0.0
+    return float(max(s.max() for s in stamps) - min(s.min() for s in stamps)) / 1e9
+
+
+def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
+    """Return what each recording is for, and why.
+
+    Args:
+        paths: Recordings, in order.
+        seconds: How long each is.
+    """
+    named = [bool(_HELD_OUT.search(path.name.lower())) for path in paths]
+    if any(named) and not all(named):
+        return {
+            path: ('validate', 'by its name') if held else ('train', '')
+            for path, held in zip(paths, named, strict=True)
+        }
+    usual = _SENSIBLE * float(np.median(seconds))
+    long = [path for path, own in zip(paths, seconds, strict=True) if own >= usual]
+    count = max(1, len(paths) // _ONE_OF) if len(long) > 1 else 0
+    held_out = long[len(long) - count :]
+    return {
+        path: ('validate', 'held out because it is the last') if path in held_out else ('train', '')
+        for path in paths
+    }
+
+
+def _mapping(model: Path, options: InitOptions, training: Sequence[BagColumns]) -> Proposal | None:
+    """Return the mapping that the recordings need, or None where names agree.
+
+    Raises:
+        AlignmentError: Nothing in the recordings belongs to the model.
+    """
+    proposals = []
+    problem: AlignmentError | None = None
+    for bag in training[:_LOOKED_AT]:
+        spec = read_model(model, options.packages).spec
+        try:
+            proposals.append((bag, propose_with_actuators(spec, model, bag)))
+        except AlignmentError as err:
+            problem = problem or err
+    if problem is not None and not proposals:
+        raise problem
+    # A joint that stands still in one recording may move in another.
+    bag, best = max(proposals, key=lambda item: sum(pair.confident for pair in item[1].pairs))
+    spec = read_model(model, options.packages).spec
+    try:
+        imply_actuators(spec, model, bag)
+        named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
+    except AlignmentError:
+        return best
+    known = {(pair.role, pair.name, pair.topic, pair.field, pair.label) for pair in named}
+    for pair in best.pairs:
+        plain = len(pair.labels) == 1 and (pair.scale, pair.offset) == (1.0, 0.0)
+        same = (pair.role, pair.name, pair.topic, pair.field, pair.labels[0]) in known
+        if pair.confident and not (plain and same):
+            return best
+    return None
+
+
+def _looked_at(
+    bag: BagColumns, model: mujoco.MjModel, mapping: Any, role: Role, why: str
+) -> tuple[ProposedBag, Inspection | None]:
+    """Say what is in a recording; one that lacks what is mapped cannot be used."""
+    try:
+        found = inspect(bag, model, mapping=mapping)
+    except AlignmentError as err:
+        return ProposedBag(bag.path, None, str(err)), None
+    if found.mapping is not None and found.mapping.problem:
+        return ProposedBag(bag.path, None, found.mapping.problem), None
+    lags = [joint.lag.seconds for joint in found.joints if joint.lag is not None]
+    findings = list(_findings(found))
+    if len(findings) > _TOLD:
+        more = len(findings) - _TOLD
+        findings[_TOLD:] = [f'{more} more: `sysid inspect {bag.path}` tells them']
+    return (
+        ProposedBag(
+            bag.path,
+            role,
+            why,
+            found.bag.duration,
+            tuple(joint.name for joint in found.joints if _moves(joint)),
+            sum(bool(joint.command) for joint in found.joints),
+            float(np.median(lags)) if lags else math.nan,
+            tuple(findings),
+        ),
+        found,
+    )
+
+
+def _findings(found: Inspection) -> Iterator[str]:
+    """Yield what is wrong with what is used of a recording, a sentence for each kind."""
+    pairs = found.mapping.pairs if found.mapping else ()
+    used = {column_name(pair.topic, pair.field, pair.label) for pair in pairs}
+    columns = {item.channel for item in found.channels}
+    own = [
+        item
+        for item in found.findings
+        if item.kind not in _USUAL and (item.subject not in columns or item.subject in used)
+    ]
+    for kind in dict.fromkeys(item.kind for item in own):
+        yield f'{kind}: {sentence([item for item in own if item.kind is kind])}'
+
+
+def _moves(joint: JointReport) -> bool:
+    return joint.high - joint.low > _MOVES
+
+
+def _about(notes: Iterable[str], spec: mujoco.MjSpec) -> tuple[str, ...]:
+    """Say what of the model is not in its file."""
+    found = list(notes)
+    if implied_sensors(spec):
+        found.append(
+            'It has no sensors of its joints: position, velocity and effort of each are implied.'
+        )
+    guessed = implied_actuators(spec)
+    if guessed:
+        found.append(
+            f'It has no actuators that take these commands: {", ".join(guessed)} are implied, '
+            'with gains that are guesses.'
+        )
+    return tuple(found)
+
+
+def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> Iterable[str]:
+    """Say which joints these recordings say nothing of."""
+    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
+    still = [name for name in free_joints(spec) if name not in moving]
+    if still and moving:
+        yield (
+            f'Never moves in the training recordings, so nothing of it is identified: '
+            f'{", ".join(still)}.'
+        )
+
+
+def _targets(
+    spec: mujoco.MjSpec,
+    model: mujoco.MjModel,
+    bags: Sequence[ProposedBag],
+    reports: Sequence[Inspection],
+) -> tuple[ProposedTarget, ...]:
+    """Return what may be identified of the joints that move, most important first."""
+    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
+    joints = [name for name in free_joints(spec) if name in moving]
+    told = any(joint.effort for found in reports for joint in found.joints)
+    dofs = [int(model.joint(name).dofadr[0]) for name in joints]
+    if not joints:
+        return ()
+    forces, inertia = _forces(model), _inertia(model)
+    armature = max(max(_TIMES * inertia[dof], _ARMATURE) for dof in dofs)
+    gains = [_gains(model, name) for name in joints]
+    damping = max(_TIMES * max(float(model.dof_damping[dof]) for dof in dofs), 1.0)
+    damping = max(damping, *(2 * kv for _, _, kv in gains))
+    friction = max(
+        *(_FRICTION * forces[dof] for dof in dofs),
+        *(_TIMES * float(model.dof_frictionloss[dof]) for dof in dofs),
+        0.1,
+    )
+    found = [
+        ProposedTarget(f'joint/{name}/{attribute}', (0.0, _rounded_up(most)))
+        for attribute, most in (
+            ('armature', armature),
+            ('damping', damping),
+            ('frictionloss', friction),
+        )
+        for name in joints
+    ]
+    guessed = implied_actuators(spec)
+    for attribute, place in (('kp', 1), ('kv', 2)):
+        values = {gain[0]: float(gain[place]) for gain in gains if gain[place]}
+        found += _of_servos(attribute, values, guessed, told=told)
+    if any(bag.commanded for bag in bags) and model.nactuator:
+        lags = [bag.lag for bag in bags if not math.isnan(bag.lag)]
+        most = min(max(_DELAY, *(1.5 * lag for lag in lags), 0.0), _LONGEST_DELAY)
+        found.append(
+            ProposedTarget(
+                'actuator/*/delay', (0.0, _rounded_up(most)), name='command_delay', shared=True
+            )
+        )
+    tool = _last_body(model, joints)
+    if tool is not None:
+        mass = float(model.body(tool).mass[0])
+        why = '' if told else 'no efforts were measured, which tell masses'
+        bounds = 0.1 * mass, _TIMES * mass
+        found.append(
+            ProposedTarget(
+                f'body/{tool}/mass', (_two_digits(bounds[0]), _two_digits(bounds[1])), left_out=why
+            )
+        )
+    return tuple(_with_patterns(found, spec, model))
+
+
+def _with_patterns(
+    found: list[ProposedTarget], spec: mujoco.MjSpec, model: mujoco.MjModel
+) -> Iterator[ProposedTarget]:
+    """Mark those that a pattern of all elements stands for."""
+    named: dict[str, set[str]] = {}
+    for item in found:
+        named.setdefault(item.pattern, set()).add(item.target)
+    for item in found:
+        try:
+            every = {target.path for target in resolve(item.pattern, model, (), spec)}
+        except ParameterError:
+            every = set()
+        yield dataclasses.replace(item, every=every == named[item.pattern])
+
+
+def _two_digits(value: float) -> float:
+    return float(f'{value:.2g}')
+
+
+def _of_servos(
+    attribute: str, values: dict[str, float], guessed: Sequence[str], *, told: bool
+) -> Iterator[ProposedTarget]:
+    """Yield a gain of servos; one of the model's own is trusted where efforts tell the rest."""
+    for actuator in values:
+        why = ''
+        if actuator not in guessed and told:
+            why = "the model's own gains are taken as they are; drop the # where they are guesses"
+        elif actuator not in guessed and attribute == 'kv':
+            why = "cannot be told from the joint's damping without efforts"
+        bounds = (
+            _two_digits(min(values.values()) / _TIMES),
+            _two_digits(max(values.values()) * _TIMES),
+        )
+        yield ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, 'log', left_out=why)
+
+
+def _gains(model: mujoco.MjModel, joint: str) -> tuple[str, float, float]:
+    """Return the named servo on a joint, its kp and kv; 0 where it has none."""
+    number = model.joint(joint).id
+    for actuator in range(model.nactuator):
+        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+        affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+        name = model.actuator(actuator).name
+        if name and on_joint and affine and model.actuator_trnid[actuator, 0] == number:
+            _, kp, kv = (-float(x) for x in model.actuator_biasprm[actuator, :3])
+            is_servo = kp > 0 and math.isclose(kp, float(model.actuator_gainprm[actuator, 0]))
+            return name, kp if is_servo else 0.0, max(kv, 0.0)
+    return '', 0.0, 0.0
+
+
+def _inertia(model: mujoco.MjModel) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the (nv,) inertia that each joint moves at the reference position."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    whole = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, whole)
+    return np.asarray(np.diag(whole))
+
+
+def _forces(model: mujoco.MjModel) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return the (nv,) greatest force of each joint: its limits, else about what gravity needs."""
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    reach = np.linalg.norm(np.ptp(data.xpos[1:], axis=0)) if model.nbody > 2 else 1.0  # noqa: PLR2004 (a world and a body)
+    weight = np.linalg.norm(model.opt.gravity) * model.body_mass.sum() * max(float(reach), 0.1)
+    found = np.full(model.nv, min(np.abs(data.qfrc_bias).max(initial=0.0) * 2 or weight, weight))
+    for joint in range(model.njnt):
+        if model.jnt_actfrclimited[joint]:
+            found[model.jnt_dofadr[joint]] = np.abs(model.jnt_actfrcrange[joint]).max()
+    for actuator in range(model.nactuator):
+        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+        if on_joint and model.actuator_forcelimited[actuator]:
+            dof = model.jnt_dofadr[model.actuator_trnid[actuator, 0]]
+            gear = abs(float(model.actuator_gear[actuator, 0]))
+            found[dof] = gear * np.abs(model.actuator_forcerange[actuator]).max()
+    return found
+
+
+def _last_body(model: mujoco.MjModel, joints: Sequence[str]) -> str | None:
+    """Return the body at the end of the longest chain of joints that move, with a mass."""
+    depths = np.zeros(model.nbody, int)
+    for body in range(1, model.nbody):
+        depths[body] = depths[model.body_parentid[body]] + 1
+    owner = max((int(model.jnt_bodyid[model.joint(name).id]) for name in joints), key=depths.item)
+    below = [owner]
+    for body in range(owner + 1, model.nbody):
+        if model.body_parentid[body] in below and model.body_jntnum[body] == 0:
+            below.append(body)
+    heavy = [body for body in below if model.body(body).name and model.body_mass[body] > 0]
+    return str(model.body(max(heavy, key=depths.item)).name) if heavy else None
+
+
+def _rounded_up(value: float) -> float:
+    """Return the next number with one digit."""
+    unit = 10.0 ** math.floor(math.log10(value))
+    return float(f'{math.ceil(value / unit - 1e-9) * unit:.1g}')
+
+
+def parts_tried(bags: Sequence[ProposedBag]) -> dict[str, tuple[tuple[float, float], ...]] | None:
+    """Return bag to the part of it that the first steps look at; None where that is all.
+
+    Where recordings are long it is the middle of each.
+    """
+    each = _TRIED_S / max(len(bags), 1)
+    if sum(bag.seconds for bag in bags) <= _TRIED_S:
+        return None
+    middles = {bag.path.name: bag.seconds / 2 for bag in bags if bag.seconds > each}
+    return {name: ((at - each / 2, at + each / 2),) for name, at in middles.items()}
+
+
+def trial_of(proposal: CalibrationProposal) -> CalibrationConfig:
+    """Return the proposal as a configuration, without what the first steps need not.
+
+    Held-out recordings are not looked at, and of long ones a part.
+    """
+    return CalibrationConfig.model_validate(
+        {
+            'segments': {'times': parts_tried(proposal.of_role('train'))},
+            'model': proposal.model,
+            'package_path': proposal.packages,
+            'namespace': proposal.namespace,
+            'estimator': proposal.estimator,
+            'bags': [
+                {'path': glob.escape(str(bag.path)), 'role': 'train'}
+                for bag in proposal.of_role('train')
+            ],
+            'mapping': 'auto' if proposal.mapping is None else mapping_of(proposal.mapping),
+            'parameters': [item.entry for item in proposal.chosen],
+        }
+    )
+
+
+def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProposal:
+    """Take the first steps of a fit, and leave out what they say that cannot be told."""
+    if not any(bag.role == 'train' for bag in proposal.bags):
+        bag = next(bag for bag in proposal.bags if bag.role is None)
+        raise AlignmentError(bag.why)
+    if not proposal.chosen:
+        return dataclasses.replace(
+            proposal, problem='No joint of the model moves in the training recordings.'
+        )
+    try:
+        for _ in range(_ROUNDS):
+            found = _first_steps(proposal, observer)
+            changed = _judged(proposal, found)
+            settled = (len(changed.chosen), changed.estimator) == (
+                len(proposal.chosen),
+                proposal.estimator,
+            )
+            proposal = changed
+            if settled or not changed.chosen:
+                break
+    except SysidError as err:
+        return dataclasses.replace(proposal, problem=str(err))
+    return proposal
+
+
+def _first_steps(proposal: CalibrationProposal, observer: Observer) -> Preflight:
+    config = trial_of(proposal)
+    problem = load(config, observer)
+    seen = estimated(config, problem)
+    count = len(seen.problem.parameters)
+    observer.stage(f'taking the first steps of a fit, {count} parameters')
+    return predicted(config, with_timestep(seen.problem, config.solver), observer)
+
+
+def _judged(proposal: CalibrationProposal, found: Preflight) -> CalibrationProposal:
+    """Leave out what the first steps of a fit cannot tell, of what is confounded the least."""
+    if found.sensitivity is not None:
+        instead = 'torque' if found.sensitivity.forces_tell else 'windows'
+        return dataclasses.replace(proposal, estimator=instead)
+    by_name = {item.name: item for item in found.parameters}
+    confounded = [
+        item
+        for item in proposal.chosen
+        if (said := by_name.get(item.name or item.target)) is not None
+        and said.verdict_kind is VerdictKind.CONFOUNDED
+    ]
+    worst = min((_RANKS.index(item.attribute) for item in confounded), default=-1)
+    targets = [
+        item if item.left_out else _after(item, by_name.get(item.name or item.target), worst)
+        for item in proposal.targets
+    ]
+    return dataclasses.replace(proposal, targets=tuple(targets))
+
+
+def _after(item: ProposedTarget, said: PredictedParameter | None, worst: int) -> ProposedTarget:
+    if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
+        return dataclasses.replace(item, note='')
+    told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
+    lost = said.verdict_kind is VerdictKind.NOT_EXCITED
+    last = said.verdict_kind is VerdictKind.CONFOUNDED and _RANKS.index(item.attribute) == worst
+    if lost or last:
+        return dataclasses.replace(item, left_out=told)
+    return dataclasses.replace(item, note=told)
