@@ -1,12 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Real robots through ``sysid calibrate``, and a picture of what the fit leaves on held-out motion.
+"""The pictures of the gallery and the tutorials: what a calibration leaves on held-out motion.
 
-The recordings are not part of the project: ``--data DIR`` is the folder that holds them, with
-github mauicv/servo-sysid as ``servo_sysid`` and iit-DLSLab/sim2real-robot-identification as
+``--only arm so_arm pendulum`` makes those of the tutorials, from simulated robots; the others are of real
+robots, whose recordings are not part of the project. ``--data DIR`` is the folder that holds them,
+with github mauicv/servo-sysid as ``servo_sysid`` and iit-DLSLab/sim2real-robot-identification as
 ``go2_iit`` (both BSD-3-Clause), and isaac-sim2real/sage (Apache-2.0) with the model of
 TheRobotStudio/SO-ARM100 (Apache-2.0) as ``so101``. Each picture has the joint that is predicted
-worst, or the only one; ``docs/gallery.md`` shows them.
+worst.
 """
 
 from __future__ import annotations
@@ -16,16 +17,24 @@ import json
 import math
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
+import mujoco
 import numpy as np
 import yaml
+from PIL import Image
 
 from sysid_ros.cli.main import main as sysid
+from sysid_ros.config import read_yaml
+from sysid_ros.excitation.drives import load_driven
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
 
@@ -37,14 +46,15 @@ if TYPE_CHECKING:
     from sysid_ros.results.result import SignalPlot
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', '/work/shared/data'))
-PICTURES = Path(__file__).parents[2] / 'docs' / 'images'
+ROOT = Path(__file__).parents[1]
+PICTURES = ROOT / 'docs' / 'images'
 #: What a figure shows of a recording at most, s.
 _SHOWN = 12.0
 #: Every so many of the servo's runs are used, and every so many of those are held out.
 _USED, _HELD_OUT = 4, 4
 #: The quadruped's log is for training until here, s.
 _TRAINED = 15.0
-#: How long the hobby arm may be fitted, s.
+#: How long hobby arm and quadruped may be fitted, s.
 _LIMIT = 60
 
 
@@ -94,6 +104,9 @@ def quadruped(data: Path, folder: Path) -> dict[str, Any]:
     text = (data / 'go2_iit/go2.xml').read_text()
     # It hangs: the trunk does not move. Meshes and what was sensed are not included.
     text = re.sub(r'<freejoint/>|<(keyframe|sensor)>.*?</\1>', '', text, flags=re.DOTALL)
+    option = '<option timestep="0.0025" integrator="implicitfast"><flag contact="disable"/></option>'
+    text = re.sub(r'<option.*?(/>|</option>)', '', text, flags=re.DOTALL)
+    text = text.replace('<worldbody>', f'{option}<worldbody>', 1)
     (folder / 'go2.xml').write_text(text)
     names = re.findall(r'<motor [^>]*name="(\w+)"[^>]*joint="(\w+)"', text)
     log = np.load(data / 'go2_iit/traj_0.npz')
@@ -113,10 +126,9 @@ def quadruped(data: Path, folder: Path) -> dict[str, Any]:
             {'target': 'joint/*/damping', 'bounds': [0, 10]},
             {'target': 'joint/*/frictionloss', 'bounds': [0, 5]},
             {'target': 'actuator/*/kp', 'bounds': [5, 100], 'initial': 25, 'scale': 'log'},
-            {'target': 'actuator/*/kv', 'initial': 0.5, 'bounds': [0, 5]},
             {'target': 'actuator/*/delay', 'shared': True, 'bounds': [0, 0.05]},
         ],
-        'solver': {'loss': 'huber', 'timestep': 'auto'},
+        'solver': {'loss': 'huber', 'time': _LIMIT},
     }
 
 
@@ -156,12 +168,58 @@ def hobby_arm(data: Path, folder: Path, held_out: str) -> dict[str, Any]:
     }
 
 
+def tutorial(folder: Path, robot: str, model: str, name: str) -> dict[str, Any]:
+    """Go the way of a tutorial up to its configuration, with a portrait of the robot."""
+    shutil.copytree(ROOT / 'examples/tutorials', folder, dirs_exist_ok=True)
+    program = [sys.executable, 'make_bags.py', robot]
+    subprocess.run(program, check=True, cwd=folder)
+    bags = [str(folder / 'bags' / bag) for bag in ('train_1', 'train_2', 'validate_1')]
+    config = folder / 'proposed.yaml'
+    sysid(['init', *bags, str(folder / model), '-o', str(config)])
+    portrait(folder / model, PICTURES / f'{name}-robot.webp')
+    return dict(read_yaml(config))
+
+
+def portrait(model: Path, path: Path) -> None:
+    """Draw a robot as it stands in a pose in which its joints show."""
+    compiled = compile_spec(load_driven(model), model)
+    data = mujoco.MjData(compiled)
+    data.qpos[:] = np.linspace(0.5, 0.9, compiled.nq)
+    mujoco.mj_forward(compiled, data)
+    camera = mujoco.MjvCamera()
+    camera.lookat[:] = compiled.stat.center
+    camera.distance, camera.azimuth, camera.elevation = 1.6 * compiled.stat.extent, 130, -15
+    with mujoco.Renderer(compiled, 360, 480) as renderer:
+        renderer.update_scene(data, camera)
+        image = renderer.render().copy()
+        renderer.enable_segmentation_rendering()
+        renderer.update_scene(data, camera)
+        image[renderer.render()[:, :, 0] < 0] = 255
+    Image.fromarray(image).save(path, quality=80)
+
+
+def pendulum() -> dict[str, Any]:
+    """Return the calibration of the notebook."""
+    folder = ROOT / 'test/data/pendulum'
+    config = dict(read_yaml(folder / 'calibration.yaml'))
+    config['model'] = str(folder / config['model'])
+    config['bags'] = [{**bag, 'path': str(folder / bag['path'])} for bag in config['bags']]
+    return {**config, 'output': 'out'}
+
+
 CASES: dict[str, Callable[[Path, Path], dict[str, Any]]] = {
+    'pendulum': lambda _, __: pendulum(),
+    'arm': lambda _, folder: tutorial(folder, 'arm', 'arm.urdf', 'tutorial-arm'),
+    'so_arm': lambda _, folder: tutorial(folder, 'so_arm', 'so_arm.xml', 'tutorial-so-arm'),
     'servo': servo,
     'go2': quadruped,
     'so101': lambda data, folder: hobby_arm(data, folder, 'random_waypoints'),
     'so101-worst': lambda data, folder: hobby_arm(data, folder, 'chirp_sweep'),
 }
+
+
+#: Names of pictures that are not the gallery's.
+_FILES = {'pendulum': 'tutorial-notebook', 'arm': 'tutorial-arm', 'so_arm': 'tutorial-so-arm'}
 
 
 def rms(plot: SignalPlot, prediction: tuple[float, ...]) -> float:
@@ -193,7 +251,7 @@ def draw(plot: SignalPlot, path: Path) -> None:
         )
     top.set_ylabel(f'{plot.sensor} [{plot.unit}]')
     top.set_title(f'held out: {plot.sequence}', fontsize=10, loc='left')
-    top.legend(loc='upper right', fontsize=8, ncols=3)
+    top.legend(loc='lower right', bbox_to_anchor=(1, 1), fontsize=8, ncols=3, frameon=False)
     bottom.axhline(0, color='black', linewidth=0.6)
     bottom.set_ylabel('measured − predicted\n[mrad]')
     bottom.set_xlabel('time [s]')
@@ -203,7 +261,7 @@ def draw(plot: SignalPlot, path: Path) -> None:
 
 def show(name: str, data: Path, pictures: Path) -> None:
     """Calibrate, draw, and print what a reader has to know."""
-    folder = Path(tempfile.mkdtemp(prefix=f'gallery-{name}-'))
+    folder = Path(tempfile.mkdtemp(prefix=f'{name}-'))
     config = CASES[name](data, folder)
     (folder / 'calibration.yaml').write_text(yaml.safe_dump(config, sort_keys=False))
     began = time.monotonic()
@@ -214,11 +272,11 @@ def show(name: str, data: Path, pictures: Path) -> None:
     for check in (*result.gate, *result.reservations):
         if not check.passed:
             print(f'   {check.name}: {check.detail}')
-    for error in (error for error in result.errors if error.role == 'validate'):
+    for error in (e for e in result.errors if e.role == 'validate' and e.unit == 'rad'):
         print(f'   {error.sensor}: {1e3 * error.before:.1f} to {1e3 * error.after:.1f} mrad')
-    held_out = [plot for plot in result.plots if plot.role == 'validate']
+    held_out = [p for p in result.plots if p.role == 'validate' and p.unit == 'rad']
     worst = max(held_out, key=lambda plot: rms(plot, plot.after))
-    draw(worst, pictures / f'gallery-{name}.webp')
+    draw(worst, pictures / f'{_FILES.get(name, f"gallery-{name}")}.webp')
 
 
 def main() -> None:
