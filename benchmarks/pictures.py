@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pictures of the gallery and the tutorials: what a calibration leaves on held-out motion.
 
-``--only arm so_arm pendulum`` makes those of the tutorials, from simulated robots; the others are of real
-robots, whose recordings are not part of the project. ``--data DIR`` is the folder that holds them,
-with github mauicv/servo-sysid as ``servo_sysid`` and iit-DLSLab/sim2real-robot-identification as
-``go2_iit`` (both BSD-3-Clause), and isaac-sim2real/sage (Apache-2.0) with the model of
-TheRobotStudio/SO-ARM100 (Apache-2.0) as ``so101``. Each picture has the joint that is predicted
-worst.
+``--only arm so_arm pendulum`` makes those of the tutorials, from simulated robots (with a portrait,
+for which ``MUJOCO_GL=egl`` has to be set without a display). The others are of real robots, whose
+recordings are not part of the project: ``--data DIR`` is the folder that holds them, with github
+mauicv/servo-sysid as ``servo_sysid`` and iit-DLSLab/sim2real-robot-identification as ``go2_iit``
+(both BSD-3-Clause), and isaac-sim2real/sage (Apache-2.0) with the model of TheRobotStudio/SO-ARM100
+(Apache-2.0) as ``so101``. Each picture has the joint that is predicted worst.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ def quadruped(data: Path, folder: Path) -> dict[str, Any]:
     text = (data / 'go2_iit/go2.xml').read_text()
     # It hangs: the trunk does not move. Meshes and what was sensed are not included.
     text = re.sub(r'<freejoint/>|<(keyframe|sensor)>.*?</\1>', '', text, flags=re.DOTALL)
-    option = '<option timestep="0.0025" integrator="implicitfast"><flag contact="disable"/></option>'
+    flag = '<flag contact="disable"/>'
+    option = f'<option timestep="0.0025" integrator="implicitfast">{flag}</option>'
     text = re.sub(r'<option.*?(/>|</option>)', '', text, flags=re.DOTALL)
     text = text.replace('<worldbody>', f'{option}<worldbody>', 1)
     (folder / 'go2.xml').write_text(text)
@@ -253,7 +254,7 @@ def draw(plot: SignalPlot, path: Path) -> None:
     top.set_title(f'held out: {plot.sequence}', fontsize=10, loc='left')
     top.legend(loc='lower right', bbox_to_anchor=(1, 1), fontsize=8, ncols=3, frameon=False)
     bottom.axhline(0, color='black', linewidth=0.6)
-    bottom.set_ylabel('measured − predicted\n[mrad]')
+    bottom.set_ylabel('measured \N{MINUS SIGN} predicted\n[mrad]')
     bottom.set_xlabel('time [s]')
     figure.savefig(path, dpi=110, pil_kwargs={'quality': 80})
     plt.close(figure)

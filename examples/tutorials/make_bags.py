@@ -97,7 +97,7 @@ ROBOTS = {
         names={},
         measures=('position', 'velocity', 'effort'),
         jitter=0.0,
-        seconds=6.0,
+        seconds=5.0,
     ),
     'so_arm': Robot(
         model='so_arm.xml',
@@ -123,7 +123,7 @@ ROBOTS = {
         },
         measures=('position',),
         jitter=2e-4,
-        seconds=6.0,
+        seconds=5.0,
     ),
 }
 

@@ -16,7 +16,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.package]
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What a page makes a browser load at once.
-LOADED = r'<(?:script|img|iframe|source)[^>]* src="([^"]+)"|<link[^>]* rel="(?!canonical)[^>]*href="([^"]+)"'
+LOADED = (
+    r'<(?:script|img|iframe|source)[^>]* src="([^"]+)"'
+    r'|<link[^>]* rel="(?!canonical)[^>]*href="([^"]+)"'
+)
 
 
 @pytest.fixture(scope='module')
