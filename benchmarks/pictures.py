@@ -189,14 +189,16 @@ def portrait(model: Path, path: Path) -> None:
     mujoco.mj_forward(compiled, data)
     camera = mujoco.MjvCamera()
     camera.lookat[:] = compiled.stat.center
-    camera.distance, camera.azimuth, camera.elevation = 1.6 * compiled.stat.extent, 130, -15
+    camera.distance, camera.azimuth, camera.elevation = 1.4 * compiled.stat.extent, 130, -15
     with mujoco.Renderer(compiled, 360, 480) as renderer:
         renderer.update_scene(data, camera)
         image = renderer.render().copy()
         renderer.enable_segmentation_rendering()
         renderer.update_scene(data, camera)
-        image[renderer.render()[:, :, 0] < 0] = 255
-    Image.fromarray(image).save(path, quality=80)
+        robot = renderer.render()[:, :, 0] >= 0
+    image[~robot] = 255
+    rows, columns = (np.flatnonzero(robot.any(axis=axis)) for axis in (1, 0))
+    Image.fromarray(image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]).save(path)
 
 
 def pendulum() -> dict[str, Any]:
