@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.pipeline.proposal import CalibrationProposal
 
+#: Exit code where the recordings tell nothing of the model.
+NOTHING_TOLD = 1
 #: Name of the mapping file beside the configuration.
 _MAPPING = 'mapping.yaml'
 
@@ -56,12 +58,12 @@ def run(args: argparse.Namespace) -> int:
     replace_file(args.output, to_yaml(found, folder, _MAPPING).encode())
     if args.json:
         print(to_json({'written': written, **_document(found)}, indent=1))  # noqa: T201 (escaped as JSON)
-        return 0
-    _print(found)
-    for path in written:
-        say(f'wrote {path}')
-    _print_next(found, args.output)
-    return 0
+    else:
+        _print(found)
+        for path in written:
+            say(f'wrote {path}')
+        _print_next(found, args.output)
+    return 0 if found.chosen else NOTHING_TOLD
 
 
 def _check_absent(path: Path, *, force: bool) -> None:
@@ -95,7 +97,7 @@ def _document(found: CalibrationProposal) -> dict[str, object]:
 
 
 def _print(found: CalibrationProposal) -> None:
-    from sysid_ros.pipeline.proposal_text import by_attribute, said_of  # noqa: PLC0415
+    from sysid_ros.pipeline.proposal_text import said_of  # noqa: PLC0415
 
     say(f'model     {found.model}')
     for note in found.model_notes:
@@ -107,6 +109,13 @@ def _print(found: CalibrationProposal) -> None:
             say(f'{bag.role:9} {bag.path}: {said_of(bag)}')
             for finding in bag.findings:
                 say(f'            {finding}')
+    _print_mapping(found)
+    _print_targets(found)
+
+
+def _print_mapping(found: CalibrationProposal) -> None:
+    from sysid_ros.pipeline.proposal_text import guesses  # noqa: PLC0415
+
     if found.mapping is None:
         say('mapping   auto: the names of recordings and model agree')
     else:
@@ -116,6 +125,13 @@ def _print(found: CalibrationProposal) -> None:
         say(f'mapping   {_MAPPING}: {certain} of {len(pairs)} pairs are certain')
         for pair in doubtful:
             say(f'            look at {pair.role.value} {pair.name}: {pair.reason}')
+    if found.guessed:
+        say(f'            guessed by motion alone, look at them: {guesses(found)}')
+
+
+def _print_targets(found: CalibrationProposal) -> None:
+    from sysid_ros.pipeline.proposal_text import by_attribute  # noqa: PLC0415
+
     say(f'identify  {how_many(found.chosen, "parameter")} of {len(found.targets)}')
     for reason in dict.fromkeys(item.left_out for item in found.targets if item.left_out):
         own = [item for item in found.targets if item.left_out == reason]
@@ -130,13 +146,29 @@ def _print_next(found: CalibrationProposal, output: Path) -> None:
     from sysid_ros.pipeline.proposal_text import second_name  # noqa: PLC0415
 
     trained = found.of_role('train')
-    if trained and not found.of_role('validate'):
-        other = second_name(trained[0].path)
-        say(
-            f'Nothing is held out: record another motion, as `ros2 launch sysid_ros '
-            f'record.launch.xml output:={shlex.quote(other)}`, and repeat sysid init with both.'
-        )
+    if not found.chosen:
+        _print_record(found, trained[0].path)
+        return
+    if not found.of_role('validate'):
+        say('Nothing is held out: record another motion, and repeat sysid init with both:')
+        say(f'  {_record(second_name(trained[0].path))}')
     file = shlex.quote(str(output))
-    say('Next:')
+    say('Correct that in the file, then:' if found.problem else 'Next:')
     say(f'  sysid preflight {file}')
     say(f'  sysid calibrate {file}')
+
+
+def _print_record(found: CalibrationProposal, bag: Path) -> None:
+    """Say how to record what tells more."""
+    targets = dict.fromkeys(item.pattern for item in found.targets if item.target[:6] == 'joint/')
+    asked = ' '.join(f"'{target}'" for target in targets or ['joint/*/armature'])
+    model = shlex.quote(str(found.model))
+    say('These recordings tell nothing of this model. Name the right model, or record a motion')
+    say('that tells more, of 10 s or longer, and repeat sysid init with it:')
+    say(f'  sysid excite {model} --for {asked} -o motion.csv')
+    say(f'  {_record(str(bag.with_name("train_2")))}')
+    say(f'  ros2 launch sysid_ros excite.launch.xml model:={model} motion:=motion.csv')
+
+
+def _record(bag: str) -> str:
+    return f'ros2 launch sysid_ros record.launch.xml output:={shlex.quote(bag)}'

@@ -53,6 +53,7 @@ def make_parser() -> Parser:
     parser.add_argument('--version', action='version', version=f'sysid_ros {__version__}')
     commands = parser.add_subparsers(dest='command', required=True, metavar='COMMAND')
     _add_init(commands)
+    _add_doctor(commands)
     _add_calibrate(commands)
     _add_convert(commands)
     _add_inspect(commands)
@@ -86,7 +87,8 @@ def _add_init(commands: Commands) -> None:
         help='write a commented calibration.yaml for recordings and a model',
         description=(
             'Look at recordings and a model, choose roles, mapping and parameters that these '
-            'recordings can tell, and write them as a commented calibration.yaml.'
+            'recordings can tell, and write them as a commented calibration.yaml. Exit code 1: '
+            'they tell nothing of the model.'
         ),
     )
     parser.add_argument(
@@ -108,6 +110,21 @@ def _add_init(commands: Commands) -> None:
     _add_packages(parser)
     _add_namespace(parser)
     parser.add_argument('--json', action='store_true', help='say what was chosen as JSON')
+
+
+def _add_doctor(commands: Commands) -> None:
+    parser = commands.add_parser(
+        'doctor',
+        help='say what is installed, what of ROS is seen, and what is missing',
+        description=(
+            'Look at Python, packages, rendering and ROS: a line each with what to do. Exit code '
+            '1: something that is needed is missing.'
+        ),
+    )
+    parser.add_argument(
+        '--seconds', type=float, default=2.0, help='so long to listen to topics; default 2'
+    )
+    parser.add_argument('--json', action='store_true', help='the same, as JSON')
 
 
 def _add_calibrate(commands: Commands) -> None:

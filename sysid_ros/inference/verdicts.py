@@ -166,6 +166,9 @@ class _Judge:
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
         names = tuple(self._names[c] for c in dependent.columns if c != index)
+        if not names:
+            # What depends on nothing else is as unknown as what the motion does not excite.
+            return self._not_excited(index, blind=blind)
         remedy = self._separating(dependent)
         return Verdict(
             VerdictKind.CONFOUNDED,

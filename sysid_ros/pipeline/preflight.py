@@ -26,7 +26,7 @@ from sysid_ros.inference.dependence import threshold
 from sysid_ros.inference.linear import linearised
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.pipeline.estimators import estimated, forces_tell
-from sysid_ros.pipeline.fitting import known_noise
+from sysid_ros.pipeline.fitting import deadline_of, known_noise
 from sysid_ros.pipeline.loading import load, unlike_stamps
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator, predict
@@ -313,6 +313,7 @@ def predicted(
             min(STEPS, config.solver.max_iterations),
             _TOLERANCE,
             rough=True,
+            deadline=deadline_of(config),
         ),
         start=start,
         windowed=windowed,

@@ -19,18 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import FindingKind, sentence
+from sysid_ros.alignment.health import FindingKind, dead_columns, sentence
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators, propose_with_actuators
+from sysid_ros.alignment.mapping.names import similarities
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.proposal import mapping_of
-from sysid_ros.alignment.pairs import column_name
+from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.input.places import METADATA, natural_order, suffix
 from sysid_ros.bags.input.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError
+from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
 from sysid_ros.files import matching
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.model.implied import (
@@ -49,7 +50,7 @@ from sysid_ros.pipeline.timestep import with_timestep
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from sysid_ros.alignment.mapping.proposal import Proposal
+    from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
     from sysid_ros.bags import BagColumns
     from sysid_ros.config.calibration import Role, Scale
     from sysid_ros.identification.observer import Observer
@@ -66,11 +67,12 @@ _SENSIBLE = 0.5
 _MOVES = 5e-3
 #: The mapping is looked for in so many recordings.
 _LOOKED_AT = 3
-#: So many findings of a recording are told.
-_TOLD = 4
-#: What is proposed is tried so often, on so many seconds in all.
+#: So many findings of a recording are told, and so many joints named.
+_TOLD, _NAMED = 4, 6
+#: What is proposed is tried so often, on so many seconds in all, and not for longer, s, each time.
 _ROUNDS = 4
 _TRIED_S = 90.0
+_LONGEST_S = 120.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
 #: Bounds are so many times the model's own number, or inertia.
@@ -185,6 +187,18 @@ class CalibrationProposal:
     def chosen(self) -> tuple[ProposedTarget, ...]:
         """What is identified."""
         return tuple(item for item in self.targets if not item.left_out)
+
+    @property
+    def guessed(self) -> tuple[ProposedPair, ...]:
+        """Pairs of sensors that are used although nothing in their names is alike."""
+        pairs = self.mapping.pairs if self.mapping else ()
+        return tuple(
+            pair
+            for pair in pairs
+            if pair.confident
+            and pair.role is PairRole.SENSOR
+            and not similarities(pair.labels, [pair.name]).any()
+        )
 
     def of_role(self, role: Role) -> tuple[ProposedBag, ...]:
         """Return the recordings with a role."""
@@ -363,6 +377,7 @@ def _mapping(model: Path, options: InitOptions, training: Sequence[BagColumns]) 
         raise problem
     # A joint that stands still in one recording may move in another.
     bag, best = max(proposals, key=lambda item: sum(pair.confident for pair in item[1].pairs))
+    best = _alive(best, bag)
     spec = read_model(model, options.packages).spec
     try:
         imply_actuators(spec, model, bag)
@@ -376,6 +391,22 @@ def _mapping(model: Path, options: InitOptions, training: Sequence[BagColumns]) 
         if pair.confident and not (plain and same):
             return best
     return None
+
+
+def _alive(proposal: Proposal, bag: BagColumns) -> Proposal:
+    """Return a mapping without sensors whose columns never change: they say nothing."""
+    dead = {
+        (topic.topic, field.name, label)
+        for topic in bag.topics
+        for field, label in dead_columns(topic)
+    }
+    pairs = tuple(
+        pair
+        for pair in proposal.pairs
+        if pair.role is not PairRole.SENSOR
+        or not {(pair.topic, pair.field, label) for label in pair.labels} <= dead
+    )
+    return dataclasses.replace(proposal, pairs=pairs)
 
 
 def _looked_at(
@@ -445,11 +476,13 @@ def _about(notes: Iterable[str], spec: mujoco.MjSpec) -> tuple[str, ...]:
 def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> Iterable[str]:
     """Say which joints these recordings say nothing of."""
     moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
-    still = [name for name in free_joints(spec) if name not in moving]
+    joints = free_joints(spec)
+    still = [name for name in joints if name not in moving]
     if still and moving:
         yield (
-            f'Never moves in the training recordings, so nothing of it is identified: '
-            f'{", ".join(still)}.'
+            f'{len(still)} of the {len(joints)} joints of the model never move in the training '
+            f'recordings, so nothing of them is identified ({some(still, _NAMED)}): is an encoder '
+            'silent, or is this the model of another robot?'
         )
 
 
@@ -500,7 +533,7 @@ def _targets(
     tool = _last_body(model, joints)
     if tool is not None:
         mass = float(model.body(tool).mass[0])
-        why = '' if told else 'no efforts were measured, which tell masses'
+        why = '' if told else 'no efforts are mapped, which tell masses'
         bounds = 0.1 * mass, _TIMES * mass
         found.append(
             ProposedTarget(
@@ -589,14 +622,16 @@ def _forces(model: mujoco.MjModel) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def _last_body(model: mujoco.MjModel, joints: Sequence[str]) -> str | None:
-    """Return the body at the end of the longest chain of joints that move, with a mass."""
+    """Return the body with a mass at the end of the longest chain, if all of that moves."""
     depths = np.zeros(model.nbody, int)
     for body in range(1, model.nbody):
         depths[body] = depths[model.body_parentid[body]] + 1
     owner = max((int(model.jnt_bodyid[model.joint(name).id]) for name in joints), key=depths.item)
     below = [owner]
     for body in range(owner + 1, model.nbody):
-        if model.body_parentid[body] in below and model.body_jntnum[body] == 0:
+        if model.body_parentid[body] in below:
+            if model.body_jntnum[body]:
+                return None
             below.append(body)
     heavy = [body for body in below if model.body(body).name and model.body_mass[body] > 0]
     return str(model.body(max(heavy, key=depths.item)).name) if heavy else None
@@ -627,6 +662,7 @@ def trial_of(proposal: CalibrationProposal) -> CalibrationConfig:
     """
     return CalibrationConfig.model_validate(
         {
+            'solver': {'time': _LONGEST_S},
             'segments': {'times': parts_tried(proposal.of_role('train'))},
             'model': proposal.model,
             'package_path': proposal.packages,
@@ -648,19 +684,20 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
         bag = next(bag for bag in proposal.bags if bag.role is None)
         raise AlignmentError(bag.why)
     if not proposal.chosen:
-        return dataclasses.replace(
-            proposal, problem='No joint of the model moves in the training recordings.'
-        )
+        longest = max(bag.seconds for bag in proposal.of_role('train'))
+        problem = f'No joint of the model moves in the training recordings, {longest:.2g} s long.'
+        return dataclasses.replace(proposal, problem=problem)
     try:
         for _ in range(_ROUNDS):
             found = _first_steps(proposal, observer)
+            slow = found.seconds > _LONGEST_S
             changed = _judged(proposal, found)
             settled = (len(changed.chosen), changed.estimator) == (
                 len(proposal.chosen),
                 proposal.estimator,
             )
             proposal = changed
-            if settled or not changed.chosen:
+            if settled or slow or not changed.chosen:
                 break
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))

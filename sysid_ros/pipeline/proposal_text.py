@@ -158,7 +158,14 @@ def _mapping_lines(proposal: CalibrationProposal, mapping: str) -> list[str]:
     text = 'Which column is which joint, in which unit: proposed from names and motion.'
     if doubtful:
         text += f' Not certain, and commented out there: {some(doubtful)}: look at them.'
+    if proposal.guessed:
+        text += f' Guessed by motion alone: {guesses(proposal)}: look at them.'
     return [*_folded([text]), f'mapping: {scalar(mapping)}']
+
+
+def guesses(proposal: CalibrationProposal) -> str:
+    """Name what is paired by motion alone."""
+    return some(f'{pair.name} is {",".join(pair.labels)}' for pair in proposal.guessed)
 
 
 def _target_lines(targets: Sequence[ProposedTarget]) -> Iterator[str]:

@@ -260,7 +260,8 @@ def test_it_says_what_it_waits_for_and_ends_without_a_bag(
     tmp_path: Path,
 ) -> None:
     recorder = record(output=tmp_path / 'bag', topics=['/nowhere', '/elsewhere'])
-    recorder.wait_for_line('waiting for a publisher of /nowhere, /elsewhere')
+    line = 'waiting for a publisher of /nowhere, /elsewhere; `sysid doctor` says what is seen here'
+    recorder.wait_for_line(line)
     assert recorder.stop(signal.SIGINT) == 0
     assert not (tmp_path / 'bag').exists()
 

@@ -165,7 +165,7 @@ class Recorder:
         elif now - self._reminded >= _REMIND_SECONDS:
             self._reminded = now
             if waiting_for is not None:
-                self._log.info(f'waiting for {waiting_for}')
+                self._log.info(f'waiting for {waiting_for}; `sysid doctor` says what is seen here')
 
     def _ready(self) -> None:
         self._recorded = 0.0

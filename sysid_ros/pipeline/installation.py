@@ -1,0 +1,214 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is installed here, whether it is new enough, and what to type for what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from enum import StrEnum
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from sysid_ros.errors import ResultError
+from sysid_ros.files import check_writable
+from sysid_ros.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PACKAGE = 'sysid_ros'
+#: What each extra is for, those that developers need left out.
+_EXTRAS = {
+    'ros': 'nodes, without ROS from apt',
+    'viewer': 'films of a fit',
+    'parquet': 'Parquet files and LeRobot datasets',
+    'xacro': 'xacro files as models',
+    'servo': 'fitting servos by trials',
+    'fleet': 'sysid fleet',
+    'wandb': 'watching such trials from elsewhere',
+}
+#: Packages of which the version is worth a line.
+_SHOWN = ('mujoco-core', 'numpy', 'scipy', 'rosbags', 'mcap', 'pydantic', 'rich', 'matplotlib')
+_REQUIREMENT = re.compile(r'([\w.-]+)(?:\[[^\]]*\])?\s*(?:\(?([<>=!~][^;)]*)\)?)?')
+_EXTRA = re.compile(r'extra\s*==\s*["\']([\w-]+)["\']')
+#: A platform that draws nothing by then draws nothing, s.
+_DRAWS_S = 20.0
+_DRAW = """
+from sysid_ros.toolbox.rendering import gl_context
+with gl_context(16, 16):
+    print("drawn")
+"""
+
+
+class State(StrEnum):
+    """Whether something is as it has to be."""
+
+    OK = 'ok'
+    OPTIONAL = 'optional'
+    MISSING = 'missing'
+
+
+class Check(NamedTuple):
+    """One thing that was looked at.
+
+    Attributes:
+        subject: What it is.
+        state: Whether it is as it has to be; ``optional`` is missing, and needed for some only.
+        found: What was found.
+        remedy: What to do; empty where all is well.
+    """
+
+    subject: str
+    state: State
+    found: str
+    remedy: str = ''
+
+
+class _Requirement(NamedTuple):
+    name: str
+    limits: str
+    extra: str
+
+
+def check_installation(folder: Path) -> Iterator[Check]:
+    """Yield what was found, one after the other; nothing waits for long.
+
+    Args:
+        folder: Where results would be written.
+    """
+    needed = _requirements()
+    yield _python()
+    own = [item for item in needed if not item.extra]
+    for item in own:
+        check = _package(item)
+        if check.state is not State.OK or item.name in _SHOWN:
+            yield check
+    for extra, purpose in _EXTRAS.items():
+        lacking = [
+            item.name
+            for item in needed
+            if item.extra == extra and _package(item).state is not State.OK
+        ]
+        if any(item.extra == extra for item in needed):
+            yield _extra(extra, purpose, lacking)
+    yield _rendering()
+    yield _command()
+    try:
+        check_writable(folder)
+        yield Check('folder', State.OK, f'{folder.absolute()} can be written')
+    except ResultError as err:
+        yield Check('folder', State.MISSING, str(err), 'change to a folder of your own')
+
+
+def _requirements() -> list[_Requirement]:
+    """Return what this installation says that it needs; nothing where it was not installed."""
+    try:
+        lines = metadata.requires(_PACKAGE) or []
+    except metadata.PackageNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        match, extra = _REQUIREMENT.match(line), _EXTRA.search(line)
+        if match is not None:
+            found.append(
+                _Requirement(match[1], (match[2] or '').strip(), extra[1] if extra else '')
+            )
+    return found
+
+
+def _python() -> Check:
+    found = platform.python_version()
+    new_enough = (3, 11) <= sys.version_info[:2] <= (3, 13)
+    return Check(
+        'Python',
+        State.OK if new_enough else State.MISSING,
+        f'{found} ({sys.executable}), {_PACKAGE} {__version__}',
+        '' if new_enough else 'Python 3.11 to 3.13: python3.12 -m venv .venv, and install again',
+    )
+
+
+def _package(item: _Requirement) -> Check:
+    asked = f"pip install '{item.name}{item.limits}'"
+    try:
+        found = metadata.version(item.name)
+    except metadata.PackageNotFoundError:
+        return Check(item.name, State.MISSING, 'not installed', asked)
+    if not _fits(found, item.limits):
+        return Check(item.name, State.MISSING, f'{found}, expected {item.limits}', asked)
+    return Check(item.name, State.OK, found)
+
+
+def _fits(version: str, limits: str) -> bool:
+    """Whether a version is at least what is asked for; of other limits the installer takes care."""
+    for limit in limits.split(','):
+        if limit.strip().startswith('>=') and _numbers(version) < _numbers(limit):
+            return False
+    return True
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r'\D*(\d+(?:\.\d+)*)', version)
+    return tuple(map(int, found[1].split('.'))) if found else ()
+
+
+def _extra(extra: str, purpose: str, lacking: list[str]) -> Check:
+    if not lacking:
+        return Check(f'extra {extra}', State.OK, purpose)
+    remedy = f"pip install '{_PACKAGE}[{extra}]', from a clone pip install '.[{extra}]'"
+    return Check(
+        f'extra {extra}', State.OPTIONAL, f'for {purpose}; without {", ".join(lacking)}', remedy
+    )
+
+
+def _rendering() -> Check:
+    """Draw on each platform in a process of its own: some drivers end the process that asks."""
+    working = []
+    asked = os.environ.get('MUJOCO_GL', '')
+    reason = ''
+    for name in (asked,) if asked else ('egl', 'osmesa'):
+        try:
+            done = subprocess.run(
+                [sys.executable, '-c', _DRAW],
+                env={**os.environ, 'MUJOCO_GL': name},
+                capture_output=True,
+                text=True,
+                timeout=_DRAWS_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            reason = f'{name} does not answer'
+            continue
+        if done.stdout.strip() == 'drawn':
+            working.append(name.upper())
+            break
+        reason = (done.stderr.strip().splitlines() or [f'{name} ended'])[-1]
+    if working:
+        return Check('rendering', State.OK, f'{working[0]} draws without a display')
+    return Check(
+        'rendering',
+        State.OPTIONAL,
+        f'for films only; {reason.rpartition("Error: ")[2]}',
+        "pip install 'sysid_ros[viewer]' and apt install libegl1 libgl1, or libosmesa6",
+    )
+
+
+def _command() -> Check:
+    found = shutil.which('sysid')
+    here = Path(sys.executable).parent / 'sysid'
+    if found is None:
+        remedy = (
+            f'. {here.with_name("activate")}'
+            if here.exists()
+            else 'python -m sysid_ros.cli instead'
+        )
+        return Check('command sysid', State.OPTIONAL, 'not on the PATH', remedy)
+    if here.exists() and Path(found).resolve() != here.resolve():
+        remedy = f'. {here.with_name("activate")}, or type {here}'
+        return Check('command sysid', State.OPTIONAL, f'{found} is of another Python', remedy)
+    return Check('command sysid', State.OK, found)

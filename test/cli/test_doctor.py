@@ -1,0 +1,123 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""``sysid doctor``: it needs no ROS, never hangs, and says what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sysid_ros.nodes import surroundings
+from sysid_ros.nodes.surroundings import check_ros, checks_of, strange_memory
+from sysid_ros.pipeline import installation
+from sysid_ros.pipeline.installation import Check, State, check_installation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+JOINTS = {'topic': '/joint_states', 'types': ['sensor_msgs/msg/JointState'], 'publishers': 1}
+
+
+def said(checks: Any) -> dict[str, Check]:
+    return {check.subject: check for check in checks}
+
+
+def seen(messages: int, memory: str = '') -> dict[str, Check]:
+    topic = {**JOINTS, 'messages': messages, 'rate': messages / 2, 'findings': []}
+    return said(checks_of([topic], 2.0, memory))
+
+
+@pytest.fixture
+def undrawn_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw nothing: that takes a second."""
+    drawn = Check('rendering', State.OK, '')
+    monkeypatch.setattr(installation, '_rendering', lambda: drawn)
+
+
+def test_joint_states_that_arrive_are_told_with_their_rate() -> None:
+    found = seen(200)
+    assert found.keys() == {'/joint_states'}
+    assert '100 Hz' in found['/joint_states'].found
+
+
+def test_joint_states_that_do_not_arrive_have_a_remedy() -> None:
+    check = seen(0)['joint states']
+    assert 'nothing arrives' in check.found
+    assert 'FASTDDS_BUILTIN_TRANSPORTS=UDPv4' in check.remedy
+    assert seen(0, 'another user')['joint states'].remedy == 'another user'
+
+
+def test_where_nobody_publishes_domain_and_range_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv('ROS_DOMAIN_ID', '42')
+    monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
+    check = said(checks_of([], 2.0, ''))['joint states']
+    assert 'here 42' in check.remedy
+    assert 'export ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET' in check.remedy
+
+
+def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path) -> None:
+    (tmp_path / 'fastrtps_1').touch()
+    assert strange_memory(tmp_path, os.getuid()) == ''
+    assert 'run as that user' in strange_memory(tmp_path, os.getuid() + 1)
+    assert strange_memory(tmp_path / 'nothing', 0) == ''
+
+
+def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: None)
+    (check,) = check_ros()
+    assert check.state is State.OPTIONAL
+    assert "pip install 'sysid_ros[ros]'" in check.remedy
+
+
+def test_a_middleware_that_hangs_is_told_and_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hang(command: list[str], **options: Any) -> None:
+        assert options['timeout'] < 60
+        raise subprocess.TimeoutExpired(command, options['timeout'])
+
+    monkeypatch.setattr(surroundings.subprocess, 'run', hang)
+    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: object())
+    assert said(check_ros())['graph'].found == 'the middleware does not answer'
+
+
+@pytest.mark.usefixtures('undrawn_doctor')
+def test_what_is_missing_or_too_old_has_a_line_to_type(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    needed = ['numpy>=99', 'absent-thing>=1.0', 'absent-too; extra == "fleet"']
+    monkeypatch.setattr(metadata, 'requires', lambda _: needed)
+    found = said(check_installation(tmp_path))
+    assert found['numpy'].state is State.MISSING
+    assert 'expected >=99' in found['numpy'].found
+    assert found['absent-thing'].remedy == "pip install 'absent-thing>=1.0'"
+    assert found['extra fleet'].state is State.OPTIONAL
+    assert "pip install 'sysid_ros[fleet]'" in found['extra fleet'].remedy
+
+
+@pytest.mark.usefixtures('undrawn_doctor')
+def test_a_folder_that_cannot_be_written_is_missing(tmp_path: Path) -> None:
+    (tmp_path / 'file').touch()
+    assert said(check_installation(tmp_path / 'file'))['folder'].state is State.MISSING
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures('undrawn_doctor')
+def test_the_command_ends_with_0_where_all_that_is_needed_is_there(
+    sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: None)
+    done = sysid('doctor', '--json')
+    found = {check['subject']: check for check in json.loads(done.out)['checks']}
+    assert (done.code, done.err) == (0, '')
+    assert sys.executable in found['Python']['found']
+    assert sysid('doctor').out.splitlines()[0].startswith('ok       Python')

@@ -1,0 +1,217 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes of those who begin: what is printed names a command, and that command works."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import yaml
+
+from builders.recorded_pendulum import FOLDER
+from builders.rewritten import rewrite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from builders.cli_project import Outcome, Sysid
+
+pytestmark = pytest.mark.slow
+
+_MODEL = (FOLDER / 'arm.xml').read_text()
+#: The pendulum as most models are: without sensors.
+_BARE = re.sub('<sensor>.*</sensor>', '', _MODEL, flags=re.DOTALL)
+#: Another robot, which has neither names nor forces in common with the pendulum.
+_OTHER = """
+<mujoco>
+  <worldbody>
+    <body name="carriage">
+      <joint name="rail" type="slide" axis="1 0 0"/>
+      <geom size=".1" mass="40"/>
+    </body>
+  </worldbody>
+  <actuator>
+    <position name="rail" joint="rail" kp="9000" kv="900"/>
+  </actuator>
+</mujoco>
+"""
+
+
+@pytest.fixture
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return a function that makes a folder with ``arm.xml`` and ``bags``, and goes there."""
+
+    def make(
+        change: Callable[[str, Any], Any] = lambda _, message: message,
+        *,
+        model: str = _MODEL,
+        names: tuple[str, ...] = ('train_1', 'validate_1'),
+        seconds: float = 3.0,
+    ) -> None:
+        (tmp_path / 'arm.xml').write_text(model)
+        (tmp_path / 'bags').mkdir()
+        for name in names:
+            source = FOLDER / name.partition('_')[0]
+            rewrite(source, tmp_path / 'bags' / name, change, seconds=seconds)
+        monkeypatch.chdir(tmp_path)
+
+    return make
+
+
+def measured(change: Callable[[Any], None]) -> Callable[[str, Any], Any]:
+    """Return what changes the messages of joint states, in place."""
+
+    def apply(topic: str, message: Any) -> Any:
+        if topic == '/joint_states':
+            change(message)
+        return message
+
+    return apply
+
+
+def last_commands(done: Outcome) -> list[list[str]]:
+    """Return the ``sysid`` commands that are printed to be typed, split."""
+    found = re.findall('^  sysid (.*)$', done.out, re.MULTILINE)
+    return [shlex.split(line) for line in found]
+
+
+def follow(sysid: Sysid, done: Outcome) -> Outcome:
+    """Type the first command that is printed, and return what it does."""
+    (first, *_) = last_commands(done)
+    return sysid(*first)
+
+
+def test_a_model_without_sensors_needs_none(begin: Callable[..., None], sysid: Sysid) -> None:
+    begin(model=_BARE)
+    done = sysid('init', 'bags', 'arm.xml')
+    assert (done.code, 'It has no sensors of its joints' in done.out) == (0, True)
+    assert 'would be identified by these bags' in follow(sysid, done).out
+
+
+def test_names_that_differ_get_a_mapping(begin: Callable[..., None], sysid: Sysid) -> None:
+    def rename(message: Any) -> None:
+        message.name = ['a_motor' if name == 'shoulder' else 'b_motor' for name in message.name]
+
+    begin(measured(rename))
+    config = 'model: arm.xml\nbags: [{path: bags/train_1}]\nparameters: [{target: joint/*/damping}]'
+    with open('calibration.yaml', 'w') as file:  # noqa: PTH123 (in the folder that was gone to)
+        file.write(config)
+    named = sysid('preflight', 'calibration.yaml')
+    assert (named.code, '`sysid map BAG MODEL`' in named.err) == (2, True)
+    assert sysid('map', 'bags/train_1', 'arm.xml').code == 0
+    assert '--force' in sysid('init', 'bags', 'arm.xml').err
+    done = sysid('init', 'bags', 'arm.xml', '--force')
+    assert (done.code, 'wrote mapping.yaml' in done.out) == (0, True)
+    assert 'guessed by motion alone, look at them: shoulder_position is a_motor' in done.out
+    assert follow(sysid, done).code in (0, 1)
+
+
+def test_one_bag_is_enough_to_begin_and_the_next_is_named(
+    begin: Callable[..., None], sysid: Sysid
+) -> None:
+    begin(names=('train_1',))
+    done = sysid('init', 'bags/train_1', 'arm.xml')
+    assert 'record.launch.xml output:=bags/validate_1' in done.out
+    preflight, calibrate = last_commands(done)
+    assert preflight == ['preflight', 'calibration.yaml']
+    result = sysid(*calibrate, '--set', 'solver.max_iterations=4')
+    assert result.code in (0, 1)
+    assert 'result:' in result.out
+
+
+def test_degrees_are_found_out(begin: Callable[..., None], sysid: Sysid) -> None:
+    def in_degrees(message: Any) -> None:
+        message.position = np.degrees(message.position)
+        message.velocity = np.degrees(message.velocity)
+
+    begin(measured(in_degrees))
+    done = sysid('init', 'bags', 'arm.xml')
+    assert done.code == 0
+    with open('mapping.yaml') as file:  # noqa: PTH123
+        sensors = yaml.safe_load(file)['sensors']
+    assert sensors['elbow_position']['scale'] == pytest.approx(np.pi / 180)
+    assert last_commands(done)[0] == ['preflight', 'calibration.yaml']
+
+
+def test_a_silent_joint_is_named_and_a_command_goes_on(
+    begin: Callable[..., None], sysid: Sysid
+) -> None:
+    def silence(message: Any) -> None:
+        row = message.name.index('elbow')
+        for values in (message.position, message.velocity, message.effort):
+            values[row] = 0.1
+
+    begin(measured(silence))
+    done = sysid('init', 'bags', 'arm.xml')
+    assert '1 of the 2 joints of the model never move' in done.out
+    assert '(elbow): is an encoder silent' in done.out
+    assert last_commands(done)
+
+
+def test_the_model_of_another_robot_is_told(begin: Callable[..., None], sysid: Sysid) -> None:
+    begin(model=_OTHER)
+    done = sysid('init', 'bags', 'arm.xml')
+    said = done.out + done.err
+    assert done.code in (1, 2)
+    assert 'rail' in said
+    assert 'right model' in said
+
+
+def test_a_bag_without_commands_is_fitted_by_its_forces(
+    begin: Callable[..., None], sysid: Sysid
+) -> None:
+    begin(lambda topic, message: message if topic == '/joint_states' else None)
+    done = sysid('init', 'bags', 'arm.xml')
+    assert (done.code, 'no commands' in done.out) == (0, True)
+    assert 'forces along the measured motion' in follow(sysid, done).out
+
+
+def test_a_bag_without_commands_and_forces_says_what_to_record_or_set(
+    begin: Callable[..., None], sysid: Sysid
+) -> None:
+    def change(topic: str, message: Any) -> Any:
+        if topic != '/joint_states':
+            return None
+        message.effort = message.effort[:0]
+        return message
+
+    begin(change)
+    done = sysid('init', 'bags', 'arm.xml')
+    assert "undriven: ['*']" in done.out
+    told = sysid(
+        'preflight',
+        'calibration.yaml',
+        '--set',
+        "undriven=['*']",
+        '--set',
+        'parameters=[{target: joint/*/damping}]',
+    )
+    assert told.code in (0, 1)
+
+
+def test_values_that_are_no_numbers_are_counted(begin: Callable[..., None], sysid: Sysid) -> None:
+    count = iter(range(10_000))
+
+    def spoil(message: Any) -> None:
+        if next(count) % 7 == 0:
+            message.position[0] = np.nan
+
+    begin(measured(spoil))
+    done = sysid('init', 'bags', 'arm.xml')
+    assert re.search(r'missing: /joint_states.position\[shoulder\] \(\d+\)', done.out)
+    assert last_commands(done)[0] == ['preflight', 'calibration.yaml']
+
+
+def test_a_bag_that_is_too_short_says_how_to_record_a_longer_one(
+    begin: Callable[..., None], sysid: Sysid
+) -> None:
+    begin(seconds=0.4)
+    done = sysid('init', 'bags', 'arm.xml')
+    assert (done.code, '0.39 s long' in done.out) == (1, True)
+    (excite,) = last_commands(done)
+    assert sysid(*excite, '--duration', '3').code == 0

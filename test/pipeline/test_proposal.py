@@ -1,0 +1,122 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is proposed for recordings and a model, and how it is written."""
+
+from __future__ import annotations
+
+import glob
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from builders.recorded_pendulum import FOLDER
+from sysid_ros.config import load_calibration
+from sysid_ros.errors import BagError, ConfigError
+from sysid_ros.identification.observer import Nobody
+from sysid_ros.pipeline.proposal import (
+    CalibrationProposal,
+    InitOptions,
+    ProposedBag,
+    ProposedTarget,
+    find_bags,
+    propose_calibration,
+    roles_of,
+    sort_arguments,
+)
+from sysid_ros.pipeline.proposal_text import to_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HOSTILE = 'a: {b}\n- #\x1b[31m'
+
+
+def held_out(names: Sequence[str], seconds: Sequence[float]) -> list[str]:
+    roles = roles_of([Path(name) for name in names], seconds)
+    return [path.name for path, (role, _) in roles.items() if role == 'validate']
+
+
+@pytest.mark.parametrize(
+    'name', ['validate_1', 'valid', 'run-test', 'held_out', 'Evaluation', 'my_val_2']
+)
+def test_names_say_what_is_held_out(name: str) -> None:
+    assert held_out(['a', name, 'b'], [9, 9, 9]) == [name]
+
+
+@pytest.mark.parametrize('name', ['latest', 'interval', 'contest', 'valve'])
+def test_words_that_only_hold_such_a_name_say_nothing(name: str) -> None:
+    assert held_out([name, 'a', 'b'], [9, 9, 9]) == ['b']
+
+
+def test_without_names_the_last_recording_that_is_long_enough_is_held_out() -> None:
+    assert held_out(['a', 'b', 'c'], [60, 60, 2]) == ['b']
+    assert held_out([f'{n}' for n in range(10)], [60] * 10) == ['8', '9']
+
+
+def test_one_recording_is_not_held_out() -> None:
+    assert held_out(['validate_1'], [60]) == []
+
+
+def test_a_folder_stands_for_the_recordings_in_it() -> None:
+    assert find_bags(str(FOLDER)) == [FOLDER / 'train', FOLDER / 'validate']
+    with pytest.raises(BagError, match='No recording matches'):
+        find_bags(str(FOLDER / 'nothing_*'))
+
+
+def test_the_model_may_stand_anywhere_among_the_recordings() -> None:
+    train, model = str(FOLDER / 'train'), str(FOLDER / 'arm.xml')
+    assert sort_arguments([model, train]) == sort_arguments([train, model])
+    with pytest.raises(ConfigError, match='one model'):
+        sort_arguments([model, model, train])
+    with pytest.raises(ConfigError, match='sysid init BAG'):
+        sort_arguments([model])
+
+
+def test_names_of_others_stay_text_in_the_file(tmp_path: Path) -> None:
+    bag = ProposedBag(tmp_path / HOSTILE, 'train', '', 2.0, ('j',), 1, 0.1, (HOSTILE,))
+    bad = ProposedBag(tmp_path / 'bad', None, HOSTILE)
+    target = ProposedTarget(f'joint/{HOSTILE}/damping', (0.0, 1.0), note=HOSTILE)
+    proposal = CalibrationProposal(
+        tmp_path / f'{HOSTILE}.xml', (HOSTILE,), (bag, bad), None, 'windows', (target,), (HOSTILE,)
+    )
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(to_yaml(proposal, tmp_path, 'mapping.yaml'))
+    found = load_calibration(file)
+    assert [Path(item.path).name for item in found.bags] == [glob.escape(HOSTILE)]
+    assert [item.target for item in found.parameters] == [target.target]
+    assert found.model.name == f'{HOSTILE}.xml'
+
+
+def test_a_pattern_stands_for_all_elements_only(tmp_path: Path) -> None:
+    def text(*, every: bool) -> str:
+        targets = tuple(
+            ProposedTarget(f'joint/{name}/damping', (0.0, 1.0), every=every) for name in 'ab'
+        )
+        bag = ProposedBag(tmp_path / 'bag', 'train', '')
+        proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
+        return to_yaml(proposal, tmp_path, '')
+
+    assert re.findall(r'target: "?([\w*/]+)', text(every=True)) == ['joint/*/damping']
+    assert re.findall(r'target: "?([\w*/]+)', text(every=False)) == [
+        'joint/a/damping',
+        'joint/b/damping',
+    ]
+
+
+@pytest.mark.slow
+def test_what_is_proposed_is_what_the_robot_hides() -> None:
+    paths = [FOLDER / 'train', FOLDER / 'validate']
+    found = propose_calibration(paths, FOLDER / 'arm.xml', InitOptions(), Nobody())
+    assert (found.problem, found.mapping, found.estimator) == ('', None, 'auto')
+    assert [bag.role for bag in found.bags] == ['train', 'validate']
+    # truth.yaml has other values for these, and for no other.
+    assert {item.pattern for item in found.chosen} == {
+        'joint/*/armature',
+        'joint/*/damping',
+        'joint/*/frictionloss',
+        'actuator/*/delay',
+        'body/*/mass',
+    }
+    assert [item.target for item in found.chosen if item.attribute == 'mass'] == ['body/tip/mass']
