@@ -17,7 +17,7 @@ export ROS_AUTOMATIC_DISCOVERY_RANGE ?= LOCALHOST
 # Processes of tests start sooner from compiled modules, which containers are often told not to keep.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo check test lint bench clean
+.PHONY: help venv demo check test lint docs bench clean
 
 help: ## Say what there is to make
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -86,6 +86,10 @@ lint: venv ## Lint, check the format and the types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+docs: venv ## Make a site of the documentation in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo 'Read it: $(BIN)/python -m http.server --directory site'
+
 bench: venv $(ROBOTS) ## Run every benchmark, beside its peer where there is one
 	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	@for benchmark in benchmarks/*.py; do
@@ -94,5 +98,5 @@ bench: venv $(ROBOTS) ## Run every benchmark, beside its peer where there is one
 	done
 
 clean: ## Remove what was built; the recordings in out/ and demo/ stay
-	rm -rf $(VENV) build install log dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	rm -rf $(VENV) build install log dist site *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -78,7 +78,11 @@ FLEET = ('dask>=2024.8', 'distributed>=2024.8')
 #: To take xacro files as models.
 XACRO = ('xacro>=2.0',)
 
+#: To make the documentation a site.
+DOCS = ('mkdocs-material>=9.6', 'mkdocstrings-python>=1.16')
+
 TEST = (
+    *DOCS,
     *FLEET,
     *PARQUET,
     *SERVO,
@@ -176,6 +180,7 @@ setup(
         'wandb': WANDB,
         'xacro': XACRO,
         'fleet': FLEET,
+        'docs': DOCS,
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
     entry_points={

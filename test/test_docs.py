@@ -22,6 +22,7 @@ import pytest
 import yaml
 
 from sysid_ros import config, demo
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.messages import TEXT
 from sysid_ros.bags.writer import BagWriter, known_types
@@ -139,13 +140,19 @@ def _commands_that_start_with(*start: str) -> Iterator[tuple[str, list[str]]]:
             yield page, words[len(start) :]
 
 
-def _table(checked: str) -> list[list[str]]:
-    """Return the cells of the table below ``<!-- checked: … -->``, without its header."""
+def _tables(checked: str) -> Iterator[list[list[str]]]:
+    """Yield the cells of tables below ``<!-- checked: … -->``, without their headers."""
     for page in PAGES:
-        _, marker, rest = _text(page).partition(f'<!-- checked: {checked} -->\n|')
-        if marker:
+        _, *found = _text(page).split(f'<!-- checked: {checked} -->\n|')
+        for rest in found:
             lines = rest.partition('\n\n')[0].splitlines()[2:]
-            return [[cell.strip() for cell in line.strip('|').split('|')] for line in lines]
+            yield [[cell.strip() for cell in line.strip('|').split('|')] for line in lines]
+
+
+def _table(checked: str) -> list[list[str]]:
+    """Return the cells of the first such table."""
+    for table in _tables(checked):
+        return table
     pytest.fail(f'no page has a table that is checked as {checked}')
 
 
@@ -408,7 +415,9 @@ def test_the_example_of_the_command_line_names_every_target():
 
 
 def _checked_blocks() -> list[Block]:
-    return [block for page in PAGES for block in _blocks(page) if block.checked]
+    """Return the blocks that a schema checks; commands are run elsewhere."""
+    blocks = [block for page in PAGES for block in _blocks(page)]
+    return [block for block in blocks if block.checked and block.language != 'sh']
 
 
 def test_every_yaml_block_is_checked():
@@ -629,6 +638,50 @@ def test_pytest_commands_name_existing_files_and_markers():
         assert all((ROOT / path).exists() for path in paths), page
         for expression in expressions:
             assert set(re.findall(r'\w+', expression)) - {'not', 'and'} <= set(markers), page
+
+
+def _sentence(node: ast.expr) -> str:
+    """Return a text with `…` for what is filled in; empty for what is no text."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ''
+    if isinstance(node, ast.JoinedStr):
+        return ''.join(_sentence(part) or '…' for part in node.values)
+    return ''
+
+
+@functools.cache
+def _sentences() -> frozenset[str]:
+    """Return all texts in the code of the package."""
+    trees = (ast.parse(path.read_text('utf-8')) for path in (ROOT / 'sysid_ros').rglob('*.py'))
+    nodes = (node for tree in trees for node in ast.walk(tree))
+    return frozenset(_sentence(node) for node in nodes if isinstance(node, ast.expr)) - {''}
+
+
+def _says(pattern: str) -> bool:
+    """Tell whether some text of the code has the parts of a pattern between its `…`, in order."""
+    parts = [re.escape(part.strip()) for part in pattern.split('…') if part.strip(' .:;,')]
+    wanted = re.compile('.*'.join(parts), re.DOTALL)
+    return any(wanted.search(sentence) for sentence in _sentences())
+
+
+@pytest.mark.slow
+def test_sentences_that_troubleshooting_explains_are_said():
+    patterns = [row[0].strip('`') for table in _tables('sentences') for row in table]
+
+    assert len(patterns) > 30
+    assert [pattern for pattern in patterns if not _says(pattern)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('gone', ['There is no such bag …', 'No joint name in common: … found'])
+def test_a_sentence_that_is_gone_is_found(gone: str):
+    assert not _says(gone)
+
+
+def test_findings_that_troubleshooting_explains_exist():
+    (rows,) = _tables('findings')
+
+    assert {row[0].strip('`') for row in rows} <= set(FindingKind)
 
 
 @by_page

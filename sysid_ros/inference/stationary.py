@@ -148,7 +148,11 @@ def _products(residual: NDArray[np.float64], parts: list[NDArray[np.int64]]) -> 
     order = max(min(_LARGEST_ORDER, sum(lengths) // _SAMPLES_PER_COEFFICIENT, max(lengths) - 1), 0)
     return np.array(
         [
-            sum(float(residual[rows[lag:]] @ residual[rows[: len(rows) - lag]]) for rows in parts)
+            sum(
+                float(residual[rows[lag:]] @ residual[rows[: len(rows) - lag]])
+                for rows in parts
+                if len(rows) > lag
+            )
             for lag in range(order + 1)
         ]
     )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -82,6 +83,21 @@ def test_windows_of_one_bag_are_not_recordings() -> None:
     bags = inferred(jacobian, measured, layout(8, tuple('abcdefgh')))
     assert 'inside of one recording' in windows.method
     assert bags.method == 'from the disagreement of 8 recordings'
+
+
+def test_a_run_shorter_than_the_memory_of_the_noise_counts_as_far_as_it_goes() -> None:
+    jacobian = columns(4)
+    measured = jacobian @ TRUTH + np.random.default_rng(4).normal(size=len(jacobian))
+    whole = layout(4, ('a',) * 4)
+    # The last four samples are a run of their own, as a step is that lasted a moment.
+    short = replace(
+        whole,
+        sequence=np.where(np.arange(len(measured)) < len(measured) - 4, whole.sequence, 4),
+        bags=('a',) * 5,
+    )
+    found, expected = (inferred(jacobian, measured, each).intervals for each in (short, whole))
+    for one, other in zip(found, expected, strict=True):
+        assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.1)
 
 
 def of_four(own: Array, rng: np.random.Generator) -> Inference:
