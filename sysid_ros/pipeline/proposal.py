@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
 #: Without such a name one recording of so many is held out, ...
 _ONE_OF = 5
-#: ... the last that lasts this part of what they last in the median.
-_SENSIBLE = 0.5
+#: ... the last, but not the longest, that lasts this part of what they last in the median.
+_SENSIBLE = 0.25
 #: A joint moves from this range on, rad or m.
 _MOVES = 5e-3
 #: The mapping is looked for in so many recordings.
@@ -361,9 +361,13 @@ def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tupl
             for path, held in zip(paths, named, strict=True)
         }
     usual = _SENSIBLE * float(np.median(seconds))
-    long = [path for path, own in zip(paths, seconds, strict=True) if own >= usual]
-    count = max(1, len(paths) // _ONE_OF) if len(long) > 1 else 0
-    held_out = long[len(long) - count :]
+    longest = int(np.argmax(seconds))
+    others = [
+        path
+        for row, (path, own) in enumerate(zip(paths, seconds, strict=True))
+        if row != longest and own >= usual
+    ]
+    held_out = others[-max(1, len(paths) // _ONE_OF) :]
     return {
         path: ('validate', 'held out because it is the last') if path in held_out else ('train', '')
         for path in paths

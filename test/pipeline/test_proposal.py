@@ -52,6 +52,7 @@ def test_words_that_only_hold_such_a_name_say_nothing(name: str) -> None:
 
 def test_without_names_the_last_recording_that_is_long_enough_is_held_out() -> None:
     assert held_out(['a', 'b', 'c'], [60, 60, 2]) == ['b']
+    assert held_out(['a', 'b'], [42, 128]) == ['a']
     assert held_out([f'{n}' for n in range(10)], [60] * 10) == ['8', '9']
 
 
