@@ -41,7 +41,7 @@ $(STAMP): setup.py package.xml
 	  fi
 	fi
 	echo 'Installing into $(VENV): takes a few minutes the first time'
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[ros,test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[ros,test]'
 	touch $@
 
 demo: venv ## Simulate, record, calibrate and report, on this machine (SEED=…)
@@ -91,7 +91,7 @@ docs: venv ## Make a site of the documentation in site/
 	@echo 'Read it: $(BIN)/python -m http.server --directory site'
 
 bench: venv $(ROBOTS) ## Run every benchmark, beside its peer where there is one
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --editable '.[bench]'
 	@for benchmark in benchmarks/*.py; do
 	  echo "== $$benchmark"
 	  $(BIN)/python "$$benchmark"
