@@ -99,7 +99,7 @@ def test_the_demo_records_calibrates_and_refits(
     # The table has a line per parameter, with the truth that only the demo knows.
     for parameter in result.parameters:
         assert re.search(rf'^\W*{re.escape(parameter.name)}\W', done.stdout, re.MULTILINE)
-    before, after = re.findall(r'Held-out error fell: ([\d.]+) to ([\d.]+) mrad', done.stdout)[0]
+    before, after = re.findall(r'positions ([\d.]+) → ([\d.]+) mrad', done.stdout)[0]
     assert float(before) >= 5 * float(after)
     # The same over the service.
     assert '[refit] success: True' in done.stdout

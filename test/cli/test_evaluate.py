@@ -177,7 +177,9 @@ def _steps() -> list[str]:
     return runs[1:]
 
 
-def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quick: Project):
+def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(
+    quick: Project, sysid: Sysid, monkeypatch: pytest.MonkeyPatch
+):
     """What a stranger has: a model, two recordings, thresholds, and the workflow of the docs."""
     robot = quick.folder / 'robot'
     robot.mkdir()
@@ -190,16 +192,17 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
         'baseline': 'baseline',
     }
     (robot / 'arm.sysid.yaml').write_text(yaml.safe_dump(keys))
-    assert run_process('baseline', 'update', 'robot/arm.sysid.yaml').code == 0
+    assert sysid('baseline', 'update', 'robot/arm.sysid.yaml').code == 0
+    summary = quick.folder / 'summary.md'
+    monkeypatch.setenv('GITHUB_STEP_SUMMARY', str(summary))
 
     def workflow() -> tuple[list[int], list[str], str]:
-        summary = quick.folder / 'summary.md'
         summary.unlink(missing_ok=True)
         runs = []
         for step in _steps():
             program, *words = shlex.split(step)
             assert program == 'sysid'
-            runs.append(run_process(*words, env={'GITHUB_STEP_SUMMARY': str(summary)}))
+            runs.append(sysid(*words))
         lines = [line for run in runs for line in run.err.splitlines()]
         annotations = [line for line in lines if line.startswith('::')]
         return [run.code for run in runs], annotations, summary.read_text()
@@ -208,14 +211,14 @@ def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(quic
     changed = text.replace('armature=".05" damping=".5"/>', 'armature=".05" damping=".6"/>', 1)
     assert changed != text
     (robot / 'arm.xml').write_text(changed)
-    codes, annotations, summary = workflow()
+    codes, annotations, written = workflow()
     assert codes[0] == 1
     line = next(i for i, row in enumerate(changed.splitlines(), 1) if 'damping=".6"' in row)
     assert (
         f'::error file=robot/arm.xml,line={line},title=joint/shoulder/damping::'
         'joint/shoulder/damping: is .6, was .5 (+20 %25)'
     ) in annotations
-    assert f'is .6, was .5 (+20 %)** robot/arm.xml:{line}' in summary
+    assert f'is .6, was .5 (+20 %)** robot/arm.xml:{line}' in written
 
     (robot / 'arm.xml').write_text(text)
     assert workflow()[:2] == ([0, 0], [])

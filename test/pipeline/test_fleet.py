@@ -41,6 +41,8 @@ def _numbers(fleet: Fleet, done: FleetFiles) -> dict[str, Any]:
     for robot in done.result.robots:
         document = json.loads((fleet.output / robot.result).read_text())
         del document['model'], document['provenance'], document['solver']['seconds']
+        for change in document['changes']:
+            del change['file']
         found[robot.name] = document
     document = json.loads(done.result_path.read_text())
     del document['created']
