@@ -242,14 +242,15 @@ class _Made:
 
     def use(self) -> NextStep:
         """Take the fitted model into use."""
+        # The folder, as what was fitted may be in a file that the main one includes.
         current = self.output / CURRENT
-        fitted = current / self.result.mjcf
-        new = self.model.with_name(f'{self.model.stem}_fitted{fitted.suffix}')
+        fitted = current / Path(self.result.mjcf).parts[0]
+        new = self.model.with_name(f'{self.model.stem}_fitted')
         doubt = ' where that is good enough' if self.result.reservations else ''
         return NextStep(
             f'Take the fitted model into use{doubt}, and let CI fit again and compare.',
             self.shell(
-                ('cp', fitted, new),
+                ('cp', '-r', fitted, new),
                 ('sysid', 'check', self.config, '--baseline', current / RESULT),
             ),
         )

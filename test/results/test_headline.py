@@ -64,7 +64,7 @@ Held-out over training error: 1.20.
 Beside the noise: 40 → 1.2 times the noise {NOISE}
 Next:
   1. Take the fitted model into use, and let CI fit again and compare.
-     cp arm/out/current/mjcf/arm.xml arm/arm_fitted.xml
+     cp -r arm/out/current/mjcf arm/arm_fitted
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 RESERVED = f"""\
@@ -83,7 +83,7 @@ before the next recording. Until then leave the bag out.
 an elastic joint; or a mass, length or gain that is held fixed and wrong.
      sysid compare --missing arm/calibration.yaml
   3. Take the fitted model into use where that is good enough, and let CI fit again and compare.
-     cp arm/out/current/mjcf/arm.xml arm/arm_fitted.xml
+     cp -r arm/out/current/mjcf arm/arm_fitted
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 ONLY_TRAINED = f"""\
@@ -98,7 +98,7 @@ Next:
      ros2 launch sysid_ros record.launch.xml output:=arm/bags/validate_2
      sysid calibrate arm/calibration.yaml
   2. Take the fitted model into use where that is good enough, and let CI fit again and compare.
-     cp arm/out/current/mjcf/arm.xml arm/arm_fitted.xml
+     cp -r arm/out/current/mjcf arm/arm_fitted
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 REJECTED = f"""\

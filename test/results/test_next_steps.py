@@ -70,7 +70,7 @@ def made(*reasons: str, **changes: Any) -> CalibrationResult:
 @pytest.mark.parametrize(
     ('reasons', 'changes', 'first'),
     [
-        ([], {}, 'cp arm/out/current/mjcf/arm.xml arm/arm_fitted.xml'),
+        ([], {}, 'cp -r arm/out/current/mjcf arm/arm_fitted'),
         ([Reservation.HELD_OUT], {}, 'ros2 launch sysid_ros record.launch.xml'),
         ([Reservation.GENERALISES], {}, 'sysid compare --missing arm/calibration.yaml'),
         ([Reservation.RECORDINGS], {}, 'sysid inspect arm/bags/train_1 arm/arm.xml'),
