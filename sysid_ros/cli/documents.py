@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.alignment.health import HealthFinding, TopicRate
+    from sysid_ros.alignment.mapping.proposal import ProposalSummary
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.cli.profile import Spent
     from sysid_ros.config.calibration import Scale
@@ -58,17 +59,6 @@ class DoctorDocument(NamedTuple):
     checks: Sequence[Check]
 
 
-class ProposedColumn(NamedTuple):
-    """A sensor or actuator and the column that it is, with a score up to 1 and why."""
-
-    name: str
-    topic: str
-    field: str
-    labels: Sequence[str]
-    score: float
-    why: str
-
-
 class ProposedEntry(NamedTuple):
     """An entry of ``parameters``; one that is left out is commented out in the file."""
 
@@ -88,7 +78,7 @@ class InitDocument(NamedTuple):
     model: Path
     model_notes: Sequence[str]
     bags: Sequence[ProposedBag]
-    mapping: Sequence[ProposedColumn] | None
+    mapping: ProposalSummary | None
     estimator: str
     parameters: Sequence[ProposedEntry]
     notes: Sequence[str]

@@ -121,6 +121,7 @@ _NAMES = {
             Path,
             ProposedBag,
             PlainActuator,
+            ProposalSummary,
             Sequence,
             ServoComparison,
             Spent,

@@ -168,7 +168,6 @@ def _extra(extra: str, purpose: str, lacking: list[str]) -> Check:
 
 def _rendering() -> Check:
     """Draw on each platform in a process of its own: some drivers end the process that asks."""
-    working = []
     asked = os.environ.get('MUJOCO_GL', '')
     reason = ''
     for name in (asked,) if asked else ('egl', 'osmesa'):
@@ -185,11 +184,8 @@ def _rendering() -> Check:
             reason = f'{name} does not answer'
             continue
         if done.stdout.strip() == 'drawn':
-            working.append(name.upper())
-            break
-        reason = (done.stderr.strip().splitlines() or [f'{name} ended'])[-1]
-    if working:
-        return Check('rendering', State.OK, f'{working[0]} draws without a display')
+            return Check('rendering', State.OK, f'{name.upper()} draws without a display')
+        reason = done.stderr.strip().rpartition('\n')[2] or f'{name} ended'
     return Check(
         'rendering',
         State.OPTIONAL,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from builders.cli_project import Outcome, Sysid
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 _MODEL = (FOLDER / 'arm.xml').read_text()
 #: The pendulum as most models are: without sensors.
