@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import ProposalSummary
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.cli.profile import Spent
-    from sysid_ros.config.calibration import Scale
     from sysid_ros.excitation.limits import Usage
     from sysid_ros.export.export import ExportFormat
     from sysid_ros.export.lost import Lost
     from sysid_ros.pipeline.installation import Check
-    from sysid_ros.pipeline.proposal import ProposedBag
+    from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
     from sysid_ros.results.case import Case
     from sysid_ros.results.result import CalibrationResult, Standing
     from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
@@ -59,18 +58,6 @@ class DoctorDocument(NamedTuple):
     checks: Sequence[Check]
 
 
-class ProposedEntry(NamedTuple):
-    """An entry of ``parameters``; one that is left out is commented out in the file."""
-
-    target: str
-    name: str
-    bounds: tuple[float, float]
-    scale: Scale
-    shared: bool
-    left_out: str
-    note: str
-
-
 class InitDocument(NamedTuple):
     """What was chosen, and the files that were written; mapping is None where names agree."""
 
@@ -80,7 +67,7 @@ class InitDocument(NamedTuple):
     bags: Sequence[ProposedBag]
     mapping: ProposalSummary | None
     estimator: str
-    parameters: Sequence[ProposedEntry]
+    parameters: Sequence[ProposedTarget]
     notes: Sequence[str]
     problem: str
 

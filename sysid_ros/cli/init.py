@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import print_document, progress_for, say
-from sysid_ros.cli.documents import InitDocument, ProposedEntry
+from sysid_ros.cli.documents import InitDocument
 from sysid_ros.errors import ConfigError, how_many, some
 
 if TYPE_CHECKING:
@@ -87,18 +87,7 @@ def _document(found: CalibrationProposal, written: Sequence[Path]) -> InitDocume
         found.bags,
         None if found.mapping is None else summary(found.mapping),
         found.estimator,
-        [
-            ProposedEntry(
-                item.target,
-                item.name or item.target,
-                item.bounds,
-                item.scale,
-                item.shared,
-                item.left_out,
-                item.note,
-            )
-            for item in found.targets
-        ],
+        found.targets,
         found.notes,
         found.problem,
     )
