@@ -233,22 +233,7 @@ class SideBySide:
     @property
     def recordings(self) -> tuple[Row[str], ...]:
         """What each recording was for, and of one whose name another one has, its hash."""
-        rows = self._rows(_bags)
-        return tuple(
-            Row(
-                row.name,
-                tuple(
-                    side
-                    and (
-                        side.role
-                        if _same_files(row)
-                        else f'{side.role}, SHA-256 {side.hashes[-1][:_HASH]}'
-                    )
-                    for side in row.sides
-                ),
-            )
-            for row in rows
-        )
+        return tuple(_told(row) for row in self._rows(_bags))
 
     @property
     def versions(self) -> tuple[Row[str], ...]:
@@ -378,8 +363,14 @@ def _bags(result: CalibrationResult) -> dict[str, _Bag]:
     return found
 
 
-def _same_files(row: Row[_Bag]) -> bool:
-    return len({side.hashes for side in row.sides if side is not None}) == 1
+def _told(row: Row[_Bag]) -> Row[str]:
+    """Say what a recording was for, and its hash where the results mean different ones."""
+    alike = len({bag.hashes for bag in row.sides if bag is not None}) == 1
+
+    def say(bag: _Bag) -> str:
+        return bag.role if alike else f'{bag.role}, SHA-256 {bag.hashes[-1][:_HASH]}'
+
+    return Row(row.name, row.of(say))
 
 
 def _alike(values: Sequence[float | None]) -> bool:
