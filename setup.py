@@ -37,6 +37,7 @@ REQUIRED = (
     'mcap>=1.1',
     'mujoco-core>=4.0.1',  # 4.0.0 has a wrong sparse Cholesky factorization
     'numpy>=1.24',
+    'packaging>=22.0',
     'pillow>=9.0',
     'pydantic>=2.5',
     'pyyaml>=6.0',

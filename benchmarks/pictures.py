@@ -30,6 +30,7 @@ import mujoco
 import numpy as np
 import yaml
 from PIL import Image
+from real.so101 import PARAMETERS
 
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import read_yaml
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
     from sysid_ros.results.result import SignalPlot
 
-DATA = Path(os.environ.get('SYSID_SHARED_DATA', '/work/shared/data'))
 ROOT = Path(__file__).parents[1]
+DATA = Path(os.environ.get('SYSID_SHARED_DATA', ROOT.parent / 'shared' / 'data'))
 PICTURES = ROOT / 'docs' / 'images'
 #: What a figure shows of a recording at most, s.
 _SHOWN = 12.0
@@ -147,23 +148,7 @@ def hobby_arm(data: Path, folder: Path, held_out: str) -> dict[str, Any]:
             {'path': str(bags / held_out), 'role': 'validate'},
         ],
         'sensors': ['*_position'],
-        'parameters': [
-            {
-                'target': 'actuator/*/kp',
-                'shared': True,
-                'initial': 15,
-                'bounds': [1, 2000],
-                'scale': 'log',
-            },
-            {'target': 'actuator/*/kv', 'initial': 0.5},
-            {'target': 'joint/*/frictionloss'},
-            {
-                'target': 'joint/*/solimpfriction',
-                'shared': True,
-                'initial': 0.999,
-                'prior': {'std': 1e-4},
-            },
-        ],
+        'parameters': PARAMETERS,
         'solver': {'loss': 'soft_l1', 'timestep': 'auto', 'time': _LIMIT},
         'validation': {'leave_out': 'none'},
     }

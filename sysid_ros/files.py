@@ -10,7 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from sysid_ros.errors import ResultError, nearest
+from sysid_ros.errors import ConfigError, ResultError, nearest
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -33,6 +33,17 @@ def replace_file(path: Path, content: bytes) -> None:
     except OSError as err:
         msg = f'Cannot write {str(path)!r}: {err.strerror}.'
         raise ResultError(msg) from err
+
+
+def check_new(path: Path | None) -> None:
+    """Refuse to write where something is.
+
+    Raises:
+        ConfigError: The path exists.
+    """
+    if path is not None and path.exists():
+        msg = f'{str(path)!r} exists already and may be edited; choose another name.'
+        raise ConfigError(msg)
 
 
 def beside(path: Path, otherwise: str = '') -> str:

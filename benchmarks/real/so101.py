@@ -37,7 +37,10 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.results.result import CalibrationResult
 
-DATA = Path(os.environ.get('SYSID_SHARED_DATA', '/work/shared/data')) / 'so101'
+DATA = (
+    Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[3] / 'shared' / 'data'))
+    / 'so101'
+)
 PARAMETERS = [
     {'target': 'actuator/*/kp', 'shared': True, 'initial': 15, 'bounds': [1, 2000], 'scale': 'log'},
     {'target': 'actuator/*/kv', 'initial': 0.5},

@@ -8,7 +8,7 @@ import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.ndimage import binary_dilation, maximum_filter1d, minimum_filter1d
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.alignment.health import SECOND_NS
 
@@ -135,11 +135,11 @@ def _standstill(samples: StampedSamples) -> list[Piece]:
         return []
     period = float(np.median(np.diff(times)))
     width = 2 * max(round(STANDSTILL_S * SECOND_NS / period) // 2, 1) + 1
-    high = maximum_filter1d(values, width, axis=0, mode='nearest')
-    low = minimum_filter1d(values, width, axis=0, mode='nearest')
+    high = scipy.ndimage.maximum_filter1d(values, width, axis=0, mode='nearest')
+    low = scipy.ndimage.minimum_filter1d(values, width, axis=0, mode='nearest')
     calm = np.all(high - low <= _tolerance(values), axis=1)
     # A calm window is a standstill of all its samples.
-    return _runs(times, binary_dilation(calm, np.ones(width, dtype=bool)))
+    return _runs(times, scipy.ndimage.binary_dilation(calm, np.ones(width, dtype=bool)))
 
 
 def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.errors import ConfigError
+from sysid_ros.files import check_new
 from sysid_ros.yaml_text import scalar
 
 if TYPE_CHECKING:
@@ -109,9 +110,7 @@ def _run_missing(args: argparse.Namespace) -> int:
     if len(args.places) > 1 or args.drop:
         msg = 'Expected one calibration.yaml and no --drop beside --missing.'
         raise ConfigError(msg)
-    if args.output is not None and args.output.exists():
-        msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
-        raise ConfigError(msg)
+    check_new(args.output)
     config = load_calibration(args.places[0], parse_overrides(args.overrides))
     from sysid_ros.cli.console import (  # noqa: PLC0415
         make_console,

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import shutil
 import sys
@@ -130,25 +131,9 @@ class Progress:
             self._open = False
 
 
-class Silence(Progress):
-    """Progress that nobody wants to see."""
-
-    def stage(self, text: str) -> None:
-        """Ignore it."""
-
-    def part(self, done: int, count: int) -> None:
-        """Ignore it."""
-
-    def share(self, text: str, part: float) -> None:
-        """Ignore it."""
-
-    def iteration(self, iteration: Iteration) -> None:
-        """Ignore it."""
-
-
 def progress_for(args: argparse.Namespace, limit: float | None = None) -> Progress:
     """Return what shows progress, unless the command line has ``--quiet``."""
-    return Silence() if args.quiet else Progress(limit=limit)
+    return Progress(io.StringIO() if args.quiet else None, limit)
 
 
 def note(args: argparse.Namespace, text: str) -> None:

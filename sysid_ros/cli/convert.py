@@ -15,7 +15,7 @@ from sysid_ros.cli.console import make_console, note, print_document, say
 from sysid_ros.cli.documents import ConversionDocument
 from sysid_ros.config import load_segments
 from sysid_ros.errors import ConfigError
-from sysid_ros.files import replace_file
+from sysid_ros.files import check_new, replace_file
 from sysid_ros.model.implied import implied_sentence
 from sysid_ros.model.loading import read_model
 from sysid_ros.report.alignment import print_alignment
@@ -72,9 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 def propose_mapping(args: argparse.Namespace) -> int:
     """Propose a mapping; print it, or write it and say what to look at."""
-    if args.output is not None and args.output.exists():
-        msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
-        raise ConfigError(msg)
+    check_new(args.output)
     path = args.model or args.bag
     described, spec = read_model(path, args.package_path)
     bag = in_namespace(read_bag(args.bag), args.namespace)

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from sysid_ros.alignment.health import HealthFinding, TopicRate
+    from sysid_ros.alignment.mapping.proposal import ProposalSummary
     from sysid_ros.alignment.pairs import Pair, Unmapped
     from sysid_ros.cli.profile import Spent
-    from sysid_ros.config.calibration import Scale
     from sysid_ros.excitation.limits import Usage
     from sysid_ros.export.export import ExportFormat
     from sysid_ros.export.lost import Lost
     from sysid_ros.pipeline.installation import Check
-    from sysid_ros.pipeline.proposal import ProposedBag
+    from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
     from sysid_ros.results.case import Case
     from sysid_ros.results.result import CalibrationResult, Standing
     from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
@@ -58,29 +58,6 @@ class DoctorDocument(NamedTuple):
     checks: Sequence[Check]
 
 
-class ProposedColumn(NamedTuple):
-    """A sensor or actuator and the column that it is, with a score up to 1 and why."""
-
-    name: str
-    topic: str
-    field: str
-    labels: Sequence[str]
-    score: float
-    why: str
-
-
-class ProposedEntry(NamedTuple):
-    """An entry of ``parameters``; one that is left out is commented out in the file."""
-
-    target: str
-    name: str
-    bounds: tuple[float, float]
-    scale: Scale
-    shared: bool
-    left_out: str
-    note: str
-
-
 class InitDocument(NamedTuple):
     """What was chosen, and the files that were written; mapping is None where names agree."""
 
@@ -88,9 +65,9 @@ class InitDocument(NamedTuple):
     model: Path
     model_notes: Sequence[str]
     bags: Sequence[ProposedBag]
-    mapping: Sequence[ProposedColumn] | None
+    mapping: ProposalSummary | None
     estimator: str
-    parameters: Sequence[ProposedEntry]
+    parameters: Sequence[ProposedTarget]
     notes: Sequence[str]
     problem: str
 

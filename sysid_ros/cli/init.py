@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import print_document, progress_for, say
-from sysid_ros.cli.documents import InitDocument, ProposedColumn, ProposedEntry
+from sysid_ros.cli.documents import InitDocument
 from sysid_ros.errors import ConfigError, how_many, some
 
 if TYPE_CHECKING:
@@ -78,31 +78,16 @@ def _check_absent(path: Path, *, force: bool) -> None:
 
 def _document(found: CalibrationProposal, written: Sequence[Path]) -> InitDocument:
     """Return what was chosen, for programs."""
-    columns = None
-    if found.mapping is not None:
-        columns = [
-            ProposedColumn(pair.name, pair.topic, pair.field, pair.labels, pair.score, pair.reason)
-            for pair in found.mapping.pairs
-        ]
+    from sysid_ros.alignment.mapping.proposal import summary  # noqa: PLC0415 (heavy)
+
     return InitDocument(
         written,
         found.model,
         found.model_notes,
         found.bags,
-        columns,
+        None if found.mapping is None else summary(found.mapping),
         found.estimator,
-        [
-            ProposedEntry(
-                item.target,
-                item.name or item.target,
-                item.bounds,
-                item.scale,
-                item.shared,
-                item.left_out,
-                item.note,
-            )
-            for item in found.targets
-        ],
+        found.targets,
         found.notes,
         found.problem,
     )

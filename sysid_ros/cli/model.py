@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import note, print_document, say
 from sysid_ros.cli.documents import ModelDocument
-from sysid_ros.errors import ConfigError
-from sysid_ros.files import replace_file
+from sysid_ros.files import check_new, replace_file
 from sysid_ros.model.implied import implied_sensors
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.mjcf.text import decode, encode
@@ -26,9 +25,7 @@ def run(args: argparse.Namespace) -> int:
         ConfigError: The file to write exists.
         SysidError: In one sentence, what is wrong with the model.
     """
-    if args.output is not None and args.output.exists():
-        msg = f'{str(args.output)!r} exists already and may be edited; choose another name.'
-        raise ConfigError(msg)
+    check_new(args.output)
     found, spec = read_model(args.model, args.package_path)
     model = compile_spec(spec, args.model)
     text = decode(args.model.read_bytes()) if found.mjcf is None else found.mjcf

@@ -47,14 +47,12 @@ def run(args: argparse.Namespace) -> int:
     if predictions is not None and not args.json:
         _print_errors(predictions)
     folder = args.output or Path(f'{args.logdir.resolve().name}_plots')
-    paths: list[Path] = []
 
     def observe(path: Path) -> None:
-        paths.append(path)
         if not args.json:
             say(f'wrote {path}')
 
-    write_pictures(folder, logs, candidates, predictions, observe=observe)
+    paths = write_pictures(folder, logs, candidates, predictions, observe=observe)
     if args.json:
         print_document(PlotsDocument(paths, predictions and _errors(predictions)))
     return 0

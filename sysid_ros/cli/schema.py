@@ -51,7 +51,7 @@ from sysid_ros.pipeline.installation import Check
 from sysid_ros.pipeline.missing import Missing
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.preflight import Preflight
-from sysid_ros.pipeline.proposal import ProposedBag
+from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
 from sysid_ros.results.case import Case
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.history import EntrySummary
@@ -120,7 +120,9 @@ _NAMES = {
             Pair,
             Path,
             ProposedBag,
+            ProposedTarget,
             PlainActuator,
+            ProposalSummary,
             Sequence,
             ServoComparison,
             Spent,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.optimize
+import scipy  # its parts are loaded when they are used
 
 if TYPE_CHECKING:
     from collections.abc import Callable

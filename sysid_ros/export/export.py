@@ -18,7 +18,7 @@ from sysid_ros.export.lost import identified_lost
 from sysid_ros.export.posterior import Posterior
 from sysid_ros.export.samples import ranges_text, write_samples
 from sysid_ros.export.stored import load_stored
-from sysid_ros.files import check_writable, replace_file
+from sysid_ros.files import check_new, check_writable, replace_file
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import encode
 from sysid_ros.model.mjcf.write import left_out, write_model
@@ -156,9 +156,8 @@ def _check(request: ExportRequest) -> None:
     output = request.output
     folder = request.format is ExportFormat.MJCF
     empty = folder and output.is_dir() and not any(output.iterdir())
-    if output.exists() and not empty:
-        msg = f'{str(output)!r} exists already and may be edited; choose another name.'
-        raise ConfigError(msg)
+    if not empty:
+        check_new(output)
     check_writable(output.parent)
 
 

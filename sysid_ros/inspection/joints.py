@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.integrate import cumulative_trapezoid
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
 from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
@@ -278,7 +278,7 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     integral = np.interp(
         position.times,
         velocity.times,
-        cumulative_trapezoid(velocity.values, velocity.times, initial=0),
+        scipy.integrate.cumulative_trapezoid(velocity.values, velocity.times, initial=0),
     )
     begin, end = _windows(position.times)
     moved = position.values[end] - position.values[begin]
@@ -305,7 +305,7 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
 
 def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
     """Find velocities that come from a filter, and are late against the positions beside them."""
-    integral = cumulative_trapezoid(velocity.values, velocity.times, initial=0)
+    integral = scipy.integrate.cumulative_trapezoid(velocity.values, velocity.times, initial=0)
     found = lag(position.times, position.values, velocity.times, integral, interpolated=True)
     if found is None:
         return

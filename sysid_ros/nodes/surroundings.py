@@ -78,7 +78,7 @@ def _graph(seconds: float) -> Iterator[Check]:
         yield Check('graph', State.MISSING, 'the middleware does not answer', remedy)
         return
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ['no reason given'])[-1]
+        reason = done.stderr.strip().rpartition('\n')[2] or 'no reason given'
         yield Check('graph', State.MISSING, reason, 'source the setup.bash of your ROS again')
         return
     topics = json.loads(done.stdout.strip().splitlines()[-1])

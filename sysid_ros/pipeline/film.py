@@ -27,7 +27,7 @@ from sysid_ros.report.film import (
     lit,
 )
 from sysid_ros.report.rendering import FULLPHYSICS
-from sysid_ros.results.result import EstimatorKind, FitDiagnostics
+from sysid_ros.results.result import ROLE_NAMES, EstimatorKind, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import state_mappings
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 _FAR = 3.0
 _STILL = 1e-3
 _POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
-_ROLES: dict[Role, str] = {'validate': 'Held out', 'train': 'Training'}
 
 
 class Motion(NamedTuple):
@@ -101,7 +100,7 @@ def motion_of(seen: Estimated, fit: Fit, diagnostics: FitDiagnostics, threads: i
         Copy(name, looks[name], _states(looks[name], times[rows], qpos[rows]))
         for name, qpos in motions.items()
     )
-    note = _ROLES[role]
+    note = ROLE_NAMES[role].capitalize()
     if len(rows) < len(times):
         note += f', {times[rows[0]]:.1f} to {times[rows[-1]]:.1f} s, where they are farthest apart'
     if MEASURED not in motions:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,8 @@ from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+from packaging.requirements import Requirement
 
 from sysid_ros.errors import ResultError
 from sysid_ros.files import check_writable
@@ -35,8 +36,6 @@ _EXTRAS = {
 }
 #: Packages of which the version is worth a line.
 _SHOWN = ('mujoco-core', 'numpy', 'scipy', 'rosbags', 'mcap', 'pydantic', 'rich', 'matplotlib')
-_REQUIREMENT = re.compile(r'([\w.-]+)(?:\[[^\]]*\])?\s*(?:\(?([<>=!~][^;)]*)\)?)?')
-_EXTRA = re.compile(r'extra\s*==\s*["\']([\w-]+)["\']')
 #: A platform that draws nothing by then draws nothing, s.
 _DRAWS_S = 20.0
 _DRAW = """
@@ -70,12 +69,6 @@ class Check(NamedTuple):
     remedy: str = ''
 
 
-class _Requirement(NamedTuple):
-    name: str
-    limits: str
-    extra: str
-
-
 def check_installation(folder: Path) -> Iterator[Check]:
     """Yield what was found, one after the other; nothing waits for long.
 
@@ -84,18 +77,15 @@ def check_installation(folder: Path) -> Iterator[Check]:
     """
     needed = _requirements()
     yield _python()
-    own = [item for item in needed if not item.extra]
+    own = [item for item in needed if _is_of(item, '')]
     for item in own:
         check = _package(item)
         if check.state is not State.OK or item.name in _SHOWN:
             yield check
     for extra, purpose in _EXTRAS.items():
-        lacking = [
-            item.name
-            for item in needed
-            if item.extra == extra and _package(item).state is not State.OK
-        ]
-        if any(item.extra == extra for item in needed):
+        more = [item for item in needed if item not in own and _is_of(item, extra)]
+        if more:
+            lacking = [item.name for item in more if _package(item).state is not State.OK]
             yield _extra(extra, purpose, lacking)
     yield _rendering()
     yield _command()
@@ -106,20 +96,17 @@ def check_installation(folder: Path) -> Iterator[Check]:
         yield Check('folder', State.MISSING, str(err), 'change to a folder of your own')
 
 
-def _requirements() -> list[_Requirement]:
+def _requirements() -> list[Requirement]:
     """Return what this installation says that it needs; nothing where it was not installed."""
     try:
-        lines = metadata.requires(_PACKAGE) or []
+        return [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
     except metadata.PackageNotFoundError:
         return []
-    found = []
-    for line in lines:
-        match, extra = _REQUIREMENT.match(line), _EXTRA.search(line)
-        if match is not None:
-            found.append(
-                _Requirement(match[1], (match[2] or '').strip(), extra[1] if extra else '')
-            )
-    return found
+
+
+def _is_of(item: Requirement, extra: str) -> bool:
+    """Whether a package is needed with an extra, of which the empty one is none, on this Python."""
+    return item.marker is None or item.marker.evaluate({'extra': extra})
 
 
 def _python() -> Check:
@@ -133,28 +120,15 @@ def _python() -> Check:
     )
 
 
-def _package(item: _Requirement) -> Check:
-    asked = f"pip install '{item.name}{item.limits}'"
+def _package(item: Requirement) -> Check:
+    asked = f"pip install '{item.name}{item.specifier}'"
     try:
         found = metadata.version(item.name)
     except metadata.PackageNotFoundError:
         return Check(item.name, State.MISSING, 'not installed', asked)
-    if not _fits(found, item.limits):
-        return Check(item.name, State.MISSING, f'{found}, expected {item.limits}', asked)
+    if not item.specifier.contains(found, prereleases=True):
+        return Check(item.name, State.MISSING, f'{found}, expected {item.specifier}', asked)
     return Check(item.name, State.OK, found)
-
-
-def _fits(version: str, limits: str) -> bool:
-    """Whether a version is at least what is asked for; of other limits the installer takes care."""
-    for limit in limits.split(','):
-        if limit.strip().startswith('>=') and _numbers(version) < _numbers(limit):
-            return False
-    return True
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    found = re.match(r'\D*(\d+(?:\.\d+)*)', version)
-    return tuple(map(int, found[1].split('.'))) if found else ()
 
 
 def _extra(extra: str, purpose: str, lacking: list[str]) -> Check:
@@ -168,7 +142,6 @@ def _extra(extra: str, purpose: str, lacking: list[str]) -> Check:
 
 def _rendering() -> Check:
     """Draw on each platform in a process of its own: some drivers end the process that asks."""
-    working = []
     asked = os.environ.get('MUJOCO_GL', '')
     reason = ''
     for name in (asked,) if asked else ('egl', 'osmesa'):
@@ -185,11 +158,8 @@ def _rendering() -> Check:
             reason = f'{name} does not answer'
             continue
         if done.stdout.strip() == 'drawn':
-            working.append(name.upper())
-            break
-        reason = (done.stderr.strip().splitlines() or [f'{name} ended'])[-1]
-    if working:
-        return Check('rendering', State.OK, f'{working[0]} draws without a display')
+            return Check('rendering', State.OK, f'{name.upper()} draws without a display')
+        reason = done.stderr.strip().rpartition('\n')[2] or f'{name} ended'
     return Check(
         'rendering',
         State.OPTIONAL,

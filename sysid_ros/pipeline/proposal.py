@@ -397,7 +397,14 @@ def _mapping(model: Path, options: InitOptions, training: Sequence[BagColumns]) 
     try:
         imply_actuators(spec, model, bag)
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
-    except AlignmentError:
+    except AlignmentError as err:
+        if not mapping_of(best).sensors:
+            msg = (
+                f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
+                f'({some(joint.name for joint in spec.joints)}); name the right model, or write '
+                'what belongs together after the proposal of `sysid map BAG MODEL`.'
+            )
+            raise AlignmentError(msg) from err
         return best
     known = {(pair.role, pair.name, pair.topic, pair.field, pair.label) for pair in named}
     for pair in best.pairs:

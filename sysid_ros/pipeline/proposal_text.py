@@ -60,10 +60,10 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         '',
         '# MJCF or URDF as it is. What is identified is written into a copy.',
         *_folded(proposal.model_notes),
-        f'model: {_path(proposal.model, folder)}',
+        f'model: {scalar(_near(proposal.model, folder))}',
     ]
     if proposal.packages:
-        places = ', '.join(_path(path, folder) for path in proposal.packages)
+        places = ', '.join(scalar(_near(path, folder)) for path in proposal.packages)
         lines.append(f'package_path: [{places}]')
     lines += [
         '',
@@ -111,21 +111,19 @@ def _folded(sentences: Iterable[str], start: str = '# ') -> list[str]:
     ]
 
 
-def _path(path: Path, folder: Path) -> str:
+def _near(path: Path, folder: Path) -> str:
     """Return a path relative to a folder, where it is near; else as it was given, absolute."""
     relative = os.path.relpath(path.absolute(), folder.absolute())
-    return scalar(relative if not relative.startswith('../../..') else str(path.absolute()))
+    return relative if not relative.startswith('../../..') else str(path.absolute())
 
 
 def _bag_lines(bag: ProposedBag, folder: Path) -> Iterator[str]:
-    path = glob.escape(os.path.relpath(bag.path.absolute(), folder.absolute()))
-    if path.startswith('../../..'):
-        path = glob.escape(str(bag.path.absolute()))
+    path = scalar(glob.escape(_near(bag.path, folder)))
     if bag.role is None:
         yield from _folded([f'Cannot be used: {bag.why}'], '  # ')
-        yield f'  # - {{path: {scalar(path)}, role: train}}'
+        yield f'  # - {{path: {path}, role: train}}'
         return
-    yield f'  - {{path: {scalar(path)}, role: {bag.role}}}  # {said_of(bag)}'
+    yield f'  - {{path: {path}, role: {bag.role}}}  # {said_of(bag)}'
     for finding in bag.findings:
         yield from _folded([finding], '    # ')
 

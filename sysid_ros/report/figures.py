@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 from sysid_ros.files import replace_file
 from sysid_ros.report import pictures, signals
 from sysid_ros.report.numbers import significant
+from sysid_ros.results.result import ROLE_NAMES
 from sysid_ros.text import file_stems, one_line, short
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class _SequenceDrawing:
             if ends is not None:
                 axes.set_ylim(*ends)
             _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
-        name = f'{shown(group.sequence)} ({signals.ROLE_NAMES[group.role]})'
+        name = f'{shown(group.sequence)} ({ROLE_NAMES[group.role]})'
         self.figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
 
 

@@ -20,13 +20,12 @@ from pydantic import ValidationError
 
 from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.config.calibration import CalibrationConfig, VerdictKind
-from sysid_ros.errors import how_many
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, recordings, signals, tables
 from sysid_ros.report.model_diff import model_diff
 from sysid_ros.results.headline import figures, headline
 from sysid_ros.results.next_steps import next_steps
-from sysid_ros.results.result import ROLES, Standing
+from sysid_ros.results.result import ROLE_NAMES, ROLES, Standing
 from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
@@ -194,7 +193,7 @@ def environment() -> jinja2.Environment:
         interval=numbers.interval,
         number=_number,
         padded=numbers.padded,
-        role_names=signals.ROLE_NAMES,
+        role_names=ROLE_NAMES,
         rounded=numbers.rounded,
         significant=numbers.significant,
         times=numbers.times,
@@ -236,7 +235,6 @@ def _context(
         for parameter in result.parameters
     ]
     findings = aggregated(result.health)
-    grades = Counter(found.kind.grade for found in findings)
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
     counts = Counter(row.verdict.word for row in rows)
@@ -273,9 +271,7 @@ def _context(
         'model_diff': model_diff(result),
         'findings': findings,
         'grade_tags': _GRADES,
-        'grades_in_words': ', '.join(
-            how_many(range(grades[grade]), grade) for grade in Grade if grades[grade]
-        ),
+        'grades_in_words': tables.grades_in_words(findings),
         'timeline': recordings.timeline(result),
         'most_events': _MOST_EVENTS,
         'sensors': [

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.alignment.health import Grade
 from sysid_ros.config.calibration import GateConfig
+from sysid_ros.errors import listed
 from sysid_ros.report.numbers import significant
 from sysid_ros.report.pictures import Tick, steps
 
@@ -36,9 +37,7 @@ class Event(NamedTuple):
     @property
     def when(self) -> str:
         """The first times in words."""
-        more = len(self.spans) - _NAMED
-        said = ', '.join(_time(span) for span in self.spans[:_NAMED])
-        return said + (f' and {more} more' if more > 0 else '')
+        return listed(map(_time, self.spans), _NAMED)
 
 
 class Strip(NamedTuple):

@@ -18,6 +18,7 @@ import numpy as np
 from jinja2.utils import htmlsafe_json_dumps
 
 from sysid_ros.report.numbers import significant
+from sysid_ros.results.result import ROLE_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     from sysid_ros.config.calibration import Role
     from sysid_ros.results.result import CalibrationResult, SensorError, SignalPlot
-
-ROLE_NAMES: dict[Role, str] = {'validate': 'held out', 'train': 'training'}
 
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0

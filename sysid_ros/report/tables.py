@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.text import Text
 
-    from sysid_ros.alignment.health import HealthFinding
+    from sysid_ros.alignment.health import Findings, HealthFinding
     from sysid_ros.config.calibration import VerdictKind
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.results.result import (
@@ -301,6 +301,12 @@ def _errors(nominal: float, fitted: float) -> tuple[str, str, str]:
     return padded(nominal), padded(fitted), times(nominal, fitted)
 
 
+def grades_in_words(findings: Iterable[Findings]) -> str:
+    """Return how many kinds of findings there are of each grade, the worst first."""
+    grades = Counter(item.kind.grade for item in findings)
+    return ', '.join(how_many(range(grades[grade]), grade) for grade in Grade if grades[grade])
+
+
 def print_findings(
     console: LiteralConsole, findings: Iterable[HealthFinding], *, bags: bool = True
 ) -> None:
@@ -314,9 +320,7 @@ def print_findings(
     found = aggregated(findings)
     if not found:
         return
-    grades = Counter(item.kind.grade for item in found)
-    kinds = (how_many(range(grades[grade]), grade) for grade in Grade if grades[grade])
-    console.print(f'Findings: {", ".join(kinds)}', style='italic')
+    console.print(f'Findings: {grades_in_words(found)}', style='italic')
     for item in found:
         text = f'{item.kind.grade}: {item.kind}: {item.text(bags=bags)}'
         meaning = item.kind.meaning

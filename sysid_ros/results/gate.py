@@ -100,7 +100,7 @@ _NO_NUMBER = _Figures()
 
 def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
     """Return the result with its conditions, and whether all of them are met."""
-    role: Role = 'train' if math.isnan(result.held_out_before) else 'validate'
+    role = result.judged_role
     errors = [error for error in result.errors if error.role == role]
     unstable = ', '.join(result.diverged)
     checks = [

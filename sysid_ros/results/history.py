@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -99,16 +98,15 @@ class Entry:
 
     def summary(self) -> EntrySummary:
         """Return what is shown, and more."""
-        result = self.result
-        held_out = not math.isnan(result.held_out_after)
+        result, head = self.result, headline(self.result)
         return EntrySummary(
             folder=self.name,
             current=self.current,
             created=result.provenance.created,
             standing=result.standing,
             acceptance=result.acceptance,
-            held_out=held_out,
-            error=result.held_out_after if held_out else result.training_after,
+            held_out=head.role == 'validate',
+            error=head.after,
             error_text=self.error,
             identified=self.identified,
             drift=self.drift,

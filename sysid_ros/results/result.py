@@ -37,6 +37,8 @@ SCHEMA_MINOR = 5
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
+#: Their data in words.
+ROLE_NAMES: dict[Role, str] = {'train': 'training', 'validate': 'held out'}
 
 
 def _decode(value: object) -> object:

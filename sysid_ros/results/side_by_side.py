@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -13,7 +14,7 @@ from sysid_ros.errors import how_many
 from sysid_ros.results.comparison import ROUNDING, causes
 from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.history import ValueSummary
-from sysid_ros.results.result import ROLES, CalibrationResult, EstimatorKind
+from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, EstimatorKind
 from sysid_ros.results.store import RESULT, find
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ U = TypeVar('U')
 
 #: So many characters of a hash tell files apart.
 _HASH = 12
-_ROLES: dict[str, str] = {'train': 'training', 'validate': 'held out'}
 _COMPARED = {
     EstimatorKind.SIMULATION: 'simulations of whole recordings',
     EstimatorKind.WINDOWS: 'simulations of windows',
@@ -196,10 +196,11 @@ class SideBySide:
 
     def drifted(self, name: str) -> tuple[DriftedParameter | None, ...]:
         """Return how a parameter of each of the others differs; None where it is not known."""
-        return tuple(
-            next((row for row in drift.parameters if row.name == name), None)
-            for drift in self.drifts
-        )
+        return tuple(rows.get(name) for rows in self._drifted)
+
+    @cached_property
+    def _drifted(self) -> tuple[dict[str, DriftedParameter], ...]:
+        return tuple({row.name: row for row in drift.parameters} for drift in self.drifts)
 
     @property
     def targets(self) -> tuple[Row[float], ...]:
@@ -232,22 +233,7 @@ class SideBySide:
     @property
     def recordings(self) -> tuple[Row[str], ...]:
         """What each recording was for, and of one whose name another one has, its hash."""
-        rows = self._rows(_bags)
-        return tuple(
-            Row(
-                row.name,
-                tuple(
-                    side
-                    and (
-                        side.role
-                        if _same_files(row)
-                        else f'{side.role}, SHA-256 {side.hashes[-1][:_HASH]}'
-                    )
-                    for side in row.sides
-                ),
-            )
-            for row in rows
-        )
+        return tuple(_told(row) for row in self._rows(_bags))
 
     @property
     def versions(self) -> tuple[Row[str], ...]:
@@ -373,12 +359,18 @@ def _bags(result: CalibrationResult) -> dict[str, _Bag]:
         if file.role in ROLES:
             name = Path(file.path).parent.name or file.path
             hashes = [*(found[name].hashes if name in found else ()), file.sha256]
-            found[name] = _Bag(_ROLES[file.role], tuple(hashes))
+            found[name] = _Bag(ROLE_NAMES[file.role], tuple(hashes))
     return found
 
 
-def _same_files(row: Row[_Bag]) -> bool:
-    return len({side.hashes for side in row.sides if side is not None}) == 1
+def _told(row: Row[_Bag]) -> Row[str]:
+    """Say what a recording was for, and its hash where the results mean different ones."""
+    alike = len({bag.hashes for bag in row.sides if bag is not None}) == 1
+
+    def say(bag: _Bag) -> str:
+        return bag.role if alike else f'{bag.role}, SHA-256 {bag.hashes[-1][:_HASH]}'
+
+    return Row(row.name, row.of(say))
 
 
 def _alike(values: Sequence[float | None]) -> bool:

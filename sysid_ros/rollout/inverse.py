@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.signal import sosfiltfilt
+import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 
 from sysid_ros.model.inertia import INERTIAL_FIELDS, rotation_from_quat
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
@@ -541,7 +541,7 @@ def _terms(model: mujoco.MjModel, motion: PrescribedMotion) -> _Terms:
     kept = slice(-motion.first % motion.stride, count, motion.stride)
 
     def passed(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = sosfiltfilt(motion.low_pass, values, axis=0)[kept]
+        found: NDArray[np.float64] = scipy.signal.sosfiltfilt(motion.low_pass, values, axis=0)[kept]
         return np.moveaxis(found, 0, 1)
 
     bodies = np.zeros((nv, len(range(*kept.indices(count))), model.nbody, _NUMBERS))

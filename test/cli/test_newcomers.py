@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from builders.cli_project import Outcome, Sysid
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 _MODEL = (FOLDER / 'arm.xml').read_text()
 #: The pendulum as most models are: without sensors.
@@ -52,7 +52,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
         *,
         model: str = _MODEL,
         names: tuple[str, ...] = ('train_1', 'validate_1'),
-        seconds: float = 3.0,
+        seconds: float = 2.0,
     ) -> None:
         (tmp_path / 'arm.xml').write_text(model)
         (tmp_path / 'bags').mkdir()
@@ -215,7 +215,7 @@ def test_a_bag_that_is_too_short_says_how_to_record_a_longer_one(
     done = sysid('init', 'bags', 'arm.xml')
     assert (done.code, '0.39 s long' in done.out) == (1, True)
     (excite,) = last_commands(done)
-    assert sysid(*excite, '--duration', '3').code == 0
+    assert sysid(*excite, '--duration', '2.5').code == 0
 
 
 def test_what_was_chosen_is_one_json_document(begin: Callable[..., None], sysid: Sysid) -> None:

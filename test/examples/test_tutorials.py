@@ -1,27 +1,30 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a stranger types after the README and the tutorials, letter by letter, from a fresh copy."""
+"""What a stranger types after the README and the tutorials, from a fresh copy."""
 
 from __future__ import annotations
 
-import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from sysid_ros.cli import main
 from sysid_ros.results.result import CalibrationResult, Standing
 
-pytestmark = pytest.mark.slow
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 ROOT = Path(__file__).resolve().parents[2]
 TUTORIALS = ROOT / 'docs' / 'tutorials'
 PENDULUM = ROOT / 'test' / 'data' / 'pendulum'
-#: A machine may be busy.
-TIMEOUT = 600
 
 
 def shell_blocks(page: Path) -> list[tuple[str, str]]:
@@ -30,35 +33,35 @@ def shell_blocks(page: Path) -> list[tuple[str, str]]:
     return re.findall(pattern, page.read_text('utf-8'), re.DOTALL)
 
 
-def type_in(commands: str, folder: Path) -> str:
-    """Run commands in a shell that stops at the first that fails; return what they print."""
-    places = (str(Path(sys.executable).parent), os.environ['PATH'])
-    environment = {
-        **os.environ,
-        'PATH': os.pathsep.join(places),
-        'PYTHONPATH': os.pathsep.join((str(ROOT), os.environ.get('PYTHONPATH', ''))),
-    }
-    done = subprocess.run(
-        ['bash', '-euo', 'pipefail', '-c', commands],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-    assert done.returncode == 0, f'{commands}\n{done.stdout}\n{done.stderr}'
-    return done.stdout
+@pytest.fixture
+def type_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that runs commands, those of sysid in this process, which has loaded it."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(commands: str) -> None:
+        for line in filter(None, commands.splitlines()):
+            program, *arguments = shlex.split(line, comments=True)
+            if program == 'cd':
+                monkeypatch.chdir(*arguments)
+            elif program == 'sysid':
+                assert main(arguments) == 0, line
+            else:
+                program = sys.executable if program == 'python' else program
+                subprocess.run([program, *arguments], check=True)
+
+    return run
 
 
 @pytest.mark.parametrize(
     ('page', 'model'), [('urdf-arm', 'arm.xml'), ('hobby-arm', 'so_arm.xml')], ids=str
 )
-def test_the_commands_of_a_tutorial_lead_to_accepted(page: str, model: str, tmp_path: Path):
+def test_the_commands_of_a_tutorial_lead_to_accepted(
+    page: str, model: str, tmp_path: Path, type_in: Callable[[str], None]
+):
     shutil.copytree(ROOT / 'examples', tmp_path / 'examples')
     blocks = shell_blocks(TUTORIALS / f'{page}.md')
 
-    type_in('\n'.join(text for checked, text in blocks if checked != 'on the robot'), tmp_path)
+    type_in('\n'.join(text for checked, text in blocks if checked != 'on the robot'))
 
     out = tmp_path / 'my_arm' / 'out' / 'current'
     result = CalibrationResult.load(out / 'result.json')
@@ -70,17 +73,15 @@ def test_the_commands_of_a_tutorial_lead_to_accepted(page: str, model: str, tmp_
 
 @pytest.mark.parametrize('page', ['urdf-arm', 'hobby-arm'])
 def test_what_a_tutorial_records_on_the_robot_is_what_its_script_writes(page: str):
-    blocks = dict(shell_blocks(TUTORIALS / f'{page}.md'))
-    recorded = re.findall(r'output:=(\S+)', ''.join(shell_blocks(TUTORIALS / f'{page}.md')[0]))
-    used = re.findall(r'sysid init (.*) \S+\n', ''.join(
-        text for _, text in shell_blocks(TUTORIALS / f'{page}.md')
-    ))  # fmt: skip
+    text = '\n'.join(block for _, block in shell_blocks(TUTORIALS / f'{page}.md'))
+    recorded = re.findall(r'output:=(\S+)', text)
 
-    assert blocks
-    assert used == [' '.join(recorded)]
+    assert re.findall(r'sysid init (.*) \S+\n', text) == [' '.join(recorded)]
 
 
-def test_the_commands_of_the_readme_run_on_bags_with_the_names_that_it_records(tmp_path: Path):
+def test_the_commands_of_the_readme_run_on_bags_with_the_names_that_it_records(
+    tmp_path: Path, type_in: Callable[[str], None]
+):
     (block,) = (t for checked, t in shell_blocks(ROOT / 'README.md') if checked == 'your robot')
     robot, elsewhere = (
         [line for line in block.splitlines() if line.startswith('ros2') is on_robot]
@@ -92,7 +93,7 @@ def test_the_commands_of_the_readme_run_on_bags_with_the_names_that_it_records(t
         shutil.copytree(PENDULUM / made, tmp_path / bag)
     shutil.copy(PENDULUM / 'arm.xml', tmp_path)
 
-    type_in('\n'.join(elsewhere), tmp_path)
+    type_in('\n'.join(elsewhere))
 
     result = CalibrationResult.load(tmp_path / 'out' / 'current' / 'result.json')
     assert result.accepted

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
-from scipy.ndimage import uniform_filter1d
 
 from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import (
@@ -395,7 +394,7 @@ def _at(
     step = instants[1] - instants[0]
     several = round(step / max(float(np.median(np.diff(times))), 1e-9))
     if several > 1:
-        values = uniform_filter1d(values, several)
+        values = scipy.ndimage.uniform_filter1d(values, several)
     found: NDArray[np.float64] = np.interp(instants, times, values)
     return found
 

@@ -9,7 +9,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.alignment.mapping.axes import Axis, EffortKind, Response, respond
 from sysid_ros.alignment.pairs import Quantity
@@ -363,7 +363,7 @@ def _bind(
             )
             merit[index, column] = strength + _NAME_BONUS * same + _LEVEL_BONUS * level
             certain[index, column] = same or strength >= LEAST_CORRELATION
-    found = zip(*linear_sum_assignment(-merit), strict=True)
+    found = zip(*scipy.optimize.linear_sum_assignment(-merit), strict=True)
     return {int(index): int(column) for index, column in found if certain[index, column]}
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.alignment.mapping.axes import correlate
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, Unit, units
@@ -650,7 +650,7 @@ def _start(judge: Judge) -> list[Guess]:
         for row in range(len(judge.drives))
     ]
     merit = np.array([[fit for fit, _ in fits] for fits in local])
-    for row, joint in zip(*linear_sum_assignment(-merit), strict=True):
+    for row, joint in zip(*scipy.optimize.linear_sum_assignment(-merit), strict=True):
         guesses[row] = local[row][joint][1]
     return guesses
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.optimize import nnls
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, scalar_joints
@@ -329,7 +329,7 @@ def _bounded(
     free = np.ones(len(least), dtype=bool)
     while free.any():
         factors[free] = least[free]
-        found, _ = nnls(bases[:, free] / sizes[free], values - bases @ factors)
+        found, _ = scipy.optimize.nnls(bases[:, free] / sizes[free], values - bases @ factors)
         factors[free] += found / sizes[free]
         beyond = factors > most
         if not beyond.any():

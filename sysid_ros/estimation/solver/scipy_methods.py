@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.optimize
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.losses import root
