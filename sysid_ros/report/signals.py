@@ -4,8 +4,8 @@
 
 Numbers travel as steps of the range of each curve, in about a byte: a tenth of decimal text. What
 the fit left is packed by itself, as it is thousands of times smaller than the curves that it is
-between, and mostly instead of what was measured: noise is packed once then. Sensors of one sequence mostly share their stamps and those of one joint its command, so
-each array of these is stored once.
+between, and mostly instead of what was measured: noise is packed once then. Sensors of one sequence
+mostly share their stamps and those of one joint its command, so each array of these is stored once.
 """
 
 from __future__ import annotations
