@@ -179,10 +179,7 @@ def draw_film(
         names = [copy.name for copy in copies]
         np.savez(folder / _SCENE, states=states, names=names, framerate=framerate, size=size)
         _run(folder)
-        frames = tuple(
-            Frame(*map(int, path.stem.split('_')[1:]), path.read_bytes())
-            for path in sorted(folder.glob('*_*.webp'))
-        )
+        frames = tuple(_frame(path) for path in sorted(folder.glob('*_*.webp')))
         ground = (folder / _GROUND_FILE).read_bytes()
     apart = np.ptp(np.nan_to_num(states[:, :, 1 : 1 + copies[0].model.nq]), axis=0).sum(axis=1)
     return Film(
@@ -258,9 +255,15 @@ def main(folder: Path) -> int:
     _save(ground, folder / _GROUND_FILE)
     for number, picture in enumerate(pictures):
         rows, columns = _moved(picture, ground)
-        place = f'{number:04d}_{columns.start}_{rows.start}_{columns.stop - columns.start}.webp'
-        _save(picture[rows, columns], folder / place)
+        name = f'{number:04d}_{columns.start}_{rows.start}_{columns.stop - columns.start}.webp'
+        _save(picture[rows, columns], folder / name)
     return 0
+
+
+def _frame(path: Path) -> Frame:
+    """Read a frame that `main` wrote; the name of its file says where it is."""
+    _, left, top, width = map(int, path.stem.split('_'))
+    return Frame(left, top, width, path.read_bytes())
 
 
 def _save(picture: NDArray[np.uint8], path: Path) -> None:

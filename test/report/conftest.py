@@ -421,7 +421,7 @@ def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
     )
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture(scope='package')
 def browser() -> Iterator[Browser]:
     """A headless Chromium without a network; see ``builders.browser`` for what to do with it."""
     with headless() as running:
