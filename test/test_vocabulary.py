@@ -31,6 +31,8 @@ IN_TEXT = {
 }
 #: The whole of a header of a table, or of an entry of a legend.
 AS_NAME = re.compile(r'>?(before|after|initial|initially|start|left|health)', re.IGNORECASE)
+#: Units follow a slash in the header of a column, as in ``rate/Hz``, and stand in no brackets.
+BRACKETED = re.compile(r'\((%|[kmµ]?(Hz|s|m|g|rad|N|N·m|V|A|W)(/s|²)?|°C?|ppm)\)')
 
 
 def _wrong(text: str) -> list[str]:
@@ -66,8 +68,9 @@ def test_what_the_code_says_keeps_to_the_words(room: str):
     found = {}
     for path in sorted((PACKAGE / room).rglob('*.py')):
         tree = ast.parse(path.read_text('utf-8'))
-        names = [name for name in _names(tree) if AS_NAME.fullmatch(name)]
-        wrong = names + [wrong for text in _said(tree) for wrong in _wrong(text)]
+        names = list(_names(tree))
+        wrong = [name for name in names if AS_NAME.fullmatch(name) or BRACKETED.search(name)]
+        wrong += [wrong for text in _said(tree) for wrong in _wrong(text)]
         if wrong:
             found[path.relative_to(REPOSITORY)] = wrong
     assert not found
@@ -92,7 +95,8 @@ def test_a_template_keeps_to_the_words(name: str):
     text = re.sub(r'\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}', '', text, flags=re.DOTALL)
     cells = [cell.strip() for cell in re.findall(r'>([^<>]+)<', text)]
     names = re.findall(r'(?:<th[^>]*>|</svg>)([^<>]+)<', text)
-    wrong = [name for name in names if AS_NAME.fullmatch(name.strip())]
+    names += re.findall(r'data-label="([^"]*)"', text)
+    wrong = [n for n in names if AS_NAME.fullmatch(n.strip()) or BRACKETED.search(n)]
     assert not wrong + _wrong(' '.join(cells))
 
 

@@ -271,6 +271,8 @@ _MEANINGS = {
         'The joint was told to move and no motion was measured.',
         'Check encoder, driver and mapping, and record again.',
     ),
+    # No fault, though a jump is: both split the bag, but here a simulation mostly began again, and
+    # all of its clocks with it. Across a jump the robot goes on, and one clock of two is wrong.
     FindingKind.TIME_BACKWARDS: Meaning(
         Grade.CAUTION,
         'What came before and what came after are recordings of their own.',

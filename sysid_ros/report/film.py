@@ -9,7 +9,6 @@ display, is a sentence in the report then, and not the end of a calibration.
 from __future__ import annotations
 
 import base64
-import io
 import subprocess
 import sys
 import tempfile
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.report.rendering import Color
 
-#: Frames per second, and the size of a frame in pixels: about 3 kB each.
+#: Frames per second, and the size of the picture in pixels: about 1.5 kB a frame.
 FRAMERATE = 10.0
 WIDTH, HEIGHT = 400, 300
 #: A film shows at most so many seconds.
@@ -42,7 +41,9 @@ COLORS: dict[str, Color] = {
     MEASURED: (0.604, 0.627, 0.663, 0.6),
 }
 #: Of WebP.
-_QUALITY, _METHOD = 60, 4
+_QUALITY, _METHOD = 50, 4
+#: What differs by more of 255 has moved; with so many pixels around it for what is less.
+_MOVED, _AROUND = 8, 2
 #: Colours above and below the horizon, and the light from all sides.
 _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
@@ -54,6 +55,7 @@ _SLACK = 1.0
 _PATIENCE = 120.0
 _BAD_INPUT = 2
 _SCENE = 'scene.npz'
+_GROUND_FILE = 'ground.webp'
 
 
 class Copy(NamedTuple):
@@ -70,12 +72,33 @@ class Copy(NamedTuple):
     states: NDArray[np.float64]
 
 
+class Frame(NamedTuple):
+    """What has moved in a frame of a film.
+
+    Attributes:
+        left, top: Where it is before the ground, in pixels.
+        width: Of it, pixels.
+        picture: WebP.
+    """
+
+    left: int
+    top: int
+    width: int
+    picture: bytes
+
+    @property
+    def text(self) -> str:
+        """The picture in base64."""
+        return base64.b64encode(self.picture).decode('ascii')
+
+
 class Film(NamedTuple):
     """Frames of one sequence, which a page plays.
 
     Attributes:
         sequence: What was filmed.
-        frames: WebP pictures.
+        ground: What is seen where nothing moves, as WebP.
+        frames: What has moved before it. Whole pictures would take twice the room.
         framerate: Frames per second.
         start: When the first frame is, in s from the start of the sequence.
         still: Number of the frame that stands for all, where the copies differ most.
@@ -84,7 +107,8 @@ class Film(NamedTuple):
     """
 
     sequence: str
-    frames: tuple[bytes, ...]
+    ground: bytes
+    frames: tuple[Frame, ...]
     framerate: float
     start: float
     still: int
@@ -99,9 +123,14 @@ class Film(NamedTuple):
         return len(self.frames) / self.framerate
 
     @property
-    def pictures(self) -> tuple[str, ...]:
-        """The frames in base64."""
-        return tuple(base64.b64encode(frame).decode('ascii') for frame in self.frames)
+    def moves(self) -> tuple[tuple[int, int, str], ...]:
+        """Left, top and picture in base64 of each frame."""
+        return tuple((frame.left, frame.top, frame.text) for frame in self.frames)
+
+    @property
+    def ground_text(self) -> str:
+        """The ground in base64."""
+        return base64.b64encode(self.ground).decode('ascii')
 
 
 def lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
@@ -150,10 +179,12 @@ def draw_film(
         names = [copy.name for copy in copies]
         np.savez(folder / _SCENE, states=states, names=names, framerate=framerate, size=size)
         _run(folder)
-        frames = tuple(path.read_bytes() for path in sorted(folder.glob('*.webp')))
+        frames = tuple(_frame(path) for path in sorted(folder.glob('*_*.webp')))
+        ground = (folder / _GROUND_FILE).read_bytes()
     apart = np.ptp(np.nan_to_num(states[:, :, 1 : 1 + copies[0].model.nq]), axis=0).sum(axis=1)
     return Film(
         sequence=sequence,
+        ground=ground,
         frames=frames,
         framerate=framerate,
         start=float(states[0, 0, 0]),
@@ -198,9 +229,7 @@ def _run(folder: Path) -> None:
 
 
 def main(folder: Path) -> int:
-    """Draw what a folder holds into numbered WebP files of that folder."""
-    from PIL import Image  # noqa: PLC0415 (only this process needs it)
-
+    """Draw what a folder holds into WebP files of that folder: the ground, and what has moved."""
     with np.load(folder / _SCENE) as scene:
         states, names, framerate = scene['states'], scene['names'], float(scene['framerate'])
         width, height = scene['size'].tolist()
@@ -222,11 +251,37 @@ def main(folder: Path) -> int:
     except ModelError as err:
         print(err, file=sys.stderr)  # noqa: T201 (read by the process that asked for it)
         return _BAD_INPUT
+    ground = np.median(pictures, axis=0).astype(np.uint8)
+    _save(ground, folder / _GROUND_FILE)
     for number, picture in enumerate(pictures):
-        stream = io.BytesIO()
-        Image.fromarray(picture).save(stream, format='WEBP', quality=_QUALITY, method=_METHOD)
-        (folder / f'{number:04d}.webp').write_bytes(stream.getvalue())
+        rows, columns = _moved(picture, ground)
+        name = f'{number:04d}_{columns.start}_{rows.start}_{columns.stop - columns.start}.webp'
+        _save(picture[rows, columns], folder / name)
     return 0
+
+
+def _frame(path: Path) -> Frame:
+    """Read a frame that `main` wrote; the name of its file says where it is."""
+    _, left, top, width = map(int, path.stem.split('_'))
+    return Frame(left, top, width, path.read_bytes())
+
+
+def _save(picture: NDArray[np.uint8], path: Path) -> None:
+    """Write an (height, width, 3) RGB picture as WebP."""
+    from PIL import Image  # noqa: PLC0415 (only the process that draws needs it)
+
+    Image.fromarray(picture).save(path, quality=_QUALITY, method=_METHOD)
+
+
+def _moved(picture: NDArray[np.uint8], ground: NDArray[np.uint8]) -> tuple[slice, slice]:
+    """Return the rows and columns of what is not as the ground; a corner where all is."""
+    moved = (np.abs(picture.astype(np.int16) - ground) > _MOVED).any(axis=2)
+    slices = []
+    for axis, size in ((1, len(moved)), (0, moved.shape[1])):
+        places = np.flatnonzero(moved.any(axis=axis))
+        first, last = (int(places[0]), int(places[-1])) if len(places) else (0, 0)
+        slices.append(slice(max(first - _AROUND, 0), min(last + _AROUND + 1, size)))
+    return slices[0], slices[1]
 
 
 def _near(

@@ -30,6 +30,8 @@ _MARGIN = 0.05
 _TICKS = 5
 #: Parameters up to this number get a picture of their correlations.
 _LARGEST_PICTURE = 40
+#: Fainter squares in it are not seen.
+_FAINTEST = 0.05
 #: Correlations of this size are listed by name; of this one, little is known of each alone.
 STRONG, _VERY_STRONG = 0.5, 0.9
 #: Units of positions, and as what and how many times as large they are shown.
@@ -299,7 +301,7 @@ def strong_pairs(result: CalibrationResult) -> tuple[CorrelatedPair, ...]:
 
 
 def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
-    """Lay out the correlations of all pairs as a triangle; nothing for one or very many."""
+    """Lay out the correlations that can be seen as a triangle; nothing for one or very many."""
     names = [parameter.name for parameter in result.parameters]
     if result.inference is None or not 1 < len(names) <= _LARGEST_PICTURE:
         return ()
@@ -310,6 +312,8 @@ def correlations(result: CalibrationResult) -> tuple[CorrelationCell, ...]:
             tone, strength = 'pos' if value > 0 else 'neg', min(abs(value), 1.0)
             if not math.isfinite(value):
                 tone, strength = 'none', 0.0
+            elif strength < _FAINTEST:
+                continue
             cells.append(CorrelationCell(i, j, tone, strength, text))
     return tuple(cells)
 

@@ -3,9 +3,9 @@
 """Measured and predicted signals: sequence by sequence, and packed for a script of the report.
 
 Numbers travel as steps of the range of each curve, in about a byte: a tenth of decimal text. What
-the fit left is packed by itself: it is thousands of times smaller than the curves that it is
-between. Sensors of one sequence mostly share their stamps and those of one joint its command, so
-each array of these is stored once.
+the fit left is packed by itself, as it is thousands of times smaller than the curves that it is
+between, and mostly instead of what was measured: noise is packed once then. Sensors of one sequence
+mostly share their stamps and those of one joint its command, so each array of these is stored once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
 SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-#: Steps from the least to the largest of a curve: fifty for each dot of a plot.
-_CURVE_STEPS = 8191
+#: Steps from the least to the largest of a curve: some twenty for each dot of a plot.
+_CURVE_STEPS = 4095
 _TIME_STEPS = 65535
-#: What the fit left takes at least so many, and steps of no more than this part of what is usual.
-_FEWEST_STEPS = 255
-_RESIDUAL_STEP = 1 / 16
+#: What the fit left takes at least so many, and steps of no more than these parts of what is usual
+#: and of the span of what was measured.
+_FEWEST_STEPS = 127
+_RESIDUAL_STEP, _SPAN_STEP = 1 / 8, 1 / 1023
 #: Differences of orders below this are tried, and codes of them of orders below that.
 _ORDERS = 3
 _MOST_BITS = 14
@@ -234,23 +235,34 @@ def _packed_plot(figure: Figure, sigmas: dict[str, float], shared: _Shelf) -> di
     """Pack one plot; far predictions end where nobody sees it, to leave the steps to the others."""
     plot = figure.plot
     ends = limits(plot)
-    measured = np.asarray(plot.measured)
-    left, nominal = measured - np.asarray(plot.after), np.asarray(plot.before)
+    measured, fitted, nominal = (
+        np.asarray(own) for own in (plot.measured, plot.after, plot.before)
+    )
+    left = measured - fitted
     if ends is not None:
         beyond = ends[1] - ends[0]
         left = np.clip(left, -beyond, beyond)
-        nominal = np.clip(nominal, ends[0] - beyond, ends[1] + beyond)
+        nominal, fitted = (
+            np.clip(own, ends[0] - beyond, ends[1] + beyond) for own in (nominal, fitted)
+        )
+    # Else it is the fitted and what that left.
+    alone = ends is not None or not np.isfinite(fitted[np.isfinite(measured)]).all()
     # The noise of a sensor with several components is that of all of them.
     sigma = sigmas.get(plot.sensor, sigmas.get(plot.sensor.partition('[')[0], math.nan))
     known = left[np.isfinite(left)]
     usual = float(np.median(np.abs(known))) if len(known) else math.inf
-    fine = float(np.ptp(known)) / (_RESIDUAL_STEP * usual) if len(known) and usual > 0 else 0.0
+    fine = 0.0
+    if len(known):
+        span = float(np.ptp(measured[np.isfinite(left)]))
+        sizes = [size for size in (_RESIDUAL_STEP * usual, _SPAN_STEP * span) if size > 0]
+        fine = float(np.ptp(known)) / min(sizes, default=math.inf)
     small = usual < _SMALL and plot.unit in _THOUSANDTHS
     return {
         'times': shared.put(packed(plot.times, _TIME_STEPS)),
         'unit': plot.unit,
         'range': ends,
-        'measured': packed(plot.measured),
+        'measured': packed(measured) if alone else None,
+        'fitted': packed(fitted),
         'nominal': packed(nominal),
         'left': packed(left, int(min(max(fine, _FEWEST_STEPS), _TIME_STEPS))),
         'leftUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],

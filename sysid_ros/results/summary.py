@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Points that a report can show in all, and per curve.
 _PLOT_POINTS = 100_000
-_CURVE_POINTS = 1500
+_CURVE_POINTS = 1000
 _FEWEST_POINTS = 100
 _DIGITS = 6
 _LIBRARIES = ('numpy', 'scipy', 'rosbags')

@@ -69,10 +69,12 @@ def scrolls_sideways(page: Page) -> list[str]:
           if (root.scrollWidth <= width) return [];
           const inside = (each) => each
             && (getComputedStyle(each).overflowX !== 'visible' || inside(each.parentElement));
-          return Array.from(document.querySelectorAll('body *'))
+          const found = Array.from(document.querySelectorAll('body *'))
             .filter((each) => each.getBoundingClientRect().right > width)
             .filter((each) => !inside(each.parentElement))
             .map((each) => `${each.tagName} ${each.className}`);
+          // What is positioned need not be inside of what scrolls around it.
+          return found.length ? found : [`by ${root.scrollWidth - width} pixels`];
         }"""
     )
     return found

@@ -173,10 +173,10 @@
     group.extent = group.extent || extent(grid);
     const plot = data().plots[element.dataset.plot];
     const times = unpacked(data().shared[plot.times]);
-    const measured = unpacked(plot.measured);
+    const fitted = unpacked(plot.fitted);
     const nominal = unpacked(plot.nominal);
     const left = unpacked(plot.left);
-    const fitted = combined(measured, left, -1);
+    const measured = plot.measured ? unpacked(plot.measured) : combined(fitted, left, 1);
     const command = plot.command === null ? null : unpacked(data().shared[plot.command]);
     const unit = plot.unit ? ` ${plot.unit}` : '';
     const [factor, leftUnit] = plot.leftUnit;

@@ -76,7 +76,6 @@
       show();
     }));
     words.addEventListener('input', show);
-    tools.hidden = false;
   }
 
   document.querySelectorAll('table[data-sortable]').forEach((table) => {
