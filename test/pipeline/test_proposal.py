@@ -7,7 +7,7 @@ from __future__ import annotations
 import glob
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +20,7 @@ from sysid_ros.pipeline.proposal import (
     InitOptions,
     ProposedBag,
     ProposedTarget,
+    best_part,
     find_bags,
     propose_calibration,
     roles_of,
@@ -118,6 +119,37 @@ def test_a_pattern_stands_for_all_elements_only(
     proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
     text = to_yaml(proposal, tmp_path, '')
     assert re.findall(r'target: "?([\w*/]+)', text) == written
+
+
+def servo(kp: float) -> str:
+    return f'<position name="m" joint="j" kp="{kp}" kv="{kp / 50}" forcerange="-4 4"/>'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('hidden', 'part'), [(300.0, 1.0), (3.0, 0.01)])
+def test_gains_that_are_far_too_large_are_begun_at_a_part_of_them(
+    workshop: Any, hidden: float, part: float
+) -> None:
+    true = workshop.spec(actuator=servo(hidden))
+    runs = [workshop.sequence(true, name, seed) for seed, name in enumerate('ab')]
+    targets = 'actuator/m/kp', 'actuator/m/kv', 'actuator/m/delay'
+    problem = workshop.problem(workshop.spec(actuator=servo(300.0)), targets, *runs)
+    assert best_part(problem, 0.02) == part
+
+
+def test_what_begins_elsewhere_and_what_is_compared_is_written(tmp_path: Path) -> None:
+    bag = ProposedBag(tmp_path / 'bag', 'train', '')
+    target = ProposedTarget(
+        'actuator/*/kp', (1.0, 100.0), 'log', name='kp', shared=True, initial=10.0
+    )
+    proposal = CalibrationProposal(
+        tmp_path / 'm.xml', (), (bag,), None, 'auto', (target,), (), hurried=True, sensors=('q',)
+    )
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(to_yaml(proposal, tmp_path, ''))
+    found = load_calibration(file)
+    assert [(item.name, item.initial) for item in found.parameters] == [('kp', 10.0)]
+    assert (found.sensors, found.solver.timestep) == (('q',), 'auto')
 
 
 @pytest.mark.slow
