@@ -52,7 +52,7 @@ from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
     from sysid_ros.bags import BagColumns
@@ -795,8 +795,8 @@ def _softened(proposal: CalibrationProposal, observer: Observer) -> CalibrationP
     """Begin at a part of the servos' gains where the model moves far more like the robot with it.
 
     From gains that are far too large a fit hardly gets away: servos at the limits of their force
-    follow anything. Of servos with equal gains one stiffness is then looked for, since positions
-    tell it only of those that gravity loads.
+    follow anything. Equal servos then share their gains and the inertia of their motors: positions
+    tell the stiffness only of those that gravity loads.
     """
     gains = [item for item in proposal.chosen if item.attribute == 'kp']
     if not gains:
@@ -822,17 +822,27 @@ def _softened(proposal: CalibrationProposal, observer: Observer) -> CalibrationP
         else item
         for item in proposal.targets
     ]
-    stiffness = [item for item in targets if item.attribute == 'kp']
-    if len({item.initial for item in stiffness}) == 1 < len(stiffness) == stiffness[0].elements:
-        one = dataclasses.replace(
-            stiffness[0], target=stiffness[0].pattern, name='kp', shared=True, elements=0
-        )
-        targets = [one, *(item for item in targets if item.attribute != 'kp')]
+    for attribute in ('armature', 'kp', 'kv'):
+        targets = _as_one(attribute, targets, nominal)
     note = (
         f'With {100 * part:g} % of the stiffness and damping of its servos the model moves far '
         'more like the robot: the fit begins there.'
     )
     return dataclasses.replace(proposal, targets=tuple(targets), notes=(*proposal.notes, note))
+
+
+def _as_one(
+    attribute: str, targets: Sequence[ProposedTarget], nominal: Mapping[str, float]
+) -> list[ProposedTarget]:
+    """Return targets with one for all elements where these are equal in the model."""
+    own = [i for i in targets if i.attribute == attribute and not i.left_out]
+    alike = len({nominal[item.target] for item in own}) == 1 < len(own)
+    if not alike or len(own) != own[0].elements:
+        return list(targets)
+    one = dataclasses.replace(
+        own[0], target=own[0].pattern, name=attribute, shared=True, elements=0
+    )
+    return [one if item is own[0] else item for item in targets if item not in own[1:]]
 
 
 def best_part(problem: Problem, lag: float) -> float:
@@ -916,6 +926,7 @@ def _after(item: ProposedTarget, said: PredictedParameter | None, worst: int) ->
     kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and _RANKS.index(item.attribute) == worst
-    if lost or last:
+    # What begins elsewhere would be at the model's own value again.
+    if (lost or last) and item.initial is None:
         return dataclasses.replace(item, left_out=kind, note=told)
     return dataclasses.replace(item, note=told)
