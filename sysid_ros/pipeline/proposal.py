@@ -880,11 +880,11 @@ def _first_steps(proposal: CalibrationProposal, observer: Observer) -> Preflight
     whole = sum(bag.seconds for bag in proposal.of_role('train'))
     share = min(_TRIED_S / whole, 1.0) if whole else 1.0
     by_name = {unknown.name: unknown for unknown in seen.problem.parameters}
-    expected = tuple(_by_all(item, by_name[item.name], share) for item in found.parameters)
+    expected = tuple(of_all(item, by_name[item.name], share) for item in found.parameters)
     return dataclasses.replace(found, parameters=expected)
 
 
-def _by_all(said: PredictedParameter, unknown: Unknown, share: float) -> PredictedParameter:
+def of_all(said: PredictedParameter, unknown: Unknown, share: float) -> PredictedParameter:
     """Return what all recordings are expected to say, of which a share was looked at.
 
     What nothing but the bounds limits stays unknown.

@@ -13,8 +13,11 @@ import pytest
 
 from builders.recorded_pendulum import FOLDER
 from sysid_ros.config import load_calibration
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.pipeline.preflight import PredictedParameter
 from sysid_ros.pipeline.proposal import (
     CalibrationProposal,
     InitOptions,
@@ -22,6 +25,7 @@ from sysid_ros.pipeline.proposal import (
     ProposedTarget,
     best_part,
     find_bags,
+    of_all,
     propose_calibration,
     roles_of,
     sort_arguments,
@@ -119,6 +123,22 @@ def test_a_pattern_stands_for_all_elements_only(
     proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
     text = to_yaml(proposal, tmp_path, '')
     assert re.findall(r'target: "?([\w*/]+)', text) == written
+
+
+@pytest.mark.parametrize(
+    ('half', 'share', 'kind'),
+    [
+        (1.0, 1.0, VerdictKind.NOT_EXCITED),
+        (1.0, 0.04, VerdictKind.IDENTIFIED),
+        (3.0, 0.01, VerdictKind.NOT_EXCITED),  # the bounds limit it, and nothing else
+    ],
+)
+def test_what_a_share_of_recordings_does_not_tell_all_may(
+    half: float, share: float, kind: VerdictKind
+) -> None:
+    unknown = Unknown('d', (), 1.0, 0.0, 4.0)
+    said = PredictedParameter('d', '', 1.0, half, '', '', VerdictKind.NOT_EXCITED, 1.0)
+    assert of_all(said, unknown, share).verdict_kind is kind
 
 
 def servo(kp: float) -> str:
