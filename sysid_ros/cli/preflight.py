@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
-from sysid_ros.errors import listed
+from sysid_ros.errors import how_many, listed
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
     determined,
@@ -83,7 +83,9 @@ def _last_line(found: Preflight) -> str:
         names.append(f'{doubtful} of {len(of_links)} numbers of links')
     if names:
         return f'Not identified by these bags: {listed(names)}.'
-    return f'All {len(found.parameters)} parameters would be identified by these bags.'
+    every = how_many(found.parameters, 'parameter')
+    told = f'All {every}' if len(found.parameters) > 1 else f'The {every[2:]}'
+    return f'{told} would be identified by these bags.'
 
 
 def _links(found: Preflight) -> dict[str, list[int]]:

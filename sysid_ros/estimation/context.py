@@ -65,10 +65,14 @@ class FitContext:
         return math.isfinite(self.settings.deadline)
 
     @property
+    def is_late(self) -> bool:
+        """Whether there is no time for another iteration on all data and what follows it."""
+        return time.monotonic() + RESERVED * self.log.longest > self.settings.deadline
+
+    @property
     def may_go_on(self) -> bool:
         """Whether neither the limit of iterations nor that of time is reached."""
-        late = time.monotonic() + RESERVED * self.log.longest > self.settings.deadline
-        return len(self.log.trace) < self.settings.max_iterations and not late
+        return len(self.log.trace) < self.settings.max_iterations and not self.is_late
 
     @property
     def settings_left(self) -> SolverSettings:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sysid_ros.estimation.noise import smallest_noise
+from sysid_ros.estimation.solver.least_squares import LIMITS, stopped
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
     solution = first.solution
     for weighting in range(1, _WEIGHTINGS + 1):
         if not context.may_go_on:
-            break
+            at_limit = solution.status in LIMITS or not context.is_limited
+            return solution if at_limit else stopped(solution)
         solution = arrivals.locate(solution)
         residuals = arrivals.residuals
         ratio = residuals.spread(solution.residual, robust=robust)

@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 _LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
+_NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
+_NOT_PROFILED = 'The limit of time was reached before intervals were profiled.'
 _STARTS_FIXED = (
     'The recordings are too many, or what they leave jumps too much, for their starts to be '
     'unknown: errors of the states measured there are not in the intervals.'
@@ -311,19 +313,20 @@ def fit(  # noqa: PLR0913 (documented API)
         log.stage('intervals and verdicts')
         # What a fit did not get to would pass for what its model lacks.
         complete = first.window is None and solution.status not in LIMITS and not settings.rough
+        method, complete, notes = _affordable(context, intervals or IntervalMethod(), complete)
+        notes = (*notes, _STARTS_FIXED) if starts_fixed else notes
         solution, found = _inferred(
             residuals,
             solution,
             dataclasses.replace(residuals.samples, encoder_steps=steps),
             settings.loss,
-            intervals or IntervalMethod(),
+            method,
             terms(residuals, x) if complete else None,
             weighting if memory is None else 'plain',
             cancel,
         )
         x = solution.x
-        if starts_fixed:
-            found = dataclasses.replace(found, notes=(*found.notes, _STARTS_FIXED))
+        found = dataclasses.replace(found, notes=(*found.notes, *notes))
         count = len(parameters)
         # Residuals with free starts count the simulations of the whole as their own.
         counted = [residuals] if first.window is None or residuals is whole else [whole, residuals]
@@ -367,6 +370,18 @@ def fit(  # noqa: PLR0913 (documented API)
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
+
+
+def _affordable(
+    context: FitContext, method: IntervalMethod, complete: bool
+) -> tuple[IntervalMethod, bool, tuple[str, ...]]:
+    """Return how intervals are found, whether to look for what the model lacks, and notes."""
+    if not context.is_late:
+        return method, complete, ()
+    notes = (_NOT_LOOKED,) if complete else ()
+    if method.name == 'profile':
+        return IntervalMethod(), False, (*notes, _NOT_PROFILED)
+    return method, False, notes
 
 
 def _inferred(

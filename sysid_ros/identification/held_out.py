@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ def with_arrivals_in(
     *,
     threads: int = 0,
     cancel: threading.Event | None = None,
+    deadline: float = math.inf,
 ) -> Fit:
     """Return a fit that knows when the commands of other sequences acted, too.
 
@@ -51,6 +53,7 @@ def with_arrivals_in(
         sequences: What is held out.
         threads: Simulation threads; 0 means one per core.
         cancel: Ends it when it is set.
+        deadline: When it is to be done, in ``time.monotonic()``.
 
     Returns:
         The fit itself where it found no such errors, or where these tell nothing.
@@ -66,7 +69,7 @@ def with_arrivals_in(
         for unknown, value in zip(found.unknowns, found.values, strict=True)
         if not unknown.of_single_runs
     ]
-    settings = SolverSettings()
+    settings = SolverSettings(deadline=deadline)
     known = {sensor: found.noise[sensor] for sensor in found.known_noise}
     with ExitStack() as opened:
         log = FitLog(settings.max_iterations, None)

@@ -257,7 +257,7 @@ def identify(
             observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
             found = fit_training(config, fitted, observer, cancel, deadline=deadline, begun=found)
     else:
-        found, remembered = fit_with_memory(config, fitted, memory, observer, cancel)
+        found, remembered = fit_with_memory(config, fitted, memory, observer, cancel, deadline)
     step = timestep_note(seen.problem, fitted, found, config.solver.threads)
     warnings = (*warnings, *remembered.warnings, *problem.notes, *step)
     remembered = dataclasses.replace(remembered, warnings=warnings)
@@ -271,8 +271,12 @@ def identify(
     if found.arrival_errors and unseen:
         observer.stage('finding when commands of held-out recordings acted')
         threads = config.solver.threads
-        found = with_arrivals_in(found, fitted.spec, unseen, threads=threads, cancel=cancel)
-    tested = validate(config, compared, found, observer, cancel, recorded=recorded)
+        found = with_arrivals_in(
+            found, fitted.spec, unseen, threads=threads, cancel=cancel, deadline=deadline
+        )
+    tested = validate(
+        config, compared, found, observer, cancel, recorded=recorded, deadline=deadline
+    )
     observer.stage('predicting all recordings, nominal and fitted')
     result = assemble(
         config,

@@ -44,7 +44,7 @@ from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
 from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.alignment.stamps import StampSource
@@ -83,6 +83,20 @@ class CalibrationBag:
         return f'{self.path.name!r} holds no commands for {listed(names)}; they stay 0'
 
 
+def falling_base(model: mujoco.MjModel, measured: Collection[str]) -> str:
+    """Say that a base falls of which no sensor tells anything; empty where none does."""
+    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
+    names = sensor_names(model)
+    kinds = {mujoco.mjtSensor(model.sensor_type[names.index(name)]) for name in measured}
+    if not len(free) or not kinds <= SENSOR_FIELDS.keys():
+        return ''
+    return (
+        f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
+        'floats: in the simulation it falls until it touches something. Where the robot hung '
+        'or stood on a stand, take a copy of the model without this free joint.'
+    )
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is to be identified, from what.
@@ -108,28 +122,16 @@ class Problem:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the model beside its file, a sentence each."""
-        found = *self.source.description.notes, implied_sentence(self.spec), self._floating
-        return tuple(filter(None, found))
-
-    @property
-    def _floating(self) -> str:
-        """That a base falls of which nothing is measured; empty where none does."""
-        model, sensors = self.model, sensor_names(self.model)
-        free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
-        measured = {
-            mujoco.mjtSensor(model.sensor_type[sensors.index(name)])
+        sensors = {
+            name
             for recording in self.recordings
             for sequence in recording.alignment.sequences
             for series in sequence.measurements
             for name in series.names
         }
-        if not len(free) or not measured <= SENSOR_FIELDS.keys():
-            return ''
-        return (
-            f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
-            'floats: in the simulation it falls until it touches something. Where the robot hung '
-            'or stood on a stand, take a copy of the model without this free joint.'
-        )
+        falls = falling_base(self.model, sensors)
+        found = *self.source.description.notes, implied_sentence(self.spec), falls
+        return tuple(filter(None, found))
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
         """Return the sequences of all bags with a role, in the bags' order."""

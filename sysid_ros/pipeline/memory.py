@@ -181,6 +181,7 @@ def fit_with_memory(
     memory: Memory,
     observer: Observer,
     cancel: threading.Event | None = None,
+    deadline: float | None = None,
 ) -> tuple[Fit, Remembered]:
     """Fit to new data and an earlier result, unless the robot changed.
 
@@ -190,6 +191,7 @@ def fit_with_memory(
         memory: The earlier result.
         observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
+        deadline: When it is to be done; see `fit_training`.
 
     Returns:
         The fit to the new data and what was known before, and what that has to do with it.
@@ -207,7 +209,7 @@ def fit_with_memory(
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
         moved = dataclasses.replace(problem, parameters=parameters)
-        return fit_training(chosen, moved, observer, cancel, memory=prior)
+        return fit_training(chosen, moved, observer, cancel, memory=prior, deadline=deadline)
 
     parameters = problem.parameters
     warnings = list(_unmatched(memory.result, problem))

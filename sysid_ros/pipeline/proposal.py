@@ -32,7 +32,10 @@ from sysid_ros.bags.input.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
+from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.files import matching
+from sysid_ros.inference.verdicts import widest
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.model.implied import (
     add_actuators,
@@ -43,18 +46,21 @@ from sysid_ros.model.implied import (
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.loading import falling_base, load
 from sysid_ros.pipeline.preflight import predicted
 from sysid_ros.pipeline.timestep import with_timestep
+from sysid_ros.rollout.prediction import make_simulator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
     from sysid_ros.bags import BagColumns
     from sysid_ros.config.calibration import Role, Scale
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inspection.inspection import Inspection, JointReport
+    from sysid_ros.model.unknown import Unknown
+    from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
 
 #: Words in the name of a recording by which it is held out.
@@ -77,6 +83,13 @@ _LONGEST_S = 120.0
 _ARMATURE = 0.2
 #: Bounds are so many times the model's own number, or inertia.
 _TIMES = 10.0
+#: Gains of shipped models may be far too large: they are made for following well. These parts of
+#: them are tried, with these parts of the delay of the motion; a servo that is softer lags, too.
+_SOFTER, _DELAYS = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003), (0.0, 0.5, 1.0)
+#: A part is begun at where errors are below this part of those with all of the gains.
+_FAR_BETTER = 0.8
+#: Recordings are long where a derivative takes so many steps of the simulation: half a minute.
+_MANY_STEPS = 3e6
 #: Part of the greatest force of a joint that its dry friction may be.
 _FRICTION = 0.2
 #: Commands are at most so late where nothing is measured of it, s, and at the very most.
@@ -125,6 +138,7 @@ class ProposedTarget:
         elements: So many the pattern of all elements means; 0 where not all are proposed.
         left_out: Why it is not identified, in a few words; empty where it is.
         note: What the first steps of a fit say of it; empty where it is simply identified.
+        initial: Where it begins; None for the model's own value.
     """
 
     target: str
@@ -135,6 +149,7 @@ class ProposedTarget:
     elements: int = 0
     left_out: str = ''
     note: str = ''
+    initial: float | None = None
 
     @property
     def attribute(self) -> str:
@@ -152,6 +167,7 @@ class ProposedTarget:
         found: dict[str, Any] = {'name': self.name} if self.name else {}
         found |= {'target': self.target, 'bounds': list(self.bounds)}
         found |= {'shared': True} if self.shared else {}
+        found |= {} if self.initial is None else {'initial': self.initial}
         return found | ({} if self.scale == 'linear' else {'scale': self.scale})
 
 
@@ -170,6 +186,8 @@ class CalibrationProposal:
         packages: Folders of ROS packages that the model refers to.
         namespace: Of several arms in a recording this one.
         problem: Why nothing could be tried; empty where it was.
+        hurried: Whether the recordings are so long that time steps and time are limited.
+        sensors: Those that are compared; empty for all that are mapped.
     """
 
     model: Path
@@ -182,6 +200,8 @@ class CalibrationProposal:
     packages: tuple[Path, ...] = ()
     namespace: str = ''
     problem: str = ''
+    hurried: bool = False
+    sensors: tuple[str, ...] = ()
 
     @property
     def chosen(self) -> tuple[ProposedTarget, ...]:
@@ -199,6 +219,11 @@ class CalibrationProposal:
             and pair.role is PairRole.SENSOR
             and not similarities(pair.labels, [pair.name]).any()
         )
+
+    @property
+    def solver(self) -> dict[str, Any]:
+        """The section ``solver``."""
+        return {'timestep': 'auto', 'time': _LONGEST_S} if self.hurried else {}
 
     def of_role(self, role: Role) -> tuple[ProposedBag, ...]:
         """Return the recordings with a role."""
@@ -303,10 +328,12 @@ def propose_calibration(
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
     bags = (*(bag for bag, _ in looked), *unread)
     reports = [found for bag, found in looked if bag.role == 'train' and found is not None]
+    measured = _sensors(reports)
+    falls = falling_base(compiled, measured)
     del columns, training
     proposal = CalibrationProposal(
         model,
-        _about(source.description.notes, spec),
+        (*_about(source.description.notes, spec), *filter(None, [falls])),
         bags,
         mapping,
         'auto',
@@ -315,7 +342,10 @@ def propose_calibration(
         options.packages,
         options.namespace,
     )
-    return _tried(proposal, observer)
+    steps = sum(bag.seconds for bag in proposal.of_role('train')) / compiled.opt.timestep
+    hurried = steps * (1 + len(proposal.chosen)) > _MANY_STEPS
+    sensors = () if _tell_efforts(reports) else _positions(compiled, measured)
+    return _tried(dataclasses.replace(proposal, hurried=hurried, sensors=sensors), observer)
 
 
 def _read(
@@ -474,6 +504,28 @@ def _findings(found: Inspection) -> Iterator[str]:
         yield f'{group.kind.grade}: {group.kind}: {group.text(bags=False)}'
 
 
+def _sensors(reports: Sequence[Inspection]) -> set[str]:
+    """Return the sensors of the model that something was measured of."""
+    return {
+        pair.name
+        for found in reports
+        for pair in (found.mapping.pairs if found.mapping else ())
+        if pair.role is PairRole.SENSOR
+    }
+
+
+def _positions(model: mujoco.MjModel, measured: Collection[str]) -> tuple[str, ...]:
+    """Return sensors other than of velocities; none where there are no such or no others."""
+    velocity = model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTVEL
+    names = [model.sensor(row).name for row in range(model.nsensor)]
+    kinds = {name: bool(own) for name, own in zip(names, velocity, strict=True) if name in measured}
+    return tuple(name for name, own in kinds.items() if not own) if any(kinds.values()) else ()
+
+
+def _tell_efforts(reports: Sequence[Inspection]) -> bool:
+    return any(joint.effort for found in reports for joint in found.joints)
+
+
 def _moves(joint: JointReport) -> bool:
     return joint.high - joint.low > _MOVES
 
@@ -516,7 +568,7 @@ def _targets(
     """Return what may be identified of the joints that move, most important first."""
     moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
     joints = [name for name in free_joints(spec) if name in moving]
-    told = any(joint.effort for found in reports for joint in found.joints)
+    told = _tell_efforts(reports)
     dofs = [int(model.joint(name).dofadr[0]) for name in joints]
     if not joints:
         return ()
@@ -530,8 +582,21 @@ def _targets(
         *(_TIMES * float(model.dof_frictionloss[dof]) for dof in dofs),
         0.1,
     )
+    guessed = implied_actuators(spec)
+    # Without efforts only the sum of both is told: the larger one can make up for the other.
+    by_servo = {
+        name: actuator
+        for name, dof, (actuator, _, kv) in zip(joints, dofs, gains, strict=True)
+        if not told and actuator not in guessed and kv > float(model.dof_damping[dof])
+    }
     found = [
-        ProposedTarget(f'joint/{name}/{attribute}', (0.0, _rounded_up(most)))
+        ProposedTarget(
+            f'joint/{name}/{attribute}',
+            (0.0, _rounded_up(most)),
+            left_out="cannot be told from the servo's kv without efforts"
+            if attribute == 'damping' and name in by_servo
+            else '',
+        )
         for attribute, most in (
             ('armature', armature),
             ('damping', damping),
@@ -539,10 +604,10 @@ def _targets(
         )
         for name in joints
     ]
-    guessed = implied_actuators(spec)
     for attribute, place in (('kp', 1), ('kv', 2)):
         values = {gain[0]: float(gain[place]) for gain in gains if gain[place]}
-        found += _of_servos(attribute, values, guessed, told=told)
+        trusted = () if attribute == 'kp' else set(values) - set(by_servo.values())
+        found += _of_servos(attribute, values, guessed, told=told, trusted=trusted)
     if any(bag.commanded for bag in bags) and model.nactuator:
         lags = [bag.lag for bag in bags if not math.isnan(bag.lag)]
         most = min(max(_DELAY, *(1.5 * lag for lag in lags), 0.0), _LONGEST_DELAY)
@@ -585,14 +650,19 @@ def _two_digits(value: float) -> float:
 
 
 def _of_servos(
-    attribute: str, values: dict[str, float], guessed: Sequence[str], *, told: bool
+    attribute: str,
+    values: dict[str, float],
+    guessed: Sequence[str],
+    *,
+    told: bool,
+    trusted: Collection[str],
 ) -> Iterator[ProposedTarget]:
     """Yield a gain of servos; one of the model's own is trusted where efforts tell the rest."""
     for actuator in values:
         why = ''
         if actuator not in guessed and told:
             why = "the model's own gains are taken as they are; drop the # where they are guesses"
-        elif actuator not in guessed and attribute == 'kv':
+        elif actuator not in guessed and actuator in trusted:
             why = "cannot be told from the joint's damping without efforts"
         bounds = (
             _two_digits(min(values.values()) / _TIMES),
@@ -684,7 +754,8 @@ def trial_of(proposal: CalibrationProposal) -> CalibrationConfig:
     """
     return CalibrationConfig.model_validate(
         {
-            'solver': {'time': _LONGEST_S},
+            'solver': {**proposal.solver, 'time': _LONGEST_S},
+            'sensors': proposal.sensors or None,
             'segments': {'times': parts_tried(proposal.of_role('train'))},
             'model': proposal.model,
             'package_path': proposal.packages,
@@ -710,6 +781,7 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
         problem = f'No joint of the model moves in the training recordings, {longest:.2g} s long.'
         return dataclasses.replace(proposal, problem=problem)
     try:
+        proposal = _softened(proposal, observer)
         for _ in range(_ROUNDS):
             found = _first_steps(proposal, observer)
             slow = found.seconds > _LONGEST_S
@@ -726,13 +798,112 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
     return proposal
 
 
+def _softened(proposal: CalibrationProposal, observer: Observer) -> CalibrationProposal:
+    """Begin at a part of the servos' gains where the model moves far more like the robot with it.
+
+    From gains that are far too large a fit hardly gets away: servos at the limits of their force
+    follow anything. Equal servos then share their gains and the inertia of their motors: positions
+    tell the stiffness only of those that gravity loads.
+    """
+    gains = [item for item in proposal.chosen if item.attribute == 'kp']
+    if not gains:
+        return proposal
+    config = trial_of(proposal)
+    problem = load(config, observer)
+    guessed = implied_actuators(problem.spec)
+    if any(item.target.split('/')[1] in guessed for item in gains):
+        return proposal
+    observer.stage('looking for how stiff the servos are')
+    lags = [bag.lag for bag in proposal.of_role('train') if not math.isnan(bag.lag)]
+    part = best_part(with_timestep(problem, config.solver), float(np.median(lags or [0.0])))
+    if part == 1.0:
+        return proposal
+    nominal = {unknown.name: unknown.nominal for unknown in problem.parameters}
+    targets = [
+        dataclasses.replace(
+            item,
+            bounds=(_two_digits(part * item.bounds[0]), item.bounds[1]),
+            initial=_two_digits(part * nominal[item.target]),
+        )
+        if item.attribute in {'kp', 'kv'} and not item.left_out
+        else item
+        for item in proposal.targets
+    ]
+    for attribute in ('armature', 'kp', 'kv'):
+        targets = _as_one(attribute, targets, nominal)
+    note = (
+        f'With {100 * part:g} % of the stiffness and damping of its servos the model moves far '
+        'more like the robot: the fit begins there.'
+    )
+    return dataclasses.replace(proposal, targets=tuple(targets), notes=(*proposal.notes, note))
+
+
+def _as_one(
+    attribute: str, targets: Sequence[ProposedTarget], nominal: Mapping[str, float]
+) -> list[ProposedTarget]:
+    """Return targets with one for all elements where these are equal in the model."""
+    own = [i for i in targets if i.attribute == attribute and not i.left_out]
+    alike = len({nominal[item.target] for item in own}) == 1 < len(own)
+    if not alike or len(own) != own[0].elements:
+        return list(targets)
+    one = dataclasses.replace(
+        own[0], target=own[0].pattern, name=attribute, shared=True, elements=0
+    )
+    return [one if item is own[0] else item for item in targets if item not in own[1:]]
+
+
+def best_part(problem: Problem, lag: float) -> float:
+    """Return the part of the gains with which errors are least, 1 where that is not far better."""
+    nominal = np.array([unknown.nominal for unknown in problem.parameters])
+    kinds = [unknown.targets[0].attribute for unknown in problem.parameters]
+    servos, delays = (np.isin(kinds, names) for names in (['kp', 'kv'], ['delay']))
+    candidates = np.array(
+        [
+            np.where(servos, part * nominal, np.where(delays, late * lag, nominal))
+            for part in _SOFTER
+            for late in _DELAYS
+        ]
+    )
+    with make_simulator(problem.spec, problem.parameters, problem.sequences('train')) as simulator:
+        residuals = Residuals(simulator, estimate_noise(simulator.runs))
+        squares = residuals(candidates) ** 2
+    sensors = residuals.samples.sensor
+    each = np.array(
+        [squares[sensors == place].sum(axis=0) for place in np.unique(sensors[sensors >= 0])]
+    )
+    # All sensors count alike: the noise of some is small.
+    errors = np.sqrt(each / each[:, :1]).mean(axis=0).reshape(len(_SOFTER), -1).min(axis=1)
+    best = int(np.argmin(errors))
+    return _SOFTER[best] if errors[best] < _FAR_BETTER * errors[0] else 1.0
+
+
 def _first_steps(proposal: CalibrationProposal, observer: Observer) -> Preflight:
     config = trial_of(proposal)
     problem = load(config, observer)
     seen = estimated(config, problem)
     count = len(seen.problem.parameters)
     observer.stage(f'taking the first steps of a fit, {count} parameters')
-    return predicted(config, with_timestep(seen.problem, config.solver), observer)
+    found = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    whole = sum(bag.seconds for bag in proposal.of_role('train'))
+    share = min(_TRIED_S / whole, 1.0) if whole else 1.0
+    by_name = {unknown.name: unknown for unknown in seen.problem.parameters}
+    expected = tuple(of_all(item, by_name[item.name], share) for item in found.parameters)
+    return dataclasses.replace(found, parameters=expected)
+
+
+def of_all(said: PredictedParameter, unknown: Unknown, share: float) -> PredictedParameter:
+    """Return what all recordings are expected to say, of which a share was looked at.
+
+    What nothing but the bounds limits stays unknown.
+    """
+    room = max(unknown.max_value - said.value, said.value - unknown.min_value)
+    half = said.half * math.sqrt(share)
+    if said.verdict_kind is not VerdictKind.NOT_EXCITED or not said.half < room:
+        return said
+    if half > widest(said.value, unknown):
+        return said
+    kind = VerdictKind.IDENTIFIED
+    return said._replace(half=half, verdict=str(kind), explanation='', verdict_kind=kind)
 
 
 def _judged(proposal: CalibrationProposal, found: Preflight) -> CalibrationProposal:
@@ -762,6 +933,7 @@ def _after(item: ProposedTarget, said: PredictedParameter | None, worst: int) ->
     kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and _RANKS.index(item.attribute) == worst
-    if lost or last:
+    # What begins elsewhere would be at the model's own value again.
+    if (lost or last) and item.initial is None:
         return dataclasses.replace(item, left_out=kind, note=told)
     return dataclasses.replace(item, note=told)

@@ -43,6 +43,16 @@ _ESTIMATORS = {
 }
 
 
+_WITHOUT_VELOCITIES = (
+    'What is compared. Velocities are left out: drivers that report no efforts derive them from '
+    'positions, and filter them.'
+)
+_HURRIED = (
+    'The recordings are long: simulations take the longest time step that changes little, and after'
+    ' so many seconds the values by then count. Give it more where the result asks for that.'
+)
+
+
 def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
     """Return the file.
 
@@ -83,6 +93,9 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         lines += ['', '# Of several arms in the recordings this one.']
         lines.append(f'namespace: {scalar(proposal.namespace)}')
     lines += ['', *_mapping_lines(proposal, mapping)]
+    if proposal.sensors:
+        names = ', '.join(scalar(name) for name in proposal.sensors)
+        lines += ['', *_folded([_WITHOUT_VELOCITIES]), f'sensors: [{names}]']
     if proposal.estimator != 'auto':
         lines += ['', *_folded([_ESTIMATORS[proposal.estimator]])]
         lines.append(f'estimator: {proposal.estimator}')
@@ -93,6 +106,9 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         'parameters:' if proposal.chosen else 'parameters: []',
     ]
     lines += _target_lines(proposal.targets)
+    if proposal.solver:
+        written = ', '.join(f'{key}: {value}' for key, value in proposal.solver.items())
+        lines += ['', *_folded([_HURRIED]), f'solver: {{{written}}}']
     lines += [
         '',
         '# Where the result, its report and the identified MJCF go.',
@@ -189,7 +205,7 @@ def by_attribute(items: Sequence[ProposedTarget]) -> list[ProposedTarget]:
 def together(items: Iterable[ProposedTarget]) -> list[ProposedTarget]:
     """Return targets as one pattern where that stands for them, and no other."""
     own = list(items)
-    values = {(item.bounds, item.scale, item.left_out, item.note) for item in own}
+    values = {(i.bounds, i.scale, i.left_out, i.note, i.initial) for i in own}
     every = len(values) == 1 and 1 < len(own) == own[0].elements
     return [dataclasses.replace(own[0], target=own[0].pattern)] if every else own
 
@@ -198,6 +214,7 @@ def _entry(item: ProposedTarget) -> str:
     parts = [f'name: {scalar(item.name)}'] if item.name else []
     low, high = item.bounds
     parts += [f'target: {scalar(item.target)}', f'bounds: [{low!r}, {high!r}]']
+    parts += [] if item.initial is None else [f'initial: {item.initial!r}']
     parts += ['shared: true'] if item.shared else []
     parts += [] if item.scale == 'linear' else [f'scale: {item.scale}']
     return f'{{{", ".join(parts)}}}'

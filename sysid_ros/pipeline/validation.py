@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import itertools
 import math
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
@@ -169,6 +171,7 @@ def validate(
     observer: Observer,
     cancel: threading.Event | None = None,
     recorded: Problem | None = None,
+    deadline: float = math.inf,
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
 
@@ -184,6 +187,7 @@ def validate(
         observer: Is told of stages.
         cancel: Ends it when it is set.
         recorded: The recordings themselves, where the fit saw only the forces along them.
+        deadline: No other fit begins after it, in ``time.monotonic()``.
 
     Raises:
         CancelledError: ``cancel`` was set.
@@ -202,7 +206,12 @@ def validate(
         left_out = leave_out(
             problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
         )
-        folds = tuple(counted(observer, left_out, len(families)))
+        folds = tuple(counted(observer, _until(deadline, left_out, fit), len(families)))
+    if len(folds) < len(families):
+        warnings.append(
+            f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
+            'of time was reached.'
+        )
     fitted = Predictor(
         problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
     )
@@ -212,7 +221,9 @@ def validate(
         ahead, noise = driven(recorded), motion_noise(recorded)
     horizon = horizon_errors(ahead, fitted, noise, chosen.horizon, observer)
     windows: tuple[WindowFit, ...] = ()
-    if chosen.windows and whole:
+    if chosen.windows and whole and time.monotonic() > deadline:
+        warnings.append('No windows were fitted: the limit of time was reached.')
+    elif chosen.windows and whole:
         observer.stage('fitting windows')
         try:
             windows = fit_windows(problem, fit, chosen.windows, config.solver, cancel, observer)
@@ -220,11 +231,22 @@ def validate(
             raise
         except FitError as err:
             warnings.append(str(err))
-    if folds:
-        warnings.extend(disagreements(fit, folds))
+    warnings.extend(disagreements(fit, folds))
     if windows:
         warnings.extend(drifts(fit, windows))
     return Validation(folds, horizon, windows, tuple(warnings))
+
+
+def _until(deadline: float, folds: Iterator[Fold], fit: Fit) -> Iterator[Fold]:
+    """Yield those for which there is time: that of the longest, or of an iteration of the fit."""
+    moments = [0.0, *(iteration.seconds for iteration in fit.solution.trace)]
+    longest = max(after - before for before, after in itertools.pairwise(moments))
+    while (began := time.monotonic()) + longest <= deadline:
+        fold = next(folds, None)
+        if fold is None:
+            return
+        yield fold
+        longest = max(longest, time.monotonic() - began)
 
 
 def _families(config: CalibrationConfig, problem: Problem, fit: Fit) -> Families:
@@ -694,10 +716,10 @@ def _activations(
     found = {}
     for sequence, prediction in zip(asked, predictions, strict=True):
         rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
-        for time, row in rows:
+        for begin, row in rows:
             act = np.zeros(model.na)
             act[order] = row
-            found[sequence.name, float(time)] = act
+            found[sequence.name, float(begin)] = act
     return [found[start.sequence.name, start.begin] for start in starts]
 
 

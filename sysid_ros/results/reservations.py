@@ -27,7 +27,7 @@ _WORSE = 1.05
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
 #: Residuals follow what the model lacks, and not the sensor, where they are usually so many times
 #: what the sensor itself errs by, and neighbours are alike. Of right models of a simulated arm they
-#: are 1.7 times that at most, of wrong ones 12 times at least.
+#: are 1.7 times that at most, of wrong ones 12 times at least, of real ones 3 to 35 times.
 _BEYOND_SENSOR, _ALIKE = 2.0, 0.5
 #: What is left of a sensor does not matter where it is less than this part of how the sensor moves:
 #: sensors in simulations may have no noise at all.
@@ -164,11 +164,13 @@ def _beyond_the_sensor(result: UnjudgedResult) -> Iterator[str]:
     if found:
         worst = max(found, key=lambda error: error.usual / error.scatter)
         others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
+        part = 100 * worst.usual / worst.measured_deviation
         yield (
             f'Residuals are not noise: those of {worst.sensor} are usually {worst.usual:.3g} '
-            f'{worst.unit}, {worst.usual / worst.scatter:.3g} times what the sensor itself errs '
-            f'by, and neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: the '
-            'model lacks something.'
+            f'{worst.unit}, {part:.2g} % of how it moves and '
+            f'{worst.usual / worst.scatter:.3g} times what the sensor itself errs by, and '
+            f'neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: the model '
+            'lacks something.'
         )
 
 

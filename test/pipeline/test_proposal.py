@@ -7,20 +7,25 @@ from __future__ import annotations
 import glob
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from builders.recorded_pendulum import FOLDER
 from sysid_ros.config import load_calibration
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.pipeline.preflight import PredictedParameter
 from sysid_ros.pipeline.proposal import (
     CalibrationProposal,
     InitOptions,
     ProposedBag,
     ProposedTarget,
+    best_part,
     find_bags,
+    of_all,
     propose_calibration,
     roles_of,
     sort_arguments,
@@ -118,6 +123,53 @@ def test_a_pattern_stands_for_all_elements_only(
     proposal = CalibrationProposal(tmp_path / 'm.xml', (), (bag,), None, 'auto', targets, ())
     text = to_yaml(proposal, tmp_path, '')
     assert re.findall(r'target: "?([\w*/]+)', text) == written
+
+
+@pytest.mark.parametrize(
+    ('half', 'share', 'kind'),
+    [
+        (1.0, 1.0, VerdictKind.NOT_EXCITED),
+        (1.0, 0.04, VerdictKind.IDENTIFIED),
+        (3.0, 0.01, VerdictKind.NOT_EXCITED),  # the bounds limit it, and nothing else
+    ],
+)
+def test_what_a_share_of_recordings_does_not_tell_all_may(
+    half: float, share: float, kind: VerdictKind
+) -> None:
+    unknown = Unknown('d', (), 1.0, 0.0, 4.0)
+    said = PredictedParameter('d', '', 1.0, half, '', '', VerdictKind.NOT_EXCITED, 1.0)
+    assert of_all(said, unknown, share).verdict_kind is kind
+
+
+def servo(kp: float) -> str:
+    return f'<position name="m" joint="j" kp="{kp}" kv="{kp / 50}" forcerange="-4 4"/>'
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('hidden', 'part'), [(300.0, 1.0), (3.0, 0.01)])
+def test_gains_that_are_far_too_large_are_begun_at_a_part_of_them(
+    workshop: Any, hidden: float, part: float
+) -> None:
+    true = workshop.spec(actuator=servo(hidden))
+    runs = [workshop.sequence(true, name, seed) for seed, name in enumerate('ab')]
+    targets = 'actuator/m/kp', 'actuator/m/kv', 'actuator/m/delay'
+    problem = workshop.problem(workshop.spec(actuator=servo(300.0)), targets, *runs)
+    assert best_part(problem, 0.02) == part
+
+
+def test_what_begins_elsewhere_and_what_is_compared_is_written(tmp_path: Path) -> None:
+    bag = ProposedBag(tmp_path / 'bag', 'train', '')
+    target = ProposedTarget(
+        'actuator/*/kp', (1.0, 100.0), 'log', name='kp', shared=True, initial=10.0
+    )
+    proposal = CalibrationProposal(
+        tmp_path / 'm.xml', (), (bag,), None, 'auto', (target,), (), hurried=True, sensors=('q',)
+    )
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(to_yaml(proposal, tmp_path, ''))
+    found = load_calibration(file)
+    assert [(item.name, item.initial) for item in found.parameters] == [('kp', 10.0)]
+    assert (found.sensors, found.solver.timestep) == (('q',), 'auto')
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -35,11 +36,13 @@ TARGETS = ('joint/j/damping', 'body/bob/mass')
 FILTERED = '<general name="m" joint="j" dyntype="filter" dynprm=".3" gainprm="1"/>'
 
 
-def _validated(workshop: Any, problem: Problem, **keys: Any) -> tuple[Fit, Validation]:
+def _validated(
+    workshop: Any, problem: Problem, deadline: float = math.inf, **keys: Any
+) -> tuple[Fit, Validation]:
     validation = ValidationConfig(**{'leave_out': 'none', 'horizon': (), **keys})
     config = workshop.config.model_copy(update={'validation': validation})
     found = fit_training(config, problem, Nobody())
-    return found, validate(config, problem, found, Nobody())
+    return found, validate(config, problem, found, Nobody(), deadline=deadline)
 
 
 def test_auto_leaves_each_bag_out_from_three_bags_on():
@@ -92,6 +95,18 @@ def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
         # Errors of the values, from two bags, come on top of the noise.
         assert 0.8 < fold.after < 2 < fold.before
     assert found.warnings == ()
+
+
+@pytest.mark.slow
+def test_no_other_fit_begins_after_the_limit_of_time(workshop: Any):
+    runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(3)]
+    problem = workshop.problem(workshop.spec(), TARGETS, *runs)
+    _, found = _validated(workshop, problem, deadline=0.0, leave_out='bag', windows=(1.0,))
+    assert (found.folds, found.windows) == ((), ())
+    assert found.warnings == (
+        '0 of 3 parts of the data were left out in turn: the limit of time was reached.',
+        'No windows were fitted: the limit of time was reached.',
+    )
 
 
 @pytest.mark.slow

@@ -248,6 +248,11 @@ def with_steady_slopes(residuals: ResidualLike, solution: Solution, loss: Loss) 
     return replace(solution, jacobian=jacobian, gradient=gradient, differences=differences)
 
 
+def stopped(solution: Solution) -> Solution:
+    """Return a solution that others were to follow, had the limit of time not been reached."""
+    return replace(solution, status='time', message=_WORDS['time'], success=False)
+
+
 def attempt(
     residuals: ResidualLike,
     start: NDArray[np.float64],

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -154,10 +155,13 @@ def solve_from(
         [cost(values[:, k], settings.loss) if finite[k] else np.inf for k in range(len(candidates))]
     )
     order = np.lexsort((costs, unstable | ~finite))
-    outcomes: dict[int, Solution | FitError] = {
-        int(k): attempt(residuals, candidates[k], settings=settings, cancel=cancel, observe=observe)
-        for k in order[: max(keep, 1)]
-    }
+    outcomes: dict[int, Solution | FitError] = {}
+    for k in map(int, order[: max(keep, 1)]):
+        if outcomes and time.monotonic() > settings.deadline:
+            break
+        outcomes[k] = attempt(
+            residuals, candidates[k], settings=settings, cancel=cancel, observe=observe
+        )
     solutions = [each for each in outcomes.values() if not isinstance(each, FitError)]
     if not solutions:
         raise next(each for each in outcomes.values() if isinstance(each, FitError))

@@ -212,12 +212,14 @@ def initialize(
     if windowed:
         return _in_windows(context, residuals, choice)
     start = choose(residuals, choice, context.settings, context.cancel)
-    if start.rough:
+    if start.rough and not context.is_late:
         windows = _by_windows(context, residuals, start, None)
         if windows is not None:
             return windows
     first = FirstSolution(residuals, _first(context, residuals, start), start)
-    if choice == 'auto' and not start.rough and is_doubtful(residuals, first.solution):
+    if choice != 'auto' or start.rough or context.is_late:
+        return first
+    if is_doubtful(residuals, first.solution):
         return _by_windows(context, residuals, start, first.solution) or first
     return first
 
@@ -346,7 +348,7 @@ def _by_windows(
         )
         if not after < _CLEARLY * before:
             return None
-    if windows.leads:
+    if windows.leads and not context.is_late:
         found = _led_by(windows, start)
         whole = _solved(context, residuals, found.x)
         if (
@@ -369,7 +371,7 @@ def _first(context: FitContext, residuals: Residuals, start: Start) -> Solution:
         good = _solved(context, residuals, led.x, led)
     else:
         good = None if start.name == 'nominal' else _solved(context, residuals, start.x)
-    if good is not None and not is_stuck(good):
+    if good is not None and (context.is_late or not is_stuck(good)):
         return good
     staged = solve_in_stages(
         residuals,

@@ -372,7 +372,7 @@ def _carried(unknown: Unknown, names: dict[str, list[str]]) -> Unknown:
 
 
 #: The first windows are so long, s; each stage doubles that.
-_SHORTEST = 0.25
+SHORTEST = 0.25
 #: A stage ends when the next step would be shorter than this, in standard errors of its own.
 _STAGE_TOLERANCE = 1.0
 
@@ -402,7 +402,8 @@ def solve_in_windows(
     """Fit windows that grow until they are the whole sequences, or until motion becomes chaotic.
 
     Args:
-        context: What all stages of the fit share; each length of windows has all iterations.
+        context: What all stages of the fit share; each length of windows has all iterations. None
+            longer are tried at the limit of time.
         residuals: The whole problem.
         start: (p,) values.
 
@@ -416,6 +417,8 @@ def solve_in_windows(
     count = len(start)
     x, best = start, None
     for seconds in _lengths(cutter.longest):
+        if best is not None and context.is_late:
+            return best
         windows = cutter.cut(seconds)
         if windows is None:
             continue
@@ -448,7 +451,7 @@ def solve_in_windows(
 
 def _lengths(longest: float) -> Iterator[float]:
     """Yield the lengths of windows, s: doubled as long as a sequence has room for two."""
-    seconds = _SHORTEST
+    seconds = SHORTEST
     while 2 * seconds <= longest:
         yield seconds
         seconds *= 2

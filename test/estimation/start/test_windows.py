@@ -15,7 +15,8 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation import start
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.windows import ROUGH, Cutter, roughness_at
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.start.windows import ROUGH, SHORTEST, Cutter, roughness_at
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
@@ -185,6 +186,16 @@ def test_windows_are_stayed_with_where_that_is_asked_for(measure: Measure) -> No
         assert abs(value - truth) < 0.75 * (interval.high - interval.low)
     with pytest.raises(FitError, match='expected starts of 1 with them, found 2'):
         fit(CHAOTIC, unknowns(), [calm], threads=1, windowed=True, starts=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('asked', [False, True])
+def test_at_the_limit_of_time_windows_do_not_grow(measure: Measure, asked: bool) -> None:
+    run = measure(CHAOTIC, TRUTH, times=np.arange(0, 3, 0.02), start=ABOVE, noise=NOISE)
+    late = SolverSettings(deadline=0.0)
+    found = fit(CHAOTIC, unknowns(initial=2.0), [run], threads=1, windowed=asked, settings=late)
+    assert found.window == (SHORTEST if asked else None)
+    assert (found.solution.status, found.solution.success) == ('time', False)
 
 
 def test_windows_that_are_asked_for_need_measured_positions(measure: Measure) -> None:
