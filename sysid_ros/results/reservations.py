@@ -164,10 +164,11 @@ def _beyond_the_sensor(result: UnjudgedResult) -> Iterator[str]:
     if found:
         worst = max(found, key=lambda error: error.usual / error.scatter)
         others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
-        part = 100 * worst.usual / worst.measured_deviation
+        moved = worst.measured_deviation
+        part = f'{100 * worst.usual / moved:.2g} % of how it moves and ' if moved else ''
         yield (
             f'Residuals are not noise: those of {worst.sensor} are usually {worst.usual:.3g} '
-            f'{worst.unit}, {part:.2g} % of how it moves and '
+            f'{worst.unit}, {part}'
             f'{worst.usual / worst.scatter:.3g} times what the sensor itself errs by, and '
             f'neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: the model '
             'lacks something.'
