@@ -25,7 +25,7 @@ from sysid_ros.inference.verdicts import Verdict, verdicts, widest
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -194,7 +194,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     low = np.maximum(solution.x - np.hypot(growth * (solution.x - ends.low), out), bottom)
     high = np.minimum(solution.x + np.hypot(growth * (ends.high - solution.x), out), top)
     inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
-    each = _apart(each, linear, apart, low, high)
+    each = _apart(_unlike(each, linear, found.apart), linear, apart, low, high)
     notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
     if apart is not None:
         notes = (*notes, str(apart))
@@ -264,6 +264,20 @@ def _apart(
                 VerdictKind.MODEL_LIMITED,
                 explanation=f'The {disagreement.recordings} recordings disagree about it by more '
                 f'than noise explains: record {ENOUGH} or more, or find what differs between them.',
+            )
+    return found
+
+
+def _unlike(each: Sequence[Verdict], linear: Linear, apart: Mapping[int, float]) -> list[Verdict]:
+    """Say of what many recordings disagree about if each by itself would determine it."""
+    found = list(each)
+    for index, half in apart.items():
+        excited = half <= widest(float(linear.x[index]), linear.unknowns[index])
+        if excited and each[index].kind is VerdictKind.NOT_EXCITED:
+            found[index] = Verdict(
+                VerdictKind.MODEL_LIMITED,
+                explanation=f'The {linear.recordings} recordings disagree about it by more than '
+                'noise explains: find what differs between them, or what the model lacks.',
             )
     return found
 

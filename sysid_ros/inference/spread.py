@@ -153,6 +153,8 @@ class Spread:
         notes: What a reader of the intervals has to know, a sentence each.
         noises: Index of each sensor to the noise of its residuals.
         disagreement: Of few recordings, if any; it is not in the others.
+        apart: Indices of parameters to the half-width that the noise inside of recordings alone
+            says, where many recordings disagree by more than it explains.
     """
 
     half: NDArray[np.float64]
@@ -162,6 +164,7 @@ class Spread:
     notes: tuple[str, ...] = ()
     noises: dict[int, ChannelNoise] = field(default_factory=dict)
     disagreement: Disagreement | None = None
+    apart: dict[int, float] = field(default_factory=dict)
 
 
 class Ends(NamedTuple):
@@ -201,11 +204,13 @@ def spread(linear: Linear) -> Spread:
     effective = float(sum(noise.effective for noise in noises.values()))
     count_of_recordings = linear.recordings
     method, notes = _said(count_of_recordings, noises)
-    disagreement = None
+    disagreement, apart = None, {}
     if count_of_recordings >= ENOUGH:
         between = recordings(linear)
         telling = _telling(between, covariance)
         columns = between.columns[telling]
+        unlike = between.columns[telling & (_chances(between, covariance) < _CHANCE)]
+        apart = {int(column): float(half[column]) for column in unlike}
         deviation = np.sqrt(np.maximum(np.diag(between.covariance)[telling], 0.0))
         growth = np.ones(count)
         growth[columns] = deviation / np.sqrt(np.maximum(np.diag(covariance)[columns], _TINY))
@@ -217,7 +222,7 @@ def spread(linear: Linear) -> Spread:
             method += f', but from the noise inside of the few that say most of {names}'
     elif count_of_recordings > 1:
         disagreement = _disagreement(linear, covariance)
-    return Spread(half, covariance, method, effective, notes, noises, disagreement)
+    return Spread(half, covariance, method, effective, notes, noises, disagreement, apart)
 
 
 def _telling(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -100,9 +100,12 @@ def test_a_run_shorter_than_the_memory_of_the_noise_counts_as_far_as_it_goes() -
         assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.1)
 
 
-def of_four(own: Array, rng: np.random.Generator) -> Inference:
-    """Return what is found where four recordings are off by (4, 2) numbers."""
-    jacobian, samples = columns(4), layout(4, tuple('abcd'))
+def of_some(own: Array, rng: np.random.Generator, seen: float = 1.0) -> Inference:
+    """Return what is found where a few recordings are off by (n, 2) numbers.
+
+    So much of the parameters' effect is seen.
+    """
+    jacobian, samples = seen * columns(len(own)), layout(len(own), tuple('abcdefgh'[: len(own)]))
     measured = np.sum(jacobian * (TRUTH + np.repeat(own, EACH, axis=0)), axis=1)
     return inferred(jacobian, measured + rng.normal(size=len(jacobian)), samples)
 
@@ -112,7 +115,7 @@ def alternating(size: float) -> Array:
 
 
 def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not() -> None:
-    apart, alike = (of_four(alternating(size), np.random.default_rng(7)) for size in (0.8, 0.0))
+    apart, alike = (of_some(alternating(size), np.random.default_rng(7)) for size in (0.8, 0.0))
     assert any('4 recordings disagree, most of all about a' in note for note in apart.notes)
     assert apart.disagreement is not None
     assert apart.disagreement.most == 'a'
@@ -122,7 +125,7 @@ def test_a_few_recordings_that_disagree_are_told_and_those_that_do_not_are_not()
 
 def test_intervals_of_a_few_recordings_that_disagree_hold_the_truth() -> None:
     rng = np.random.default_rng(8)
-    draws = [of_four(rng.normal(scale=0.8, size=(4, 2)), rng) for _ in range(DRAWS)]
+    draws = [of_some(rng.normal(scale=0.8, size=(4, 2)), rng) for _ in range(DRAWS)]
     off = np.array([[(row.high + row.low) / 2 for row in each.intervals] for each in draws]) - TRUTH
     half = np.array([[(row.high - row.low) / 2 for row in each.intervals] for each in draws])
     growth = np.array(
@@ -135,14 +138,24 @@ def test_intervals_of_a_few_recordings_that_disagree_hold_the_truth() -> None:
 
 def test_recordings_that_agree_seldom_seem_to_disagree() -> None:
     rng = np.random.default_rng(9)
-    draws = [of_four(np.zeros((4, 2)), rng) for _ in range(2 * DRAWS)]
+    draws = [of_some(np.zeros((4, 2)), rng) for _ in range(2 * DRAWS)]
     assert np.mean([each.disagreement is not None for each in draws]) <= 0.05
 
 
 def test_what_recordings_disagree_about_too_much_is_not_identified() -> None:
-    row = of_four(alternating(0.8), np.random.default_rng(7)).intervals[0]
+    row = of_some(alternating(0.8), np.random.default_rng(7)).intervals[0]
     assert row.verdict_kind is VerdictKind.MODEL_LIMITED
     assert 'record 8 or more' in row.explanation
+
+
+def test_many_recordings_that_disagree_too_much_do_not_lack_motion() -> None:
+    own = np.concatenate([alternating(1.0), alternating(1.0)])
+    apart = of_some(own, np.random.default_rng(7)).intervals[0]
+    assert apart.verdict_kind is VerdictKind.MODEL_LIMITED
+    assert 'The 8 recordings disagree about it' in apart.explanation
+    # Where noise is as large as what is seen, they lack it.
+    unseen = of_some(0.0 * own, np.random.default_rng(7), seen=0.05).intervals[0]
+    assert unseen.verdict_kind is VerdictKind.NOT_EXCITED
 
 
 def test_what_only_a_prior_knows_is_as_uncertain_as_the_prior_says() -> None:
