@@ -89,13 +89,6 @@ def servo(data: Path, folder: Path) -> dict[str, Any]:
         'solver': {'loss': 'huber', 'max_iterations': 150},
         'gate': {
             'sequence_growth': 10.0,
-            'allowed_verdicts': [
-                'identified',
-                'at bound',
-                'confounded',
-                'not excited',
-                'model-limited',
-            ],
         },
     }
 
