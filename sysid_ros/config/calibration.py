@@ -274,7 +274,7 @@ class SolverConfig(Section):
     )
     threads: Annotated[int, Field(ge=0, le=1024, description='0 means one per core')] = 0
     timestep: Literal['model', 'auto'] | Annotated[float, Field(gt=0, le=0.1)] = Field(
-        default='model', description='of the simulations, s; auto takes a longer one that serves'
+        default='auto', description='of the simulations, s; auto takes what the recordings bear'
     )
 
 

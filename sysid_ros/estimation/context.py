@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import mujoco
+
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.descent import RESERVED
 from sysid_ros.estimation.solver.least_squares import solve
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Mapping, Sequence
 
-    import mujoco
     import numpy as np
     from numpy.typing import NDArray
 
@@ -58,6 +59,11 @@ class FitContext:
     threads: int = 0
     cancel: threading.Event | None = None
     opened: ExitStack = field(default_factory=ExitStack)
+
+    @property
+    def compiled(self) -> mujoco.MjModel:
+        """The nominal model, compiled."""
+        return self.model.compile() if isinstance(self.model, mujoco.MjSpec) else self.model
 
     @property
     def is_limited(self) -> bool:

@@ -15,6 +15,7 @@ import numpy as np
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.targets import MOST_TRAJECTORIES, Role, Target
+from sysid_ros.model.units import reads_force
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import meaning
 
@@ -105,24 +106,27 @@ def _late(what: str, sequence: Trajectory, deviation: float, index: int | None =
     return Unknown(label, (target,), 0.0, *ends, prior=(0.0, deviation))
 
 
-def torque_delay(sequences: Sequence[Trajectory], known: Iterable[Unknown]) -> tuple[Unknown, ...]:
-    """Return one unknown delay of all measured forces against the motion, where it is prescribed.
+def torque_delay(
+    model: mujoco.MjModel, sequences: Sequence[Trajectory], known: Iterable[Unknown]
+) -> tuple[Unknown, ...]:
+    """Return one unknown delay of all measured forces against the motion.
 
     A force is filtered on its way, and held for a step of its controller. What moves it in time
     looks like damping, which is out of phase with the inertia as well.
 
     Args:
-        sequences: Whose motions are prescribed, or none's.
+        model: The compiled model.
+        sequences: Whose motions are prescribed, or whose forces are read at their stamps.
         known: Unknowns; a sensor whose delay is among them has one of its own.
     """
     own = {target.name for unknown in known for target in unknown.targets if _delays(target)}
     names = {
         name: None
         for sequence in sequences
-        if sequence.motion is not None
+        if sequence.motion is not None or sequence.sampled
         for series in sequence.measurements
         for name in series.names
-        if name not in own
+        if name not in own and (sequence.motion is not None or reads_force(model, name))
     }
     if not names:
         return ()

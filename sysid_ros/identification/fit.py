@@ -34,6 +34,7 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
+from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.estimation.terms import terms
 from sysid_ros.estimation.weighting import solve_weighted
 from sysid_ros.inference import IntervalMethod, infer, sharpened
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from sysid_ros.inference import Inference, Interval
     from sysid_ros.inference.inference import DataOnly
     from sysid_ros.rollout.drives import Drives
+    from sysid_ros.rollout.simulation import Simulator
     from sysid_ros.signals.trajectory import Trajectory
 
 #: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
@@ -217,6 +219,7 @@ def fit(  # noqa: PLR0913 (documented API)
     weighting: Weighting = 'auto',
     drives: Drives | None = None,
     begun: Fit | None = None,
+    judged: bool = True,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     stage: Callable[[str], None] | None = None,
@@ -250,6 +253,7 @@ def fit(  # noqa: PLR0913 (documented API)
             sample, ``auto``, or only by its size, ``plain``.
         drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
         begun: A fit to the same data with a model that hardly differs: this one goes on from there.
+        judged: Whether to look for what the model lacks; not worth it where another fit follows.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
         stage: Called with what begins, where that is more than iterations.
@@ -274,26 +278,17 @@ def fit(  # noqa: PLR0913 (documented API)
     sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
     log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
     timings = command_timings(sequences, parameters)
-    unknowns = (*parameters, *timings, *torque_delay(sequences, parameters))
     # Forces along a motion are smooth; simulations bend with every command and contact.
     settings = dataclasses.replace(settings, smooth=all(s.motion is not None for s in sequences))
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
+        unknowns = _all_unknowns(context, parameters, timings, sequences, begun)
         simulator = context.simulator(unknowns, sequences)
-        rough = (
-            simulator.unexplained()
-            if isinstance(simulator, InverseSimulator)
-            else estimate_noise(simulator.runs)
-        )
-        whole = context.residuals(simulator, {**rough, **known})
-        resumed = _resumed(context, whole, begun)
-        if resumed is not None:
-            first = resumed
-        elif starts > 1:
-            candidates = _spread(unknowns, starts, seed)
-            first = initialize_from(context, whole, start, candidates)
-        else:
-            first = initialize(context, whole, start, windowed=windowed)
+        whole = context.residuals(simulator, _first_noise(simulator, known, begun))
+        first = _resumed(context, whole, begun)
+        if first is None and starts > 1:
+            first = initialize_from(context, whole, start, _spread(unknowns, starts, seed))
+        first = first or initialize(context, whole, start, windowed=windowed)
         starts_fixed = False
         if first.window is None and context.may_go_on:
             freed = _with_free_starts(context, first, sequences)
@@ -312,7 +307,8 @@ def fit(  # noqa: PLR0913 (documented API)
         }
         log.stage('intervals and verdicts')
         # What a fit did not get to would pass for what its model lacks.
-        complete = first.window is None and solution.status not in LIMITS and not settings.rough
+        complete = judged and first.window is None and solution.status not in LIMITS
+        complete &= not settings.rough
         method, complete, notes = _affordable(context, intervals or IntervalMethod(), complete)
         notes = (*notes, _STARTS_FIXED) if starts_fixed else notes
         solution, found = _inferred(
@@ -340,8 +336,8 @@ def fit(  # noqa: PLR0913 (documented API)
                 if unknown.targets[0].attribute == 'arrival_offset'
             },
             noise=residuals.noise,
-            rollouts=sum(part.evaluations for part in counted),
-            diverged=sum(part.diverged for part in counted),
+            rollouts=sum(part.evaluations for part in counted) + (begun.rollouts if begun else 0),
+            diverged=sum(part.diverged for part in counted) + (begun.diverged if begun else 0),
             seconds=log.seconds,
             sequences=tuple(sequence.name for sequence in sequences),
             dead=whole.dead,
@@ -350,7 +346,7 @@ def fit(  # noqa: PLR0913 (documented API)
             shift=None
             if simulator.prescribed or first.window is not None
             else examine_stamps(residuals, solution),
-            attempts=first.attempts,
+            attempts=begun.attempts if begun else first.attempts,
             start=first.start.name,
             start_sentence=first.start.sentence,
             window=first.window,
@@ -485,14 +481,40 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
     return dataclasses.replace(sequence, measurements=measurements)
 
 
+def _all_unknowns(
+    context: FitContext,
+    parameters: Sequence[Unknown],
+    timings: Sequence[Unknown],
+    sequences: Sequence[Trajectory],
+    begun: Fit | None,
+) -> tuple[Unknown, ...]:
+    """Return the parameters and what else is unknown: of a fit that goes on, what was."""
+    if begun is not None and begun.window is None:
+        return begun.unknowns
+    delays = torque_delay(context.compiled, sequences, parameters)
+    return aimed(context.compiled, (*parameters, *timings, *delays), sequences)
+
+
+def _first_noise(
+    simulator: Simulator, known: Mapping[str, float], begun: Fit | None
+) -> dict[str, float]:
+    """Return the noise by which residuals are divided first, by sensor."""
+    if begun is not None:
+        return {**begun.noise, **known}
+    if isinstance(simulator, InverseSimulator):
+        return {**simulator.unexplained(), **known}
+    return {**estimate_noise(simulator.runs), **known}
+
+
 def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstSolution | None:
     """Go on from a fit to the same data, if there is one, and it is to whole sequences."""
-    if begun is None or begun.window is not None:
+    if begun is None:
         return None
-    count = len(whole.unknowns)
-    start = Start(begun.start, begun.values[:count], begun.start_sentence)
-    same = len(begun.values) == count
-    return resume(context, whole, start, begun.solution if same else None)
+    context.log.go_on(begun.solution.trace, begun.seconds)
+    if begun.window is not None:
+        return None
+    start = Start(begun.start, begun.values, begun.start_sentence)
+    return resume(context, whole, start, dataclasses.replace(begun.solution, x=begun.values))
 
 
 def _with_free_starts(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import tempfile
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,13 @@ from sysid_ros.pipeline.loading import (
 )
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.servos import write_servos
-from sysid_ros.pipeline.timestep import timestep_note, with_timestep
+from sysid_ros.pipeline.timestep import (
+    CORRECTIONS,
+    corrected,
+    spoken_for,
+    timestep_note,
+    with_timestep,
+)
 from sysid_ros.pipeline.validation import check_families, validate
 from sysid_ros.results.case import Place, parameter_cases
 from sysid_ros.results.comparison import causes, check_tolerance, compare
@@ -48,11 +55,12 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment import Alignment
     from sysid_ros.config import CalibrationConfig
+    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.model.loading import RobotModel
     from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.film import Motion
-    from sysid_ros.pipeline.loading import Subject
+    from sysid_ros.pipeline.loading import Problem, Subject
     from sysid_ros.results.case import Case
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
@@ -246,24 +254,19 @@ def identify(
     training = fitted.sequences('train')
     count = how_many(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {how_many(training, "sequence")}')
-    remembered = Remembered()
+    remembered, exact, as_fitted = Remembered(), seen.problem, fitted
     if memory is None:
         check_families(config, seen.problem)
-        found = fit_training(config, fitted, observer, cancel, deadline=deadline)
-        finer = with_timestep(seen.problem, config.solver, found)
-        late = found.solution.status == 'time'
-        if finer.model.opt.timestep < fitted.model.opt.timestep and not late:
-            fitted = finer
-            observer.stage(f'fitting again with a time step of {finer.model.opt.timestep:g} s')
-            found = fit_training(config, fitted, observer, cancel, deadline=deadline, begun=found)
+        found, exact, as_fitted = _fitted(config, seen.problem, fitted, observer, cancel, deadline)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel, deadline)
-    step = timestep_note(seen.problem, fitted, found, config.solver.threads)
+    step = timestep_note(seen.problem, exact, fitted, found, config.solver.threads)
+    seen = seen._replace(problem=exact)
     warnings = (*warnings, *remembered.warnings, *problem.notes, *step)
     remembered = dataclasses.replace(remembered, warnings=warnings)
-    compared, recorded = fitted, problem
+    compared = recorded = exact
     if seen.kind is EstimatorKind.TORQUE:
-        compared, recorded = with_motors(compared), with_motors(recorded)
+        compared, recorded = with_motors(exact), with_motors(problem)
         # Motors are told what was measured less the offsets that were found.
         offsets = zip(found.parameters, found.solution.x.tolist(), strict=True)
         recorded = driven(recorded, [(t, value) for own, value in offsets for t in own.targets])
@@ -275,7 +278,14 @@ def identify(
             found, fitted.spec, unseen, threads=threads, cancel=cancel, deadline=deadline
         )
     tested = validate(
-        config, compared, found, observer, cancel, recorded=recorded, deadline=deadline
+        config,
+        compared,
+        found,
+        observer,
+        cancel,
+        recorded=recorded,
+        refitted=with_motors(as_fitted) if seen.kind is EstimatorKind.TORQUE else as_fitted,
+        deadline=deadline,
     )
     observer.stage('predicting all recordings, nominal and fitted')
     result = assemble(
@@ -295,6 +305,39 @@ def identify(
     if config.report.film:
         motion = motion_of(seen, found, result.diagnostics, config.solver.threads)
     return Identified(result, values, problem.source, problem.servos, motion)
+
+
+def _fitted(
+    config: CalibrationConfig,
+    problem: Problem,
+    fitted: Problem,
+    observer: Observer,
+    cancel: threading.Event | None,
+    deadline: float,
+) -> tuple[Fit, Problem, Problem]:
+    """Fit with one time step, corrected for that which recordings speak for.
+
+    Args:
+        config: The configuration.
+        problem: What is to be identified, with the model's own time step.
+        fitted: The same with that of the fit.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+        deadline: When it is to be done, in ``time.monotonic()``.
+
+    Returns:
+        What was found, the problem with the step of predictions, and what was fitted in the end.
+    """
+    fit_to = partial(fit_training, config, observer=observer, cancel=cancel, deadline=deadline)
+    found = fit_to(fitted, judged=False)
+    exact, like = spoken_for(problem, fitted, found, config.solver), fitted
+    for last in range(CORRECTIONS) if exact.model is not fitted.model else ():
+        observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
+        like = corrected(exact, fitted, found, config.solver.threads)
+        found = fit_to(like, begun=found, judged=last + 1 == CORRECTIONS)
+    if like is fitted:
+        found = fit_to(fitted, begun=found)
+    return found, exact, like
 
 
 def write(

@@ -32,6 +32,7 @@ def fit_training(
     memory: JointPrior | None = None,
     deadline: float | None = None,
     begun: Fit | None = None,
+    judged: bool = True,
 ) -> Fit:
     """Fit the parameters of a problem to its training sequences.
 
@@ -44,6 +45,7 @@ def fit_training(
         deadline: When it is to be done, in ``time.monotonic()``; ``solver.time`` from now unless
             given.
         begun: A fit to the same data, from which this one goes on.
+        judged: Whether to look for what the model lacks.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
@@ -80,6 +82,7 @@ def fit_training(
             stage=observer.stage,
             drives=problem.servos,
             begun=begun,
+            judged=judged,
         )
     except CancelledError:
         raise

@@ -22,6 +22,7 @@ from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.bags import read_bag
 from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, listed, nearest
+from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
 from sysid_ros.model.implied import (
     add_actuators,
@@ -250,6 +251,7 @@ def load(
         for item in alignment.health:
             if item.kind is FindingKind.SIMULATED_TIME:
                 observer.stage(f'{item.subject}: {item.detail}')
+        alignment = _as_sampled(alignment)
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
         recordings.append(CalibrationBag(path, role, alignment))
@@ -301,7 +303,16 @@ def read_aligned(
         imply_actuators(spec, model, columns, chosen)
         model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    return align(columns, model, pairing, options.stamps, segments=options.segments), model
+    alignment = align(columns, model, pairing, options.stamps, segments=options.segments)
+    return _as_sampled(alignment), model
+
+
+def _as_sampled(alignment: Alignment) -> Alignment:
+    """Let forces be read under the command in force where it is known when commands came."""
+    if arrival_jitter(alignment.sequences):
+        return alignment
+    sequences = (dataclasses.replace(each, sampled=True) for each in alignment.sequences)
+    return dataclasses.replace(alignment, sequences=tuple(sequences))
 
 
 def _is_any(name: str, patterns: tuple[str, ...]) -> bool:

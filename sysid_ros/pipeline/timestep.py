@@ -1,6 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A time step for the fit: a larger one costs less, and is good enough where errors are larger."""
+"""The time step of a fit, and what it changes.
+
+Simulations with a longer step cost less. What a step changes in predictions hardly depends on the
+parameters, so that a fit simulates with a long one, and what a shorter one adds at the values that
+were found is added to its predictions until nothing changes (deferred correction: V. Pereyra,
+"Iterated deferred corrections for nonlinear operator equations", Numer. Math. 10, 1967).
+
+No robot integrates with the step of its model. A servo whose damping is implicit acts as if it had
+kp h/2 of damping and kv h/2 of armature less; where the recordings tell a shorter step from the
+model's own, predictions are made with that.
+"""
 
 from __future__ import annotations
 
@@ -11,78 +21,191 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError
-from sysid_ros.rollout.prediction import predict
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import LIMITS
+from sysid_ros.rollout.prediction import make_simulator, predict
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import SolverConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.signals.trajectory import Trajectory
 
-#: Steps that are tried, in units of the model's; none is longer than the second, s.
-_FACTORS, _LONGEST = (10, 8, 5, 4, 3, 2), 0.01
-#: Predictions of what was found may change by the first part of what the model leaves unexplained,
-#: root mean square: the cost then changes by its square, 1 %. Those of nominal values, which are
-#: often stiffer than what is found, by the second.
-_CHANGE, _NOMINAL_CHANGE = 0.1, 0.3
+#: Steps that are tried for recordings of more steps than the last, in units of the model's; none is
+#: longer than the second, s.
+_FACTORS, _LONGEST, _MANY_STEPS = (10, 8, 5, 4, 3, 2), 0.01, 2e5
+#: A longer step may change predictions by this part of what the nominal values leave unexplained,
+#: root mean square; what it changes at the values that are found is corrected.
+_CHANGE = 0.3
 #: The steps are tried on so many of the sequences.
 _TRIED = 4
+#: The model's step is compared with this part of it.
+_FINER = 0.25
+#: Residuals tell the shorter step where they follow what it changes by one time that, give or take
+#: this, and by so many standard errors, which the memory of residuals makes too small.
+_ALIKE, _SURELY = 0.5, 10.0
+#: A fit is corrected so often: the second time for what the first has moved.
+CORRECTIONS = 2
+#: Predictions that change by less than this part of what they leave unexplained need no word.
+_LITTLE = 0.05
 
 
-def with_timestep(problem: Problem, solver: SolverConfig, fit: Fit | None = None) -> Problem:
+def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
     """Return a problem whose model has the time step to fit with.
 
-    ``auto`` takes the longest at which predictions change little beside what they leave
-    unexplained: those of the nominal values, or those of a fit. Dampers are then implicit, so that
-    it is stable.
+    ``auto`` takes the model's own or, of long recordings, the longest at which predictions of the
+    nominal values change little beside what they leave unexplained. Dampers are then implicit, so
+    that it is stable.
 
     Args:
         problem: What is to be identified, with the model's own step.
         solver: ``timestep`` says which: ``model``, ``auto`` or seconds.
-        fit: What was found with a step that may be too long.
 
     Raises:
         ModelError: The model does not simulate with the step that was asked for.
     """
-    own = float(problem.model.opt.timestep)
     if solver.timestep == 'model':
         return problem
     if solver.timestep != 'auto':
         return stepped(problem, solver.timestep)
-    sequences = problem.sequences('train')
-    # What delays commands inside of the model counts its steps, and servos' laws have their own.
-    if problem.model.nhistory or problem.servos is not None or any(s.motion for s in sequences):
+    own, sequences = float(problem.model.opt.timestep), problem.sequences('train')
+    steps = sum(sequence.duration for sequence in sequences) / own
+    if steps <= _MANY_STEPS or not _may_change(problem, sequences):
         return problem
     tried = sequences[:: max(len(sequences) // _TRIED, 1)]
-    limit = _NOMINAL_CHANGE if fit is None else _CHANGE
     for factor in _FACTORS:
         if factor * own <= _LONGEST:
             coarse = stepped(problem, factor * own)
-            if _change(problem, coarse, tried, fit, solver.threads) <= limit:
+            if _change(problem, coarse, tried, None, solver.threads) <= _CHANGE:
                 return coarse
     return problem
 
 
-def timestep_note(problem: Problem, fitted: Problem, fit: Fit, threads: int) -> tuple[str, ...]:
-    """Say what the step of the fit changes in what the fitted model predicts, if it is another.
+def _may_change(problem: Problem, sequences: Sequence[Trajectory]) -> bool:
+    """Return whether simulations with another step are of the same model.
+
+    What delays commands inside of the model counts its steps, and servos' laws have their own.
+    """
+    bound = problem.model.nhistory or problem.servos is not None
+    return not bound and not any(sequence.motion is not None for sequence in sequences)
+
+
+def spoken_for(problem: Problem, fitted: Problem, fit: Fit, solver: SolverConfig) -> Problem:
+    """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
     Args:
         problem: With the model's own step.
         fitted: With that of the fit.
         fit: What was found.
+        solver: ``timestep``; another than ``auto`` is taken at its word.
+    """
+    sequences = fit.as_arrived(fitted.sequences('train'))
+    if solver.timestep != 'auto':
+        return fitted if solver.timestep == 'model' else problem
+    whole = fit.window is None and not fit.arrival_errors and not fit.strides
+    if not (_may_change(problem, sequences) and whole) or fit.solution.status in LIMITS:
+        return problem
+    finer = stepped(problem, _FINER * float(problem.model.opt.timestep))
+    changed = corrected(finer, fitted, fit, solver.threads)
+    with make_simulator(
+        fitted.spec, fit.unknowns, changed.sequences('train'), solver.threads
+    ) as simulator:
+        residuals = Residuals(simulator, fit.noise, memory=fit.memory)
+        without = residuals(fit.values[None])[:, 0]
+    table = np.column_stack([fit.solution.jacobian, fit.solution.residual - without])
+    if len(table) != len(without) or not np.isfinite(table).all() or not table[:, -1].any():
+        return problem
+    triangle = np.asarray(np.linalg.qr(np.column_stack([table, fit.solution.residual]), mode='r'))
+    follows = triangle[-2, -1] / triangle[-2, -2]
+    error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(len(table))
+    speaks = abs(follows - 1) < _ALIKE and follows > _SURELY * error
+    return finer if speaks else problem
+
+
+def corrected(exact: Problem, coarse: Problem, fit: Fit, threads: int) -> Problem:
+    """Return a problem to be fitted with a step, as if it were simulated with another.
+
+    What the other step adds to predictions is subtracted from what was measured.
+
+    Args:
+        exact: With the step that predictions are to have.
+        coarse: With the step of the fit.
+        fit: What was found.
         threads: Simulation threads; 0 means one per core.
     """
-    if fitted is problem:
-        return ()
-    change = _change(problem, fitted, fit.as_arrived(problem.sequences('train')), fit, threads)
-    sentence = (
-        f'The fit simulated with a time step of {fitted.model.opt.timestep:g} s; that of the '
-        f'model, {problem.model.opt.timestep:g} s, changes its predictions by '
-        f'{100 * change:.2g} % of what they leave unexplained.'
+    sequences = fit.as_arrived(exact.sequences('train'))
+    changes = {
+        sequence.name: [np.nan_to_num(fine - rough) for _, fine, rough in each]
+        for sequence, each in zip(
+            sequences, _both(exact, coarse, sequences, fit, threads), strict=True
+        )
+    }
+    recordings = tuple(
+        dataclasses.replace(
+            recording,
+            alignment=dataclasses.replace(
+                recording.alignment,
+                sequences=tuple(
+                    _less(sequence, changes[sequence.name])
+                    if sequence.name in changes
+                    else sequence
+                    for sequence in recording.alignment.sequences
+                ),
+            ),
+        )
+        for recording in coarse.recordings
     )
-    return (sentence,)
+    return dataclasses.replace(coarse, recordings=recordings)
+
+
+def _less(sequence: Trajectory, changes: Sequence[NDArray[np.float64]]) -> Trajectory:
+    """Return a sequence with less in the columns of its series that are compared."""
+    measurements = []
+    for series, change in zip(sequence.measurements, changes, strict=True):
+        columns = [column for _, own in series.signal_mapping.values() for column in own]
+        data = np.array(series.data)
+        data[:, columns] -= change
+        measurements.append(dataclasses.replace(series, data=data))
+    return dataclasses.replace(sequence, measurements=tuple(measurements))
+
+
+def timestep_note(
+    problem: Problem, exact: Problem, fitted: Problem, fit: Fit, threads: int
+) -> tuple[str, ...]:
+    """Say what another step than the model's changes in what the fitted model predicts.
+
+    Args:
+        problem: With the model's own step.
+        exact: With that of the predictions.
+        fitted: With that of the fit.
+        fit: What was found.
+        threads: Simulation threads; 0 means one per core.
+    """
+    own = float(problem.model.opt.timestep)
+    other = fitted if float(exact.model.opt.timestep) == own else exact
+    step = float(other.model.opt.timestep)
+    if step == own:
+        return ()
+    sequences = fit.as_arrived(problem.sequences('train'))
+    change = _change(other, problem, sequences, fit, threads)
+    if step < own and change >= _LITTLE:
+        sentence = (
+            f'The recordings follow the model at a time step of {step:g} s, and all predictions '
+            f'here are with that; its own, {own:g} s, changes them by {100 * change:.2g} % of what '
+            'they leave unexplained: take a shorter step where that matters.'
+        )
+        return (sentence,)
+    if step > own:
+        sentence = (
+            f'The fit simulated with a time step of {step:g} s and was corrected for what that of '
+            f'the model, {own:g} s, changes: {100 * change:.2g} % of what is left unexplained.'
+        )
+        return (sentence,)
+    return ()
 
 
 def stepped(problem: Problem, seconds: float) -> Problem:
@@ -103,44 +226,55 @@ def stepped(problem: Problem, seconds: float) -> Problem:
     return dataclasses.replace(problem, spec=spec, model=model)
 
 
+def _both(
+    one: Problem,
+    other: Problem,
+    sequences: Sequence[Trajectory],
+    fit: Fit | None,
+    threads: int,
+) -> Iterator[list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]]:
+    """Yield for each sequence and series the (n, k) measured values and two predictions of them.
+
+    They are infinite where a simulation became unstable.
+    """
+    unknowns = () if fit is None else fit.unknowns
+    x = None if fit is None else fit.values
+    predictions = [
+        predict(each.spec, sequences, unknowns, x, threads=threads) for each in (one, other)
+    ]
+    for sequence, first, second in zip(sequences, *predictions, strict=True):
+        unstable = first.diverged[0] or second.diverged[0]
+        rows = []
+        for series, here, there in zip(
+            sequence.measurements, first.channels, second.channels, strict=True
+        ):
+            columns = [column for _, own in series.signal_mapping.values() for column in own]
+            rough = np.full_like(there[0], np.inf) if unstable else there[0]
+            rows.append((series.data[:, columns], here[0], rough))
+        yield rows
+
+
 def _change(
     problem: Problem,
-    coarse: Problem,
+    other: Problem,
     sequences: Sequence[Trajectory],
     fit: Fit | None,
     threads: int,
 ) -> float:
     """Return by what part of the unexplained a step changes predictions, root mean square.
 
-    Of the sensors, the one that changes most counts.
+    Of the channels, the one that changes most counts.
     """
-    unknowns = () if fit is None else fit.parameters
-    x = None if fit is None else fit.solution.x
-    one, other = (
-        predict(each.spec, sequences, unknowns, x, threads=threads) for each in (problem, coarse)
-    )
-    changed: dict[str, float] = {}
-    missed: dict[str, float] = {}
-    for sequence, fine, rough in zip(sequences, one, other, strict=True):
-        if fine.diverged or rough.diverged:
-            return np.inf
-        for series, here, there in zip(
-            sequence.measurements, fine.channels, rough.channels, strict=True
-        ):
-            place = 0
-            for name, (_, columns) in series.signal_mapping.items():
-                for column in columns:
-                    both = here[0][:, place], there[0][:, place]
-                    place += 1
-                    known = np.isfinite(series.data[:, column] + both[0] + both[1])
-                    measured = series.data[known, column]
-                    changed[name] = changed.get(name, 0.0) + _power(both[1][known] - both[0][known])
-                    missed[name] = missed.get(name, 0.0) + _power(both[0][known] - measured)
-    return max(
-        (float(np.sqrt(changed[name] / missed[name])) for name in missed if missed[name] > 0),
-        default=np.inf,
-    )
-
-
-def _power(values: np.ndarray) -> float:
-    return float(values @ values)
+    largest = 0.0
+    changed: dict[int, NDArray[np.float64]] = {}
+    missed: dict[int, NDArray[np.float64]] = {}
+    for rows in _both(problem, other, sequences, fit, threads):
+        for number, (measured, here, there) in enumerate(rows):
+            known = np.isfinite(measured + here)
+            for into, difference in ((changed, there - here), (missed, measured - here)):
+                squares = np.sum(np.where(known, difference, 0.0) ** 2, axis=0)
+                into[number] = into.get(number, 0.0) + squares
+    for number, squares in changed.items():
+        moved = missed[number] > 0
+        largest = max(largest, *np.sqrt(squares[moved] / missed[number][moved]), 0.0)
+    return largest

@@ -171,6 +171,7 @@ def validate(
     observer: Observer,
     cancel: threading.Event | None = None,
     recorded: Problem | None = None,
+    refitted: Problem | None = None,
     deadline: float = math.inf,
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
@@ -187,24 +188,25 @@ def validate(
         observer: Is told of stages.
         cancel: Ends it when it is set.
         recorded: The recordings themselves, where the fit saw only the forces along them.
+        refitted: What fits to parts of the data see; ``problem`` unless given.
         deadline: No other fit begins after it, in ``time.monotonic()``.
 
     Raises:
         CancelledError: ``cancel`` was set.
     """
     chosen = config.validation
-    whole = fit.window is None
+    whole, refitted = fit.window is None, refitted or problem
     warnings: list[str] = []
     families: Families = {}
     try:
-        families = _families(config, problem, fit)
+        families = _families(config, refitted, fit)
     except ConfigError as err:
         warnings.append(str(err))
     folds: tuple[Fold, ...] = ()
     if families:
         observer.stage(f'fitting without each of {len(families)} parts of the data')
         left_out = leave_out(
-            problem.spec, problem.sequences('train'), families, fit, config.solver, cancel=cancel
+            refitted.spec, refitted.sequences('train'), families, fit, config.solver, cancel=cancel
         )
         folds = tuple(counted(observer, _until(deadline, left_out, fit), len(families)))
     if len(folds) < len(families):
@@ -226,7 +228,7 @@ def validate(
     elif chosen.windows and whole:
         observer.stage('fitting windows')
         try:
-            windows = fit_windows(problem, fit, chosen.windows, config.solver, cancel, observer)
+            windows = fit_windows(refitted, fit, chosen.windows, config.solver, cancel, observer)
         except CancelledError:
             raise
         except FitError as err:

@@ -58,6 +58,8 @@ class Controls:
         self._nu = model.nu
         self._timestep = float(model.opt.timestep)
         self._delays = np.array(model.actuator_delay, dtype=np.float64)
+        limited = np.array(model.actuator_ctrllimited, dtype=bool)[:, None]
+        self._ranges = np.where(limited, model.actuator_ctrlrange, [-np.inf, np.inf])
         if native:
             self._delays[:] = 0.0
         self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
@@ -98,13 +100,40 @@ class Controls:
             control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
             if pushes is not None:
                 control[:, : pushes.shape[1], command.column] += pushes[:, :, command.column]
-            if command.actuator in self._columns['gain']:
-                gain = candidates[:, self._columns['gain'][command.actuator]]
-                control[:, :, command.column] *= gain[:, None]
-            if command.actuator in self._columns['bias']:
-                bias = candidates[:, self._columns['bias'][command.actuator]]
-                control[:, :, command.column] += bias[:, None]
+            control[:, :, command.column] = self._scaled(
+                command.actuator, control[:, :, command.column], candidates
+            )
         return control
+
+    def _scaled(
+        self, actuator: int, values: NDArray[np.float64], candidates: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return (m, n) values of a command times its gain, with its bias."""
+        if actuator in self._columns['gain']:
+            values = values * candidates[:, self._columns['gain'][actuator], None]
+        if actuator in self._columns['bias']:
+            values = values + candidates[:, self._columns['bias'][actuator], None]
+        return values
+
+    def in_force(
+        self,
+        run: Run,
+        number: int,
+        times: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        timing: Timing,
+    ) -> NDArray[np.float64]:
+        """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
+        command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
+        distinct, inverse = np.unique(delays, return_inverse=True)
+        held = np.stack([command.held.in_force(times - delay) for delay in distinct])
+        told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)
+        low, high = self._ranges[command.column]
+        return np.clip(told, low, high)
+
+    def limited(self, control: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return (…, nu) controls as the simulation limits them."""
+        return np.clip(control, *self._ranges.T)
 
     def delays(
         self, run: Run, candidates: NDArray[np.float64], timing: Timing

@@ -158,6 +158,8 @@ class Readings:
         columns: (k,) columns of that field.
         timestep: Of the simulation, seconds.
         laws: (k,) law of each column, once they are known: see `under`.
+        held: Recorded field with (n, k) values that are added at the samples, if it is there: what
+            commands that are held make of forces.
     """
 
     series: TimeSeries
@@ -167,6 +169,7 @@ class Readings:
     columns: NDArray[np.int64]
     timestep: float
     laws: tuple[MeasurementModel, ...] = ()
+    held: str = ''
     measured: NDArray[np.float64] = field(init=False, repr=False)
     _lookup: Lookup = field(init=False, repr=False)
     _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
@@ -209,7 +212,16 @@ class Readings:
 
         Row k describes the state at ``k * timestep``. No law acts on them.
         """
-        return self._lookup(self.values(rows))
+        return self._with_held(self._lookup(self.values(rows)), rows)
+
+    def looked_up(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (…, n, k) values that (…, steps, k) have at the measured stamps."""
+        return self._lookup(values)
+
+    def _with_held(
+        self, values: NDArray[np.float64], rows: Mapping[str, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        return values + rows[self.held] if self.held in rows else values
 
     def predicted(
         self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
@@ -305,7 +317,7 @@ class Readings:
         times = self.times - delays[0] if common else self.times[:, None] - delays
         # Never beyond the last row: what lies there is not compared.
         at = lookup(np.minimum(times, (len(values) - 2) * self.timestep), self.timestep)
-        state = np.array(at(values))
+        state = np.array(self._with_held(at(values), rows))
         if not slopes:
             return state, np.empty((0, 0))
         return state, at(np.gradient(values, self.timestep, axis=0))

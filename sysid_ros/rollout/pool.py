@@ -48,7 +48,11 @@ def unlogged() -> Iterator[None]:
 
 
 class Pool:
-    """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model."""
+    """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model.
+
+    Attributes:
+        model: The compiled model.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Pool:
             size: Number of simulations to be ready for.
             also: Further fields that each simulation has its own values of.
         """
-        self._model = model
+        self.model = model
         self._writer = writer
         self._threads = threads
         self._size = max(size, 2 * threads)
@@ -88,7 +92,7 @@ class Pool:
         if self._batch is None or self._batch.nsim < count:
             self._size = max(self._size, count)
             self._fields.clear()
-            self._batch = Batch(self._model, self._size, self._threads)
+            self._batch = Batch(self.model, self._size, self._threads)
             for field in sorted(self._also):
                 self._batch.expand(field)
             if self._writer is not None:
@@ -96,6 +100,13 @@ class Pool:
                     values = self._batch.expand(field)
                     self._fields[field] = values.reshape(self._batch.nsim, -1)
         return self._batch
+
+    def values(self, field: str, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the (n, size) numbers that the simulations at (n,) places have in a field."""
+        own = self._fields.get(field)
+        if own is not None:
+            return own[places]
+        return np.tile(np.ravel(getattr(self.model, field)), (len(places), 1))
 
     def buffer(self, item: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return an array for what is recorded, in memory that is used again by the next.

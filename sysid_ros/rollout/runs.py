@@ -75,8 +75,13 @@ class HeldCommand:
 
     def at(self, time: float) -> float:
         """Return the undelayed command at one time, in seconds."""
-        index = int(np.searchsorted(self.times, time, side='right')) - 1
-        return float(self._values[max(index, 0)])
+        return float(self.in_force(np.array([time]))[0])
+
+    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the undelayed command at (n,) times, in seconds."""
+        index = np.searchsorted(self.times, times + ON_STEP, side='right') - 1
+        held: NDArray[np.float64] = self._values[np.maximum(index, 0)]
+        return held
 
     def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
         """Return the mean of the delayed command over each step.
@@ -123,9 +128,9 @@ class InterpolatedCommand(HeldCommand):
         """Return the same values at other (n,) times, s."""
         return InterpolatedCommand(times, self._values)
 
-    def at(self, time: float) -> float:
-        """Return the undelayed command at one time, in seconds."""
-        return float(np.interp(time, self.times, self._values))
+    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the undelayed command at (n,) times, in seconds."""
+        return np.interp(times, self.times, self._values)
 
     def replaced(
         self, switches: NDArray[np.float64], later: NDArray[np.float64]
@@ -310,9 +315,12 @@ def prepare(
         _activation(model, sequence, commands),
         commands,
         tuple(
-            readings
-            for series in sequence.measurements
-            for readings in _readings(model, series, sequence.name, timestep)
+            replace(readings, held=f'held/{number}')
+            for number, readings in enumerate(
+                readings
+                for series in sequence.measurements
+                for readings in _readings(model, series, sequence.name, timestep)
+            )
         ),
         timestep,
     )

@@ -18,6 +18,7 @@ from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.rollout.contacts import WITHOUT, Contacts, may_touch
 from sysid_ros.rollout.controls import Controls, Timing
 from sysid_ros.rollout.drives import check_compiled_once, no_law
+from sysid_ros.rollout.instants import sampled_forces, take_apart
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import Pool, unlogged
 from sysid_ros.rollout.runs import prepare, retimed
@@ -210,6 +211,9 @@ class Simulator:
             self.model.nsensordata if s == SENSORS else getattr(self.runs[0], s).size
             for s in self._record[1:]
         ]
+        # Laws that are evaluated between steps, and models that are compiled, have their own gains.
+        alone = self._build is None and self._stepper is None
+        self._sampled = [sampled_forces(self.model, run) if alone else () for run in self.runs]
         self._batches = of_like_length([run.steps for run in self.runs])
         self._contacts: Contacts | None = None
         if self._build is None and self._stepper is None and may_touch(self.model):
@@ -472,7 +476,29 @@ class Simulator:
         for run in dict.fromkeys(runs.tolist()):
             places = np.flatnonzero(runs == run)
             rows = slice(int(places[0]), int(places[-1]) + 1)
-            yield self._block(run, which[rows], {k: v[rows] for k, v in out.items()}, candidates)
+            block = self._block(run, which[rows], {k: v[rows] for k, v in out.items()}, candidates)
+            self._take_apart(block, control[rows], candidates[which[rows]], places)
+            yield block
+
+    def _take_apart(
+        self,
+        block: Block,
+        control: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        places: NDArray[np.int64],
+    ) -> None:
+        """Let forces be read under the commands in force, where that is known; see `instants`."""
+        run, timing = self.runs[block.run], self._timing(block.run)
+        if not self._sampled[block.run]:
+            return
+        take_apart(
+            run,
+            self._sampled[block.run],
+            block.rows,
+            self._controls.limited(control),
+            lambda number, times: self._controls.in_force(run, number, times, candidates, timing),
+            lambda field: self._pool.values(field, places),
+        )
 
     def _block(
         self,

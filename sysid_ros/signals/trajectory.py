@@ -82,6 +82,8 @@ class Trajectory:
         applied: Actuators whose commands are stamped as they came to act, by whoever made them.
         replaced: (k, 2) when what is interpolated leaves one message for the next, and when it has
             reached the first point of that, s; messages may be late by different times.
+        sampled: Whether measured forces of actuators are read at their stamps, under the command
+            that is in force at that instant, and not averaged over a time step.
     """
 
     name: str
@@ -96,6 +98,7 @@ class Trajectory:
     motion: PrescribedMotion | None = None
     applied: frozenset[str] = frozenset()
     replaced: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 2)))
+    sampled: bool = False
 
     def __post_init__(self) -> None:
         for name in ('commands', 'measurements'):

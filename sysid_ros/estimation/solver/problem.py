@@ -254,6 +254,11 @@ class FitLog:
         self.longest = 0.0
         self.trace: list[Iteration] = []
 
+    def go_on(self, trace: Sequence[Iteration], seconds: float) -> None:
+        """Go on from what led to another solution, which took so long."""
+        self.trace, self._count = list(trace), len(trace)
+        self._started -= seconds
+
     @property
     def seconds(self) -> float:
         """Wall time so far."""
