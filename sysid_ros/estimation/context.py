@@ -78,12 +78,12 @@ class FitContext:
     @property
     def may_go_on(self) -> bool:
         """Whether neither the limit of iterations nor that of time is reached."""
-        return len(self.log.trace) < self.settings.max_iterations and not self.is_late
+        return self.log.taken < self.settings.max_iterations and not self.is_late
 
     @property
     def settings_left(self) -> SolverSettings:
         """The settings with the iterations that are left, one at least, and what one may take."""
-        left = max(self.settings.max_iterations - len(self.log.trace), 1)
+        left = max(self.settings.max_iterations - self.log.taken, 1)
         return dataclasses.replace(self.settings, max_iterations=left, longest=self.log.longest)
 
     def simulator(

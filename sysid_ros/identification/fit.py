@@ -158,6 +158,19 @@ class Fit:
         rows = zip(self.unknowns, self.values, strict=False)
         return next((float(value) for unknown, value in rows if unknown.name == FORCE_DELAY), 0.0)
 
+    def predicting(
+        self, sequences: Sequence[Trajectory]
+    ) -> tuple[tuple[Unknown, ...], NDArray[np.float64]]:
+        """Return the parameters, with the delay of forces that are simulated, and their values."""
+        timed = any(sequence.motion is not None for sequence in sequences)
+        count = len(self.parameters)
+        own = [
+            place
+            for place, unknown in enumerate(self.unknowns)
+            if place < count or (unknown.name == FORCE_DELAY and not timed)
+        ]
+        return tuple(self.unknowns[place] for place in own), self.values[own]
+
     def as_timed(self, sequences: Sequence[Trajectory]) -> list[Trajectory]:
         """Return sequences whose forces are stamped as the motion is, where it is prescribed."""
         delay = self.force_delay

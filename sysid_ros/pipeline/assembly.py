@@ -72,6 +72,7 @@ def assemble(
     seen: Estimated,
     fit: Fit,
     *,
+    exact: Problem | None = None,
     validation: Validation | None = None,
     remembered: Remembered | None = None,
 ) -> CalibrationResult:
@@ -82,12 +83,13 @@ def assemble(
         command: How it was asked for.
         seen: The model and the data, as the estimator saw them.
         fit: What was found.
+        exact: The same with the time step of predictions, if that is another.
         validation: What it is worth on data that it did not see.
         remembered: What an earlier result has to do with it.
     """
     problem, recordings = seen.problem, seen.problem.recordings
     remembered, validation = remembered or Remembered(), validation or Validation()
-    curves = list(_curves(problem, fit, config.solver.threads))
+    curves = list(_curves(exact or problem, fit, config.solver.threads, problem.spec))
     found = summarise(
         str(config.model),
         fit,
@@ -124,18 +126,24 @@ def assemble(
         'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(
-            update={'estimator': compared.kind, 'estimator_sentence': compared.sentence}
+            update={
+                'estimator': compared.kind,
+                'estimator_sentence': compared.sentence,
+                'timestep': None if exact is None else float(exact.model.opt.timestep),
+            }
         ),
         'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
     return judge(found.model_copy(update=context), config.gate)
 
 
-def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
+def _curves(
+    problem: Problem, fit: Fit, threads: int, banded: mujoco.MjSpec
+) -> Iterator[SignalCurve]:
     sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
     # Commands act when they were found to.
     bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
-    fitted = Predictor(problem.spec, fit.parameters, fit.solution.x, threads, problem.servos)
+    fitted = Predictor(problem.spec, *fit.predicting(bare), threads, problem.servos)
     nominal = fitted._replace(model=problem.model, parameters=(), values=None)
     if fit.window is None:
         before, after = nominal.predict(bare), fitted.predict(bare)
@@ -146,7 +154,7 @@ def _curves(problem: Problem, fit: Fit, threads: int) -> Iterator[SignalCurve]:
     off: list[Sequence[Values | None]] = [[None] * len(each.measurements) for each in bare]
     if fit.window is None:
         unseen = [place for place, (_, role) in enumerate(sequences) if role == 'validate']
-        found = deviations(fit, problem.spec, [bare[place] for place in unseen], threads)
+        found = deviations(fit, banded, [bare[place] for place in unseen], threads)
         for place, each in zip(unseen, found, strict=True):
             off[place] = each
     for (_, role), sequence, old, new, doubt in zip(

@@ -261,7 +261,6 @@ def identify(
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel, deadline)
     step = timestep_note(seen.problem, exact, fitted, found, config.solver.threads)
-    seen = seen._replace(problem=exact)
     warnings = (*warnings, *remembered.warnings, *problem.notes, *step)
     remembered = dataclasses.replace(remembered, warnings=warnings)
     compared = recorded = exact
@@ -293,6 +292,7 @@ def identify(
         command,
         seen,
         found,
+        exact=None if exact.model is seen.problem.model else exact,
         validation=tested,
         remembered=remembered,
     )

@@ -17,6 +17,7 @@ from sysid_ros.model.targets import of_sequence, resolve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.loading import Subject, load
+from sysid_ros.pipeline.timestep import stepped
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
@@ -151,6 +152,8 @@ def known_problem(
         for target in resolve(path, problem.model, spec=problem.spec)
     )
     recorded = replace(problem, parameters=known)
+    if result is not None and result.solver is not None and result.solver.timestep is not None:
+        recorded = stepped(recorded, result.solver.timestep)
     seen = estimated(config, recorded)
     spec, threads = seen.problem.spec, config.solver.threads
     nominal = Predictor(spec, threads=threads, drives=problem.servos)

@@ -214,9 +214,8 @@ def validate(
             f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
             'of time was reached.'
         )
-    fitted = Predictor(
-        problem.spec, fit.parameters, fit.solution.x, config.solver.threads, fit.drives
-    )
+    everything = problem.sequences('train')
+    fitted = Predictor(problem.spec, *fit.predicting(everything), config.solver.threads, fit.drives)
     ahead = problem
     noise: Mapping[str, float] = fit.noise
     if recorded is not None and recorded is not problem:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
 #: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 5
+SCHEMA_MINOR = 6
 #: The versions that can be read: what was added between them has defaults.
 _READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
@@ -614,7 +614,8 @@ class SolverSummary(Frozen):
     ``start_sentence`` where those values are from. ``window`` is the length of the windows that
     the values rest on, s, and of those over which errors are given; None where these are whole
     sequences. ``estimator`` is what the model was compared with, ``estimator_sentence`` why.
-    ``left`` is how far the fit ended from the optimum, in standard errors.
+    ``left`` is how far the fit ended from the optimum, in standard errors. ``timestep`` is that of
+    the predictions, s, where it is not the model's own.
     """
 
     backend: str
@@ -637,6 +638,7 @@ class SolverSummary(Frozen):
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''
     left: MaybeFloat = float('nan')
+    timestep: float | None = None
 
     @property
     def over_windows(self) -> str:

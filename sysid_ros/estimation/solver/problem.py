@@ -248,7 +248,7 @@ class FitLog:
         self._limit = limit
         self._observe = observe
         self._stage = stage
-        self._count = 0
+        self._count = self._earlier = 0
         self._started = time.monotonic()
         self._before = 0.0
         self.longest = 0.0
@@ -257,7 +257,13 @@ class FitLog:
     def go_on(self, trace: Sequence[Iteration], seconds: float) -> None:
         """Go on from what led to another solution, which took so long."""
         self.trace, self._count = list(trace), len(trace)
+        self._earlier, self._limit = len(trace), self._limit + len(trace)
         self._started -= seconds
+
+    @property
+    def taken(self) -> int:
+        """Number of iterations of this solution."""
+        return len(self.trace) - self._earlier
 
     @property
     def seconds(self) -> float:
