@@ -186,7 +186,7 @@ class CalibrationProposal:
         packages: Folders of ROS packages that the model refers to.
         namespace: Of several arms in a recording this one.
         problem: Why nothing could be tried; empty where it was.
-        hurried: Whether the recordings are so long that time steps and time are limited.
+        hurried: Whether the recordings are so long that time is limited.
         sensors: Those that are compared; empty for all that are mapped.
     """
 
@@ -223,7 +223,7 @@ class CalibrationProposal:
     @property
     def solver(self) -> dict[str, Any]:
         """The section ``solver``."""
-        return {'timestep': 'auto', 'time': _LONGEST_S} if self.hurried else {}
+        return {'time': _LONGEST_S} if self.hurried else {}
 
     def of_role(self, role: Role) -> tuple[ProposedBag, ...]:
         """Return the recordings with a role."""
