@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
-    from sysid_ros.inference.lacking import Lacks
+    from sysid_ros.inference.lacking import Lacking, Lacks
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Disagreement, Spread
     from sysid_ros.model.unknown import Unknown
@@ -124,7 +124,7 @@ class Inference:
     noises: tuple[SensorNoise, ...] = ()
     all_at_once: float = 1.0
     left: float = 0.0
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
     disagreement: Disagreement | None = None
 
 
@@ -218,7 +218,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         ),
         all_at_once(covariance, parameters),
         left,
-        tuple(each.title for each in lacks.terms),
+        lacks.terms,
         apart,
     )
 

@@ -61,6 +61,7 @@ _REASONS: dict[Action, frozenset[str]] = {
         {
             Condition.BETTER,
             Condition.STABLE,
+            Condition.TIMES,
             Condition.EXPLAINED,
             Condition.BALANCED,
             Condition.NO_SENSOR_WORSE,

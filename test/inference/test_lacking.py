@@ -78,6 +78,8 @@ def test_the_term_that_is_there_is_named_and_says_how_far_parameters_are_off(bag
     whole = np.concatenate([JACOBIAN, SPRING.change[:, None]], axis=1)
     data = solution.residual - JACOBIAN @ solution.x
     x = -np.linalg.lstsq(whole, data, rcond=None)[0]
+    left = np.sum((data + whole @ x) ** 2) / np.sum(solution.residual**2)
+    assert found.terms[0].share == pytest.approx(1 - left)
     np.testing.assert_allclose(solution.x + found.shift, x[:2], atol=1e-9)
     assert abs(solution.x[0] - TRUTH[0]) > 0.3
     assert abs(x[0] - TRUTH[0]) < 0.12
