@@ -212,7 +212,7 @@ class _Judge:
         low, high = self._ends.low[index], self._ends.high[index]
         blind = blind or not np.isfinite(low)
         if self._silent[index]:
-            why = 'No small change of it changes what was measured'
+            why = f'No residual changes with it, and it is held at {self._linear.x[index]:.3g}'
         elif blind:
             why = 'What was measured hardly changes with it'
         elif np.isfinite(half):
