@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
+#: The stages after a fit, which end in a result.
+ENDING = ('predicting all recordings, nominal and fitted', 'writing result, report and model')
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
@@ -211,7 +213,7 @@ def calibrate(
     identified = identify(
         config, command=command, observer=observer, cancel=cancel, subject=subject
     )
-    observer.stage('writing result, report and model')
+    observer.stage(ENDING[1])
     return write(identified, config.output)
 
 
@@ -277,7 +279,7 @@ def identify(
     tested = validate(
         config, compared, found, observer, cancel, recorded=recorded, deadline=deadline
     )
-    observer.stage('predicting all recordings, nominal and fitted')
+    observer.stage(ENDING[0])
     result = assemble(
         config,
         command,
