@@ -15,6 +15,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.bootstrap import bootstrap
+from sysid_ros.inference.combinations import plus_minus
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
@@ -25,7 +26,7 @@ from sysid_ros.inference.verdicts import Verdict, verdicts, widest
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -191,7 +192,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     high = np.minimum(solution.x + np.hypot(growth * (ends.high - solution.x), out), top)
     inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
     reach = np.maximum(high - solution.x, solution.x - low)
-    each = _widened(_unlike(judged.each, linear, found.apart), linear, lacks, apart, reach)
+    each = _widened(_unlike(judged.each, linear, found), linear, lacks, apart, reach)
     notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
     if apart is not None:
         notes = (*notes, str(apart))
@@ -260,18 +261,29 @@ def _widened(
     return found
 
 
-def _unlike(each: Sequence[Verdict], linear: Linear, apart: Mapping[int, float]) -> list[Verdict]:
-    """Say of what many recordings disagree about if each by itself would determine it."""
-    found = list(each)
-    for index, half in apart.items():
-        excited = half <= widest(float(linear.x[index]), linear.unknowns[index])
-        if excited and each[index].kind is VerdictKind.NOT_EXCITED:
-            found[index] = Verdict(
-                VerdictKind.MODEL_LIMITED,
-                explanation=f'The {linear.recordings} recordings disagree about it by more than '
-                'noise explains: find what differs between them, or what the model lacks.',
-            )
-    return found
+def _unlike(each: Sequence[Verdict], linear: Linear, found: Spread) -> list[Verdict]:
+    """Say of what model error hides if noise alone would leave it determined.
+
+    Model error is what many recordings disagree about by more than the noise inside of them
+    explains, and what makes residuals alike from sample to sample.
+    """
+    verdicts = list(each)
+    with np.errstate(invalid='ignore'):
+        white = QUANTILE * np.sqrt(linear.white_variance)
+    for index, verdict in enumerate(each):
+        narrow = found.apart.get(index, white[index] if found.slow else math.inf)
+        hidden = narrow <= widest(float(linear.x[index]), linear.unknowns[index])
+        if not hidden or verdict.blind or verdict.kind is not VerdictKind.NOT_EXCITED:
+            continue
+        why = (
+            f'The {linear.recordings} recordings disagree about it by more than noise explains: '
+            'find what differs between them, or what the model lacks'
+            if index in found.apart
+            else 'Residuals stay alike from sample to sample, which noise seldom does, and leave '
+            f'it {plus_minus(float(linear.x[index]), found.half[index])}: find what the model lacks'
+        )
+        verdicts[index] = Verdict(VerdictKind.MODEL_LIMITED, explanation=f'{why}.')
+    return verdicts
 
 
 def _lacks(lacks: Lacks) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import yaml
 
-from builders.recorded_pendulum import FEW, FOLDER, GATE, TIMES
+from builders.recorded_pendulum import FEW, FOLDER, TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,8 +60,7 @@ class Project:
         """Leave few parameters and the first seconds, as in `builders.recorded_pendulum`."""
         times = {bag: [list(span) for span in spans] for bag, spans in TIMES.items()}
         targets = [{'target': parameter.target} for parameter in FEW]
-        gate = {'allowed_verdicts': list(map(str, GATE.allowed_verdicts))}
-        self.change(parameters=targets, segments={'times': times}, check=None, gate=gate)
+        self.change(parameters=targets, segments={'times': times}, check=None)
 
     def replace_in_model(self, old: str, new: str) -> None:
         """Edit the MJCF."""

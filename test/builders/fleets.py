@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from builders.recorded_pendulum import FEW, FOLDER, GATE
+from builders.recorded_pendulum import FEW, FOLDER
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,6 @@ def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
     base = {
         'model': 'arm.xml',
         'parameters': [{'target': entry.target} for entry in FEW],
-        'gate': {'allowed_verdicts': list(map(str, GATE.allowed_verdicts))},
         'report': {'film': False},
         'validation': {'horizon': [0.1, 0.2]},
     }
