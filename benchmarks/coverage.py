@@ -46,7 +46,7 @@ def draw(name: str, bags: int, number: int, seed: int) -> dict[str, Any]:
         'low': [interval.low for interval in found.intervals],
         'high': [interval.high for interval in found.intervals],
         'verdicts': [str(interval.verdict_kind) for interval in found.intervals],
-        'lacking': list(found.inference.lacking),
+        'lacking': [each.title for each in found.inference.lacking],
         'status': found.solution.status,
     }
 

@@ -257,7 +257,8 @@ class CalibratorConfig(Section):
     )
     budget: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=0.0,
-        description='a refit is ended after so many seconds, its fit after half; 0 is never',
+        description='a refit is ended after so many seconds, its fit after half, and no result '
+        'that is on its way; 0 is never',
     )
     keep: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         default=100,

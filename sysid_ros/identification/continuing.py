@@ -87,7 +87,7 @@ def continue_from(
         level: Probability of seeing a change where there is none.
 
     Raises:
-        FitError: There is nothing to fit, or a parameter has no effect.
+        FitError: There is nothing to fit, or no parameter has an effect.
     """
     columns = [[p.name for p in parameters].index(name) for name in known.names]
     before = known.estimate

@@ -272,8 +272,8 @@ def fit(  # noqa: PLR0913 (documented API)
         stage: Called with what begins, where that is more than iterations.
 
     Raises:
-        FitError: There is nothing to fit, a parameter has no effect, it needs the spec, or windows
-            are asked for and not possible, as they are not with several starts.
+        FitError: There is nothing to fit, no parameter has an effect, one needs the spec, or
+            windows are asked for and not possible, as they are not with several starts.
         ModelError: The model does not compile with a candidate's values.
         CancelledError: ``cancel`` was set.
     """

@@ -15,6 +15,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.bootstrap import bootstrap
+from sysid_ros.inference.combinations import plus_minus
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
@@ -25,7 +26,7 @@ from sysid_ros.inference.verdicts import Verdict, verdicts, widest
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
-    from sysid_ros.inference.lacking import Lacks
+    from sysid_ros.inference.lacking import Lacking, Lacks
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Disagreement, Spread
     from sysid_ros.model.unknown import Unknown
@@ -44,9 +45,6 @@ if TYPE_CHECKING:
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
 #: the truth in less than 94 % of cases then instead of 95 %.
 _SETTLED = 0.25
-#: What terms that the model lacks would change by more than this, in standard errors, is not
-#: identified: intervals would hold the truth in less than 92 % of cases without them.
-_LIMITED = 0.5
 #: Draws of all errors together.
 _DRAWS = 20_000
 
@@ -127,7 +125,7 @@ class Inference:
     noises: tuple[SensorNoise, ...] = ()
     all_at_once: float = 1.0
     left: float = 0.0
-    lacking: tuple[str, ...] = ()
+    lacking: tuple[Lacking, ...] = ()
     disagreement: Disagreement | None = None
 
 
@@ -185,7 +183,6 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     lacks = lacking(solution, jacobian, parameters, samples, terms, loss)
     apart = found.disagreement
     growth = np.ones(len(parameters)) if apart is None else apart.growth
-    each = _limited(judged.each, lacks, found.half, solution.x)
     covariance = covariance * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
     out = QUANTILE * lacks.shift
     bottom = np.array([unknown.min_value for unknown in parameters])
@@ -194,7 +191,8 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     low = np.maximum(solution.x - np.hypot(growth * (solution.x - ends.low), out), bottom)
     high = np.minimum(solution.x + np.hypot(growth * (ends.high - solution.x), out), top)
     inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
-    each = _apart(_unlike(each, linear, found.apart), linear, apart, low, high)
+    reach = np.maximum(high - solution.x, solution.x - low)
+    each = _widened(_unlike(judged.each, linear, found), linear, lacks, apart, reach)
     notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
     if apart is not None:
         notes = (*notes, str(apart))
@@ -221,65 +219,71 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         ),
         all_at_once(covariance, parameters),
         left,
-        tuple(each.title for each in lacks.terms),
+        lacks.terms,
         apart,
     )
 
 
-def _limited(
-    each: Sequence[Verdict], lacks: Lacks, half: NDArray[np.float64], x: NDArray[np.float64]
-) -> list[Verdict]:
-    """Say of what is identified if it would be another value in a model that lacks nothing."""
-    found = list(each)
-    for index, verdict in enumerate(each):
-        if verdict.kind is not VerdictKind.IDENTIFIED:
-            continue
-        if not abs(lacks.shift[index]) > _LIMITED * half[index] / QUANTILE:
-            continue
-        found[index] = Verdict(
-            VerdictKind.MODEL_LIMITED,
-            explanation=f'With {lacks.whose[index]} it would be about '
-            f'{x[index] + lacks.shift[index]:.3g} ({lacks.shift[index]:+.2g}): add that to the '
-            'model, or record motion on which it has no effect.',
-        )
-    return found
-
-
-def _apart(
+def _widened(
     each: Sequence[Verdict],
     linear: Linear,
+    lacks: Lacks,
     disagreement: Disagreement | None,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
+    reach: NDArray[np.float64],
 ) -> list[Verdict]:
-    """Say of what would be identified if recordings disagree too much about it."""
+    """Say of what noise alone would identify if what the model lacks makes it too uncertain.
+
+    Args:
+        each: The verdicts without model error.
+        linear: The problem.
+        lacks: What residuals follow.
+        disagreement: Of few recordings, if any.
+        reach: (p,) how far the ends of the intervals are from the values.
+    """
     found = list(each)
-    if disagreement is None:
-        return found
     for index, verdict in enumerate(each):
-        value, unknown = float(linear.x[index]), linear.unknowns[index]
-        half = max(high[index] - value, value - low[index])
-        if verdict.kind is VerdictKind.IDENTIFIED and half > widest(value, unknown):
-            found[index] = Verdict(
-                VerdictKind.MODEL_LIMITED,
-                explanation=f'The {disagreement.recordings} recordings disagree about it by more '
-                f'than noise explains: record {ENOUGH} or more, or find what differs between them.',
+        value = float(linear.x[index])
+        known = reach[index] <= widest(value, linear.unknowns[index])
+        if known or verdict.kind is not VerdictKind.IDENTIFIED:
+            continue
+        shift = lacks.shift[index]
+        if disagreement is None or QUANTILE * abs(shift) > reach[index] / math.sqrt(2):
+            why = (
+                f'With {lacks.whose[index]} it would be about {value + shift:.3g} ({shift:+.2g}): '
+                'add that to the model, or record motion on which it has no effect.'
             )
+        else:
+            why = (
+                f'The {disagreement.recordings} recordings disagree about it by more than noise '
+                f'explains: record {ENOUGH} or more, or find what differs between them.'
+            )
+        found[index] = Verdict(VerdictKind.MODEL_LIMITED, explanation=why)
     return found
 
 
-def _unlike(each: Sequence[Verdict], linear: Linear, apart: Mapping[int, float]) -> list[Verdict]:
-    """Say of what many recordings disagree about if each by itself would determine it."""
-    found = list(each)
-    for index, half in apart.items():
-        excited = half <= widest(float(linear.x[index]), linear.unknowns[index])
-        if excited and each[index].kind is VerdictKind.NOT_EXCITED:
-            found[index] = Verdict(
-                VerdictKind.MODEL_LIMITED,
-                explanation=f'The {linear.recordings} recordings disagree about it by more than '
-                'noise explains: find what differs between them, or what the model lacks.',
-            )
-    return found
+def _unlike(each: Sequence[Verdict], linear: Linear, found: Spread) -> list[Verdict]:
+    """Say of what model error hides if noise alone would leave it determined.
+
+    Model error is what many recordings disagree about by more than the noise inside of them
+    explains, and what makes residuals alike from sample to sample.
+    """
+    verdicts = list(each)
+    with np.errstate(invalid='ignore'):
+        white = QUANTILE * np.sqrt(linear.white_variance)
+    for index, verdict in enumerate(each):
+        narrow = found.apart.get(index, white[index] if found.slow else math.inf)
+        hidden = narrow <= widest(float(linear.x[index]), linear.unknowns[index])
+        if not hidden or verdict.blind or verdict.kind is not VerdictKind.NOT_EXCITED:
+            continue
+        why = (
+            f'The {linear.recordings} recordings disagree about it by more than noise explains: '
+            'find what differs between them, or what the model lacks'
+            if index in found.apart
+            else 'Residuals stay alike from sample to sample, which noise seldom does, and leave '
+            f'it {plus_minus(float(linear.x[index]), found.half[index])}: find what the model lacks'
+        )
+        verdicts[index] = Verdict(VerdictKind.MODEL_LIMITED, explanation=f'{why}.')
+    return verdicts
 
 
 def _lacks(lacks: Lacks) -> tuple[str, ...]:

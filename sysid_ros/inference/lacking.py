@@ -52,13 +52,17 @@ class Lacking(NamedTuple):
     """A term that the residuals follow.
 
     Attributes:
+        lack: What it is.
         title: What it is and where, for people.
         sigmas: How many standard errors its amount is from none.
+        share: Part of the remaining cost that it removes, after those before it.
         own: (p,) by how much parameters would change with it, more than with those before it.
     """
 
+    lack: TermKind
     title: str
     sigmas: float
+    share: float
     own: Array
 
 
@@ -115,11 +119,15 @@ def lacking(
         return Lacks((), (), np.zeros(len(unknowns)), ())
     chosen = _by_kind(problem(chosen), chosen)
     sigmas = _sigmas(problem(chosen), len(unknowns)).tolist()
-    steps = [_step(problem(chosen[:count])) for count in range(len(chosen) + 1)]
-    ways = np.array([step[: len(unknowns)] for step in steps])
+    problems = [problem(chosen[:count]) for count in range(len(chosen) + 1)]
+    ways = np.array([_step(linear)[: len(unknowns)] for linear in problems])
+    costs = np.array([float(linear.left @ linear.left) for linear in problems])
+    shares = ((costs[:-1] - costs[1:]) / costs[0]).tolist()
     lacks = tuple(
-        Lacking(term.title, sigma, own)
-        for term, sigma, own in zip(chosen, sigmas, ways[:-1] - ways[1:], strict=True)
+        Lacking(term.lack, term.title, sigma, share, own)
+        for term, sigma, share, own in zip(
+            chosen, sigmas, shares, ways[:-1] - ways[1:], strict=True
+        )
     )
     told = {_title([term]) for term in chosen} | {_title(each) for each in _together(chosen)}
     others = [(title, own) for title, own in instead if title not in told]

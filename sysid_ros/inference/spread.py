@@ -166,6 +166,11 @@ class Spread:
     disagreement: Disagreement | None = None
     apart: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def slow(self) -> list[ChannelNoise]:
+        """The noises that stay alike from sample to sample."""
+        return [n for n in self.noises.values() if n.effective < _SLOW * n.samples]
+
 
 class Ends(NamedTuple):
     """Ends of the intervals.

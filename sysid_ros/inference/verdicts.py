@@ -212,7 +212,7 @@ class _Judge:
         low, high = self._ends.low[index], self._ends.high[index]
         blind = blind or not np.isfinite(low)
         if self._silent[index]:
-            why = 'No small change of it changes what was measured'
+            why = f'No residual changes with it, and it is held at {self._linear.x[index]:.3g}'
         elif blind:
             why = 'What was measured hardly changes with it'
         elif np.isfinite(half):
@@ -321,8 +321,9 @@ class _Judge:
 def widest(value: float, unknown: Unknown) -> float:
     """Return the half-width of the widest interval that identifies a parameter.
 
-    A value that is not near zero, or cannot be, is compared to itself alone. Where a run starts
-    is measured, and near zero as often as not.
+    A value near zero is compared with where it began, or with its bounds where it may have either
+    sign or begins at zero; one with a log scale with itself alone. Where a run starts is measured,
+    and near zero as often as not.
     """
     relative = _WIDE_OF_VALUE * abs(value)
     if unknown.scale == 'log':
@@ -331,7 +332,7 @@ def widest(value: float, unknown: Unknown) -> float:
     # What may have either sign is as well near zero as anywhere.
     signed = unknown.min_value < 0 < unknown.max_value
     if unknown.nominal and not signed and not unknown.of_single_runs:
-        absolute = min(absolute, max(abs(value), abs(unknown.nominal)))
+        absolute = min(absolute, _WIDE_OF_VALUE * abs(unknown.nominal))
     return max(relative, absolute)
 
 

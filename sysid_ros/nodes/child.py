@@ -17,6 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sysid_ros.errors import SysidError
+from sysid_ros.pipeline.calibration import ENDING
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.store import CURRENT, REJECTED, linked
 
@@ -81,7 +82,7 @@ class Child:
         Args:
             config: calibration.yaml.
             settings: What it says, and where results go.
-            budget: Seconds after which it is killed; 0 means never.
+            budget: Seconds after which it is killed unless its fit has ended; 0 means never.
             niceness: 0 to 19: how far it stands back where others want the processor.
         """
         self.stage = 'starting'
@@ -93,6 +94,7 @@ class Child:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._asked: End | None = None
+        self._ending = False
         self._ended = threading.Event()
 
     def run(self, say: Callable[[str], None]) -> Outcome:
@@ -170,7 +172,7 @@ class Child:
                 env={**os.environ, 'PYTHONUNBUFFERED': '1'},
             )
             os.setpriority(os.PRIO_PROCESS, self._process.pid, self._niceness)
-        clock = threading.Timer(self._budget, self._end, (End.LATE, signal.SIGKILL))
+        clock = threading.Timer(self._budget, self._out_of_time)
         clock.daemon = True
         if self._budget:
             clock.start()
@@ -180,13 +182,20 @@ class Child:
                 said.append(line)
                 # An error ends what was told before: it is no stage.
                 if not line.startswith(_COMPLAINT):
-                    if self._asked is None:
-                        self.stage = line.rstrip()
+                    with self._lock:
+                        if self._asked is None:
+                            self.stage = line.rstrip()
+                        self._ending = self._ending or self.stage in ENDING
                     say(line.rstrip())
             code = self._process.wait()
         finally:
             clock.cancel()
         return code, ''.join(said)
+
+    def _out_of_time(self) -> None:
+        # A result on its way is awaited.
+        if not self._ending:
+            self._end(End.LATE, signal.SIGKILL)
 
     def _end(self, why: End, number: int) -> None:
         with self._lock:

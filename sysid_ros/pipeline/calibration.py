@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from sysid_ros.results.comparison import ComparedQuantity
     from sysid_ros.servos.laws.joints import ServoJoints
 
+#: The stages after a fit, which end in a result.
+ENDING = ('predicting all recordings, nominal and fitted', 'writing result, report and model')
 REPORT = 'report.html'
 FIGURES = 'figures'
 MODEL = 'mjcf'
@@ -219,7 +221,7 @@ def calibrate(
     identified = identify(
         config, command=command, observer=observer, cancel=cancel, subject=subject
     )
-    observer.stage('writing result, report and model')
+    observer.stage(ENDING[1])
     return write(identified, config.output)
 
 
@@ -286,7 +288,7 @@ def identify(
         refitted=with_motors(as_fitted) if seen.kind is EstimatorKind.TORQUE else as_fitted,
         deadline=deadline,
     )
-    observer.stage('predicting all recordings, nominal and fitted')
+    observer.stage(ENDING[0])
     result = assemble(
         config,
         command,

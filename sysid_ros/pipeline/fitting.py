@@ -49,7 +49,7 @@ def fit_training(
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
-        FitError: There is nothing to fit, or a parameter has no effect.
+        FitError: There is nothing to fit, or no parameter has an effect.
         CancelledError: ``cancel`` was set.
     """
     if deadline is None:

@@ -197,7 +197,7 @@ def fit_with_memory(
         The fit to the new data and what was known before, and what that has to do with it.
 
     Raises:
-        FitError: There is nothing to fit, or a parameter has no effect.
+        FitError: There is nothing to fit, or no parameter has an effect.
         CancelledError: ``cancel`` was set.
     """
 

@@ -23,7 +23,7 @@ from sysid_ros.config.calibration import CalibrationConfig, VerdictKind
 from sysid_ros.files import replace_file
 from sysid_ros.report import numbers, pictures, recordings, signals, tables
 from sysid_ros.report.model_diff import model_diff
-from sysid_ros.results.headline import figures, headline
+from sysid_ros.results.headline import counted, figures, headline
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import ROLE_NAMES, ROLES, Standing
 from sysid_ros.text import one_line
@@ -254,6 +254,7 @@ def _context(
         'films': films,
         'standing': STANDING[result.standing],
         'sentence': _sentence(result),
+        'counted': counted(result),
         'headline': headline(result),
         'next_steps': next_steps(result),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],

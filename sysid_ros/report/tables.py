@@ -18,7 +18,7 @@ from rich.table import Table
 from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.errors import how_many, listed
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
-from sysid_ros.results.headline import headline, headline_lines
+from sysid_ros.results.headline import counted, headline, headline_lines
 from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import Standing
 from sysid_ros.text import one_line, short
@@ -461,7 +461,8 @@ def result_html(result: CalibrationResult) -> str:
     unsure = sum(1 for parameter in result.parameters if math.isnan(parameter.half_width))
     note = f'; {unsure} parameters without interval' if unsure else ''
     return (
-        f'<p><b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
+        f'<p><b>{counted(result)}</b> '
+        f'<b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
         f'{_html(said)}{note}</p>'
         f'{parameters_html(result.parameters)}'
         f'<details><summary>{"Held-out" if held_out else "Training"} error'

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -129,7 +129,12 @@ def diagnose(
     squared = {key: _squares(own, noise) for key, own in sequences.items()}
     return FitDiagnostics(
         improvements=tuple(
-            _improvement(role, [found for (of, _), found in squared.items() if of == role])
+            Improvement(
+                role=role,
+                p_value=_by_chance(
+                    [found for (of, _), found in squared.items() if of == role], 'greater'
+                ),
+            )
             for role in ROLES
             if any(of == role for of, _ in squared)
         ),
@@ -202,6 +207,9 @@ def _errors_of_role(
             if len(after)
             else math.nan,
             autocorrelation=_autocorrelation(own),
+            by_chance=math.nan
+            if role is None
+            else _by_chance([_squares([each], {each.sensor: 1.0}) for each in own], 'less'),
         )
 
 
@@ -299,8 +307,8 @@ def _squares(curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squa
     return _Squares(joined.times, before, after)
 
 
-def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
-    """Test whether errors on stretches of time fell by more than chance.
+def _by_chance(sequences: Sequence[_Squares], nominal: Literal['greater', 'less']) -> float:
+    """Return how likely chance makes the nominal model's errors on stretches of time differ so.
 
     One-sided signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) on the mean squares of
     stretches, which are much longer than residuals remember.
@@ -317,10 +325,8 @@ def _improvement(role: Role, sequences: Sequence[_Squares]) -> Improvement:
                 pairs.append((np.mean(found.before[chosen]), np.mean(found.after[chosen])))
     before, after = np.array(pairs).reshape(-1, 2).T
     if np.array_equal(before, after):
-        return Improvement(role=role, p_value=1.0)
-    return Improvement(
-        role=role, p_value=float(wilcoxon(before, after, alternative='greater').pvalue)
-    )
+        return 1.0
+    return float(wilcoxon(before, after, alternative=nominal).pvalue)
 
 
 def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:

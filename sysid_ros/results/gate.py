@@ -13,9 +13,18 @@ from scipy.special import stdtrit
 
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import some
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.headline import headline
+from sysid_ros.results.refutations import (
+    MOST_SHARE,
+    NEAR,
+    not_converged,
+    of_times,
+    refuted,
+    wrong_times,
+)
 from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import (
     SHORT_HORIZON,
@@ -55,10 +64,6 @@ _MOST_LOG = 3.0
 _FELL, _AS_USUAL = 0.5, 1.5
 #: So many more are named of what is wrong in several places.
 _NAMED = 5
-#: A cost that fell by less than this part in so many iterations has settled.
-_LAST_ITERATIONS, _STILL_FALLS = 5, 1e-3
-#: A fit that had no more time, and was nearer to the optimum than this, in standard errors, serves.
-_NEAR = 1.0
 
 
 class Condition(StrEnum):
@@ -66,6 +71,7 @@ class Condition(StrEnum):
 
     BETTER = 'better than nominal'
     CONVERGED = 'converged'
+    TIMES = 'times'
     STABLE = 'stable'
     LIVE = 'live sensors'
     MOVING = 'no stuck position'
@@ -77,6 +83,11 @@ class Condition(StrEnum):
     MOTION = 'motion'
     BOUNDS = 'inside bounds'
     VERDICTS = 'verdicts'
+
+
+#: Where these are not met, no value is what the robot has. That predictions did not improve says
+#: nothing against values, and the others are about single parameters.
+_REFUTING = frozenset(Condition) - {Condition.BETTER, Condition.BOUNDS, Condition.VERDICTS}
 
 
 class Suspicion(StrEnum):
@@ -106,6 +117,7 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
     checks = [
         _improvement(result, role, config),
         _convergence(result, config),
+        _times(result),
         _check(
             Condition.STABLE,
             f'The fitted model becomes unstable in {unstable}.' if unstable else '',
@@ -122,6 +134,8 @@ def judge(result: UnjudgedResult, config: GateConfig) -> CalibrationResult:
     ]
     if result.solver.estimator is EstimatorKind.TORQUE:
         checks.append(_motion(result, role, config))
+    refuting = [check.detail for check in checks if check.name in _REFUTING and not check.passed]
+    result = refuted(result, refuting)
     checks += [_bounds(result, config), _verdicts(result, config)]
     failed = [check for check in checks if not check.passed]
     return CalibrationResult(
@@ -175,29 +189,32 @@ def _more(names: Iterable[str]) -> str:
 
 
 def _convergence(result: UnjudgedResult, config: GateConfig) -> GateCheck:
-    """Look whether the cost had stopped falling, if not always by the solver's own measure.
-
-    Dry friction and held commands make real costs rough on the smallest scale, where a solver goes
-    on in vain until it stalls.
-    """
+    """Look whether the fit ended at its optimum."""
     solver = result.solver
-    costs = [entry.cost for entry in solver.trace[-_LAST_ITERATIONS:]]
-    settled = len(costs) == _LAST_ITERATIONS and max(costs) - costs[-1] <= _STILL_FALLS * costs[-1]
-    near = solver.status is SolverStatus.TIME and solver.left <= _NEAR
-    ended = solver.success or solver.status is SolverStatus.STALLED or settled or near
-    said = solver.message.rstrip('.')
-    detail = f'{said}.' if ended else f'The solver did not converge: {said}.'
-    if near:
-        detail = f'{said}, about {solver.left:.1g} standard errors from the optimum.'
-    elif settled and solver.status in {SolverStatus.ITERATIONS, SolverStatus.TIME}:
-        detail = f'{said}, but the cost hardly fell any more.'
-    left = _Figures(solver.left, _NEAR, 'standard errors')
+    wrong = not_converged(solver)
+    limited = solver.status in {SolverStatus.ITERATIONS, SolverStatus.TIME}
+    left = _Figures(solver.left, NEAR, 'standard errors') if limited else _NO_NUMBER
     return GateCheck(
         name=Condition.CONVERGED,
-        passed=ended or not config.converged,
-        detail=detail,
-        **(left if solver.status is SolverStatus.TIME else _NO_NUMBER)._asdict(),
+        passed=not (wrong and config.converged),
+        detail=wrong or solver.message,
+        **left._asdict(),
     )
+
+
+def _times(result: UnjudgedResult) -> GateCheck:
+    """Look whether delays are identified beside clocks or delays that the model lacks."""
+    title, share = wrong_times(result)
+    delays = [own.name for own in result.parameters if of_times(own)]
+    wrong = ''
+    if delays and share > MOST_SHARE:
+        wrong = (
+            f'Residuals follow {title}, beside which {some(delays)} cannot be right: make that a '
+            'parameter, too.'
+        )
+    right = 'Beside delays that are parameters, no other delay or clock explains what is left.'
+    figures = _Figures(100 * share, 100 * MOST_SHARE, '% of the remaining cost')
+    return _check(Condition.TIMES, wrong, right, figures if delays else _NO_NUMBER)
 
 
 def _dead(result: UnjudgedResult, errors: Sequence[SensorError]) -> GateCheck:

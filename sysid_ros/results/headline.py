@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from sysid_ros.errors import how_many
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -136,13 +138,22 @@ def headline(result: UnjudgedResult) -> Headline:
     )
 
 
+def counted(result: UnjudgedResult) -> str:
+    """Say how many parameters are identified."""
+    found = sum(own.identified for own in result.parameters)
+    return f'{found} of {how_many(result.parameters, "parameter")} identified.'
+
+
 def in_one_line(result: CalibrationResult) -> str:
-    """Return standing and errors as one paragraph, for what judges more than one result."""
-    return ' '.join((f'This fit is {result.standing}.', *headline(result).lines))
+    """Return what `headline_lines` begins with, for what judges more than one result."""
+    standing = f'This fit is {result.standing}.'
+    return ' '.join((counted(result), standing, *headline(result).lines))
 
 
 def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
-    """Return what a reader has to know first, a line each: standing, errors, and what is wrong.
+    """Return what a reader has to know first, a line each.
+
+    How many parameters are identified, standing, errors, and what is wrong.
 
     Conditions that are not met come with their numbers.
     """
@@ -154,7 +165,7 @@ def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
         said = [f'  {check.detail}' for check in result.reservations]
     elif not wrong:
         said = [f'  {result.acceptance}']
-    return (f'{word}{end}', *headline(result).lines, *said)
+    return (counted(result), f'{word}{end}', *headline(result).lines, *said)
 
 
 def figures(check: GateCheck) -> str:

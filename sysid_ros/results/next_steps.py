@@ -7,21 +7,25 @@ from __future__ import annotations
 import math
 import shlex
 from enum import Enum, auto
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
 
 from sysid_ros.alignment.health import Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.results.gate import Condition, suspicion
+from sysid_ros.results.refutations import MOST_SHARE, predicted_worse, wrong_times
 from sysid_ros.results.reservations import Reservation
 from sysid_ros.results.result import EstimatorKind, SolverStatus
 from sysid_ros.results.store import CURRENT, RESULT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from sysid_ros.results.result import CalibrationResult
+    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: What lines with commands begin with.
 COMMAND = '     '
@@ -32,6 +36,10 @@ _BAG = Path('bags/train_1')
 #: A fit that was stopped goes on so many times as long, of so many iterations at least.
 _LONGER, _FEWEST = 4, 25
 _YAML = ('.yaml', '.yml')
+#: What entries of parameters have where nothing is said.
+_DEFAULTS: tuple[object, ...] = (None, False, 'linear')
+#: One delay of all commands, s.
+_DELAY = {'target': 'actuator/*/delay', 'shared': True, 'bounds': [0.0, 0.1]}
 
 
 class Action(Enum):
@@ -40,6 +48,7 @@ class Action(Enum):
     MAP = auto()
     LOOK = auto()
     GO_ON = auto()
+    FREE = auto()
     WIDEN = auto()
     RECORD = auto()
     EXCITE = auto()
@@ -54,6 +63,7 @@ _REASONS: dict[Action, frozenset[str]] = {
         {Condition.LIVE, Condition.MOVING, Condition.CONSISTENT, Reservation.RECORDINGS}
     ),
     Action.GO_ON: frozenset({Condition.CONVERGED, Reservation.OPTIMUM}),
+    Action.FREE: frozenset({Condition.TIMES}),
     Action.WIDEN: frozenset({Condition.BOUNDS}),
     Action.RECORD: frozenset({Reservation.HELD_OUT}),
     Action.EXCITE: frozenset({Condition.VERDICTS, Reservation.IDENTIFIED}),
@@ -79,14 +89,26 @@ _REASONS: dict[Action, frozenset[str]] = {
 
 
 class NextStep(NamedTuple):
-    """One thing to do: a sentence, and lines to type in a shell, none where there are none."""
+    """One thing to do.
+
+    Attributes:
+        sentence: It, for people.
+        commands: Lines to type in a shell.
+        yaml: Lines that the configuration is to have before that.
+    """
 
     sentence: str
     commands: tuple[str, ...] = ()
+    yaml: tuple[str, ...] = ()
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is copied: lines of the configuration, and then commands."""
+        return (*self.yaml, *self.commands)
 
     def __str__(self) -> str:
         """Return it in one line."""
-        return ' '.join([self.sentence, *(f'`{command}`' for command in self.commands)])
+        return ' '.join([self.sentence, *(f'`{line.strip()}`' for line in self.lines)])
 
 
 def next_steps(result: CalibrationResult) -> tuple[NextStep, ...]:
@@ -96,15 +118,18 @@ def next_steps(result: CalibrationResult) -> tuple[NextStep, ...]:
     reasons = {check.name for check in result.gate if not check.passed}
     reasons |= {check.name for check in result.reservations}
     wanted = [action for action, names in _REASONS.items() if names & reasons]
+    if wrong_times(result)[1] > MOST_SHARE:
+        wanted = [Action.FREE, *(action for action in wanted if action is not Action.FREE)]
     if not result.accepted and any(suspicion(error) for error in result.errors):
         wanted = [Action.MAP, *(action for action in wanted if action is not Action.MAP)]
-    if result.accepted and result.mjcf:
+    if result.accepted and result.mjcf and any(own.identified for own in result.parameters):
         wanted = [*wanted[: _MOST - 1], Action.USE]
     made = _Made(result)
     steps = {
         Action.MAP: made.map,
         Action.LOOK: made.look,
         Action.GO_ON: made.go_on,
+        Action.FREE: made.free,
         Action.WIDEN: made.widen,
         Action.RECORD: made.record,
         Action.EXCITE: made.excite,
@@ -121,8 +146,28 @@ def step_lines(result: CalibrationResult) -> Iterator[str]:
         yield 'Next:'
     for number, step in enumerate(steps, 1):
         yield f'  {number}. {step.sentence}'
-        for command in step.commands:
-            yield f'{COMMAND}{command}'
+        for line in step.lines:
+            yield f'{COMMAND}{line}'
+
+
+def _flow(value: object) -> str:
+    """Return a value as YAML on one line."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.strip()
+
+
+def _matches(pattern: str, path: str) -> bool:
+    """Return whether an entry of the configuration is of a target; it may be of a vector."""
+    of, bracket, component = pattern.partition('[')
+    return fnmatchcase(path.partition('[')[0], of) and path.endswith(bracket + component)
+
+
+def _wider(own: ParameterResult) -> list[float]:
+    """Return bounds as far again on the side on which the value lies on one."""
+    low, high = own.bounds
+    if own.value - low > high - own.value:
+        return [low, 2 * high - low]
+    return [low / 2 if low > 0 else 2 * low - high, high]
 
 
 class _Made:
@@ -190,17 +235,58 @@ class _Made:
             self.shell(self.calibrate('--set', key)),
         )
 
+    def yaml(self, *lines: str) -> tuple[str, ...]:
+        """Return lines of YAML, with the name of the file that they belong into."""
+        return (f'# in {self.config}', *lines) if self.config and lines else ()
+
+    def parameters(self, others: Mapping[str, Mapping[str, object] | None]) -> tuple[str, ...]:
+        """Return entries of the configuration that are to be others.
+
+        Args:
+            others: Name of a parameter to what its entry is to have; None takes it out.
+        """
+        lines: list[str] = []
+        entries: Any = self.result.provenance.config.get('parameters', ())
+        for entry in entries:
+            said = {key: value for key, value in entry.items() if value not in _DEFAULTS}
+            own = [p for p in self.result.parameters if _matches(entry['target'], p.targets[0])]
+            if not any(p.name in others for p in own):
+                continue
+            lines.append(f'  # instead of {_flow(said)}')
+            kept = [p for p in own if others.get(p.name, said) is not None]
+            for p in kept:
+                # One entry is of many parameters where they are not shared.
+                alone = {} if len(own) == 1 else {'target': p.targets[0]}
+                lines.append(f'  - {_flow({**said, **alone, **(others.get(p.name) or {})})}')
+        return self.yaml('parameters:', *lines) if lines else ()
+
+    def free(self) -> NextStep:
+        """Make a parameter of the delay that the model lacks."""
+        title, _ = wrong_times(self.result)
+        of = f' of {title}' if title else ''
+        return NextStep(
+            f'Make delays parameters{of}, or stamp commands and states by one clock, and calibrate '
+            'again.',
+            self.shell(self.calibrate()),
+            self.yaml('parameters:', f'  - {_flow(_DELAY)}'),
+        )
+
     def widen(self) -> NextStep:
         """Widen bounds that values lie on."""
-        names = [
-            f'{own.name} ({own.bounds[0]:g} to {own.bounds[1]:g} {own.unit}'.rstrip() + ')'
+        outer = [
+            own
             for own in self.result.parameters
             if own.verdict_kind is VerdictKind.AT_BOUND and own.value
+        ]
+        names = [
+            f'{own.name} ({own.bounds[0]:g} to {own.bounds[1]:g} {own.unit}'.rstrip() + ')'
+            for own in outer
         ]
         return NextStep(
             f'Widen the bounds of {some(names)} in the configuration if physics allows it, and '
             'calibrate again.',
             self.shell(self.calibrate()),
+            self.parameters({own.name: {'bounds': _wider(own)} for own in outer}),
         )
 
     def record(self) -> NextStep:
@@ -214,6 +300,7 @@ class _Made:
                 ('ros2', 'launch', 'sysid_ros', 'record.launch.xml', f'output:={bag}'),
                 self.calibrate(),
             ),
+            self.yaml('bags:', f'  - {_flow({"path": str(bag), "role": "validate"})}'),
         )
 
     def excite(self) -> NextStep:
@@ -221,6 +308,11 @@ class _Made:
         told = (VerdictKind.NOT_EXCITED, VerdictKind.CONFOUNDED)
         names = [own.name for own in self.result.parameters if own.verdict_kind in told]
         of = f' that tells of {some(names)}' if names else ''
+        idle = [
+            own.name
+            for own in self.result.parameters
+            if own.verdict_kind is VerdictKind.NOT_EXCITED
+        ]
         launch = ('ros2', 'launch', 'sysid_ros', 'excite.launch.xml')
         return NextStep(
             f'Record a motion{of}, or leave that out of parameters: design it, run it, record it.',
@@ -228,16 +320,25 @@ class _Made:
                 ('sysid', 'excite', self.model, '--config', self.config, '-o', 'motion.csv'),
                 (*launch, f'model:={self.model}', 'motion:=motion.csv'),
             ),
+            self.parameters(dict.fromkeys(idle)),
         )
 
     def search(self) -> NextStep:
         """Look for what the model lacks."""
         by_forces = self.result.solver.estimator is EstimatorKind.TORQUE
         found = [('sysid', 'compare', '--missing', self.config)] if not by_forces else []
+        worse = {error.sensor for error in predicted_worse(self.result)}
+        rest = [s for s in dict.fromkeys(e.sensor for e in self.result.errors) if s not in worse]
         return NextStep(
             'Find what the robot does and the model does not: friction that depends on direction, '
             'play, an elastic joint; or a mass, length or gain that is held fixed and wrong.',
             self.shell(*found),
+            self.yaml(
+                f'# without {some(sorted(worse))}, which the nominal model predicts better:',
+                f'sensors: {_flow(rest)}',
+            )
+            if worse and rest
+            else (),
         )
 
     def use(self) -> NextStep:

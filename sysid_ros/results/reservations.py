@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import how_many, some
+from sysid_ros.results.refutations import predicted_worse
 from sysid_ros.results.result import GateCheck, SolverStatus
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Errors on held-out motion that are more than so many times those of training were not learnt.
 _MOST_GROWTH = 2.0
-#: A sensor that is predicted worse than by the nominal model, by more than chance makes it.
+#: A position is predicted worse than by who knows less, by more than chance makes it.
 _WORSE = 1.05
 #: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
@@ -108,11 +109,9 @@ def _outside_bands(result: UnjudgedResult) -> Iterator[str]:
 
 
 def _worse_than_nominal(result: UnjudgedResult) -> Iterator[str]:
-    role = 'train' if math.isnan(result.held_out_after) else 'validate'
     worse = [
         f'{error.sensor} ({error.before:.3g} to {error.after:.3g} {error.unit}'.rstrip() + ')'
-        for error in result.errors
-        if error.role == role and error.after > _WORSE * error.before
+        for error in predicted_worse(result)
     ]
     if worse:
         yield f'The nominal model predicts better: {some(worse)}.'

@@ -234,6 +234,18 @@ class Disagreement(Frozen):
     most: str
 
 
+class LackingTerm(Frozen):
+    """A term that the model lacks and residuals follow.
+
+    ``kind`` is what it is, ``title`` that and where, ``share`` the part of the remaining cost that
+    it removes after those before it.
+    """
+
+    kind: str
+    title: str
+    share: float
+
+
 class InferenceSummary(Frozen):
     """How intervals were found.
 
@@ -242,7 +254,8 @@ class InferenceSummary(Frozen):
     former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
     that a reader of the intervals has to know. ``all_at_once`` is what the half-widths are to be
     multiplied by to hold all parameters at once; None in results of older versions.
-    ``disagreement`` is of few recordings, where there is any.
+    ``disagreement`` is of few recordings, where there is any. ``lacking`` is what the model lacks
+    and residuals follow.
     """
 
     method: str
@@ -253,6 +266,7 @@ class InferenceSummary(Frozen):
     notes: tuple[str, ...] = ()
     all_at_once: float | None = None
     disagreement: Disagreement | None = None
+    lacking: tuple[LackingTerm, ...] = ()
 
 
 class Fold(Frozen):
@@ -403,8 +417,8 @@ class SensorError(Frozen):
     ``scatter`` is what the sensor itself errs by, a standard deviation that neither motion nor a
     smooth error of the model adds to; ``usual`` is ``after`` as the median tells it, which what
     goes wrong for a while, as after a start, does not add to; and ``autocorrelation`` is that of
-    neighbouring residuals. All three are NaN
-    in results of older versions.
+    neighbouring residuals. ``by_chance`` is how likely chance lets the error grow so from the
+    nominal model's. All four are NaN in results of older versions.
     """
 
     sensor: str
@@ -420,6 +434,7 @@ class SensorError(Frozen):
     scatter: MaybeFloat = float('nan')
     usual: MaybeFloat = float('nan')
     autocorrelation: MaybeFloat = float('nan')
+    by_chance: MaybeFloat = float('nan')
 
     @property
     def explained(self) -> float:

@@ -20,6 +20,7 @@ from sysid_ros.results.result import (
     CombinationResult,
     Disagreement,
     InferenceSummary,
+    LackingTerm,
     NoiseScale,
     ParameterResult,
     Provenance,
@@ -265,6 +266,10 @@ def _inference(fit: Fit) -> InferenceSummary:
         all_at_once=found.all_at_once,
         disagreement=apart
         and Disagreement(recordings=apart.recordings, times=apart.times, most=apart.most),
+        lacking=tuple(
+            LackingTerm(kind=each.lack, title=each.title, share=each.share)
+            for each in found.lacking
+        ),
     )
 
 

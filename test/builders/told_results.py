@@ -7,10 +7,12 @@ from __future__ import annotations
 from typing import Any
 
 from builders.bare_results import bare_result
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,
     NoiseScale,
+    ParameterResult,
     Provenance,
     SensorError,
     ToolError,
@@ -27,6 +29,20 @@ def _error(sensor: str, unit: str, before: float, after: float, role: str) -> Se
             'after': after,
             'samples': 100,
         }
+    )
+
+
+def _damping() -> ParameterResult:
+    return ParameterResult(
+        name='joint/elbow/damping',
+        targets=('joint/elbow/damping',),
+        unit='N·m·s/rad',
+        initial=1.0,
+        value=2.0,
+        low=1.9,
+        high=2.1,
+        bounds=(0.0, 5.0),
+        verdict_kind=VerdictKind.IDENTIFIED,
     )
 
 
@@ -51,6 +67,7 @@ def arm(**changes: Any) -> CalibrationResult:
     )
     fields: dict[str, Any] = {
         'model': 'arm/arm.xml',
+        'parameters': (_damping(),),
         'mjcf': 'mjcf/arm.xml',
         'acceptance': 'Held-out error fell.',
         'held_out_before': 40.0,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
@@ -354,12 +355,18 @@ def test_a_start_that_diverges_on_every_run_is_an_error(
         quick(model, parameters, [measure(model, commands=commands)], start='nominal')
 
 
-def test_a_parameter_that_moves_nothing_is_named(
+def test_a_parameter_that_moves_nothing_is_held_and_said_to_be_not_excited(
     model: mujoco.MjModel, measure: Measure, commands: TimeSeries
 ) -> None:
     parameters = unknowns(model, 'joint/j/armature', 'joint/k/springref')
-    with pytest.raises(FitError, match="changes with parameter 'joint/k/springref'; "):
-        quick(model, parameters, [measure(model, commands=commands)])
+    run = measure(model, {'joint/j/armature': 0.2}, commands=commands)
+    found = quick(model, parameters, [run])
+    assert values(found)['joint/j/armature'] == pytest.approx(0.2)
+    assert values(found)['joint/k/springref'] == parameters[1].nominal
+    armature, spring = found.intervals
+    assert armature.verdict_kind is VerdictKind.IDENTIFIED
+    assert spring.verdict_kind is VerdictKind.NOT_EXCITED
+    assert spring.explanation.startswith('No residual changes with it, and it is held at 0;')
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,8 @@ def test_the_term_that_is_there_is_named_and_says_how_far_parameters_are_off(bag
     whole = np.concatenate([JACOBIAN, SPRING.change[:, None]], axis=1)
     data = solution.residual - JACOBIAN @ solution.x
     x = -np.linalg.lstsq(whole, data, rcond=None)[0]
+    left = np.sum((data + whole @ x) ** 2) / np.sum(solution.residual**2)
+    assert found.terms[0].share == pytest.approx(1 - left)
     np.testing.assert_allclose(solution.x + found.shift, x[:2], atol=1e-9)
     assert abs(solution.x[0] - TRUTH[0]) > 0.3
     assert abs(x[0] - TRUTH[0]) < 0.12
@@ -128,12 +130,19 @@ def inferred(amount: float, terms: list[Term]) -> Inference:
     return infer(solution, JACOBIAN, UNKNOWNS, samples, terms=terms)
 
 
-def test_what_a_term_would_move_is_limited_by_the_model_and_its_interval_holds_the_truth() -> None:
-    without, found = inferred(0.5, []), inferred(0.5, [SPRING])
-    first, second = found.intervals
+def test_what_a_term_would_move_far_is_limited_by_the_model() -> None:
+    first, second = inferred(1.0, [SPRING]).intervals
     assert first.verdict_kind is VerdictKind.MODEL_LIMITED
     assert 'a spring' in first.explanation
     assert second.verdict_kind is VerdictKind.IDENTIFIED
+
+
+def test_the_interval_of_what_a_term_would_move_holds_the_truth_and_identifies_while_narrow() -> (
+    None
+):
+    without, found = inferred(0.5, []), inferred(0.5, [SPRING])
+    first, second = found.intervals
+    assert first.verdict_kind is VerdictKind.IDENTIFIED
     assert first.low < TRUTH[0] < first.high
     before = without.intervals[0]
     assert before.verdict_kind is VerdictKind.IDENTIFIED

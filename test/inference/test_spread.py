@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR, Samples
@@ -155,6 +156,17 @@ def test_many_recordings_that_disagree_too_much_do_not_lack_motion() -> None:
     assert 'The 8 recordings disagree about it' in apart.explanation
     # Where noise is as large as what is seen, they lack it.
     unseen = of_some(0.0 * own, np.random.default_rng(7), seen=0.05).intervals[0]
+    assert unseen.verdict_kind is VerdictKind.NOT_EXCITED
+
+
+def test_residuals_that_stay_alike_limit_and_white_ones_lack_motion() -> None:
+    jacobian, samples = columns(8), layout(8, ('a',) * 8)
+    white = np.random.default_rng(7).normal(size=len(jacobian))
+    slow = 2.0 * np.sqrt(1 - 0.98**2) * lfilter([1.0], [1.0, -0.98], white)
+    limited = inferred(jacobian, jacobian @ TRUTH + slow, samples).intervals[0]
+    assert limited.verdict_kind is VerdictKind.MODEL_LIMITED
+    assert 'stay alike' in limited.explanation
+    unseen = inferred(0.05 * jacobian, 0.05 * jacobian @ TRUTH + white, samples).intervals[0]
     assert unseen.verdict_kind is VerdictKind.NOT_EXCITED
 
 

@@ -14,6 +14,7 @@ from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import infer
 from sysid_ros.inference.remedies import separating
+from sysid_ros.inference.verdicts import widest
 from sysid_ros.model.unknown import Unknown, make_unknowns
 
 if TYPE_CHECKING:
@@ -276,3 +277,11 @@ def test_what_is_wide_in_spite_of_its_prior_is_not_called_unknown(
     (verdict,) = texts(inference)
     assert verdict == ('not excited' if prior is None else 'prior-dominated')
     assert inference.intervals[0].high - inference.intervals[0].low > 1.0
+
+
+def test_a_value_near_zero_is_identified_within_a_quarter_of_where_it_began() -> None:
+    friction = Unknown('friction', (), nominal=0.04, min_value=0.0, max_value=10.0)
+    assert widest(0.001, friction) == pytest.approx(0.01)
+    assert widest(0.4, friction) == pytest.approx(0.1)
+    # What begins at zero says nothing of its size.
+    assert widest(0.001, Unknown('friction', (), 0.0, 0.0, 10.0)) == pytest.approx(0.2)

@@ -338,8 +338,9 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
 
     out = (problem.parent / 'out' / 'current').resolve()
     assert success, message
-    assert message.startswith('accepted: Held-out error, nominal → fitted: positions ')
-    assert message.endswith(f'4 of 4 parameters identified; report {out / "report.html"}')
+    begin = '4 of 4 parameters identified. accepted: Held-out error, nominal → fitted: positions '
+    assert message.startswith(begin)
+    assert message.endswith(f' report {out / "report.html"}')
     result = node.result()
     assert result == json.loads((out / 'result.json').read_text())
     assert result['accepted'] is True
@@ -368,7 +369,7 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
     status = node.status(lambda status: 'accepted' in status.message)
     assert status.level == type(status).OK
     assert status.name == '/calibrator: calibration'
-    assert status.message == f'idle: the last refit was {message}'
+    assert status.message == f'idle: the last refit: {message}'
     assert node.process.stop() == 0
 
 
@@ -470,7 +471,7 @@ def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
     values = {pair.key: pair.value for pair in latched.values}
     assert values['previous'] == str(first)
     assert values['changed'] == 'joint/knee/damping'
-    node.status(lambda status: 'the last refit was' in status.message)
+    node.status(lambda status: 'the last refit: ' in status.message)
     worn = node.result()
     assert worn['drift']['changed']
 
@@ -500,7 +501,7 @@ def test_it_refits_on_a_schedule_when_there_is_something_to_learn_and_keeps_what
     shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
 
     process.wait_for_line('refitting by itself: train_2 is new', FIT_TIMEOUT)
-    node.status(lambda status: status.message.startswith('idle: the last refit was accepted'))
+    node.status(lambda status: 'identified. accepted' in status.message)
     assert {topic['bag'] for topic in node.result()['topics']} >= {'train_1', 'train_2'}
     process.wait_for_line(f'removed {old}', FIT_TIMEOUT)
     assert len(history(old.parent)) == 1
@@ -552,7 +553,8 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     success, message = node.ask('refit')
 
     assert not success
-    assert message.startswith('REJECTED: the identified model is not written. Held-out error, ')
+    refuted = '0 of 4 parameters identified. REJECTED: the identified model is not written. '
+    assert message.startswith(refuted)
     assert 'better than nominal: Held-out error did not fall: ' in message
     assert 'Next: ' in message
     result = node.result()
@@ -562,7 +564,7 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert json.loads((out / 'current' / 'result.json').read_text())['accepted'] is True
     for status in node.latched('parameters').status:
         assert status.level == type(status).ERROR
-        assert status.message == 'rejected: identified'
+        assert status.message == 'rejected: model-limited'
     assert node.latched('mjcf').data == mjcf
     assert _files(out / 'current') == before
     status = node.status(lambda status: 'REJECTED' in status.message)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from builders.cli_project import Project
 from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
 from sysid_ros.nodes.child import NICEST, Child, End, NewBags
 from sysid_ros.pipeline import Calibration
+from sysid_ros.pipeline.calibration import ENDING
 from sysid_ros.results.store import RESULT, draft, linked, make_current
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
@@ -120,6 +122,36 @@ def test_a_budget_limits_the_fit_and_then_ends_it(quick: Project):
         'The refit used up its budget of 0.1 s while it was at "starting"; '
         'what was current still is.'
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('stage', 'end'), [('fitting', End.LATE), (ENDING[0], End.DONE)])
+def test_a_result_on_its_way_is_awaited_beyond_the_budget(quick: Project, stage: str, end: End):
+    output = quick.folder / 'out'
+    ready = quick.folder / 'budget is used up'
+    make = (
+        'import pathlib, shutil, sys, time\n'
+        'from sysid_ros.results.store import draft\n'
+        f'print({stage!r}, file=sys.stderr, flush=True)\n'
+        f'while not pathlib.Path({str(ready)!r}).exists(): time.sleep(.01)\n'
+        f'with draft(pathlib.Path({str(output)!r})) as begun:\n'
+        '    begun.keep(accepted=True)\n'
+    )
+
+    class Slow(Child):
+        def _command(self) -> list[str]:
+            return [sys.executable, '-c', make]
+
+        def _out_of_time(self) -> None:
+            super()._out_of_time()
+            ready.touch()
+
+    settings = load_calibration(quick.config)
+    # More than Python takes to start, and to say so.
+    outcome = Slow(quick.config, settings, budget=5.0).run(lambda _: None)
+
+    assert outcome.end is end
+    assert (linked(output) is not None) == (end is End.DONE)
 
 
 def test_a_limit_of_the_file_stays_where_it_is_less(quick: Project):

@@ -112,7 +112,8 @@ def test_links_inside_the_page_have_a_place_to_go(rich_result: CalibrationResult
 def test_the_outcome_comes_first_and_provenance_last(rich_result: CalibrationResult) -> None:
     page = _page(_few_plots(rich_result))
     headline = _text(page.xpath('//p[@class="headline"]')[0])
-    assert headline == "✓ Accepted Held-out error of positions: 5.7 % of the nominal model's."
+    counted, said = '19 of 22 parameters identified.', "positions: 5.7 % of the nominal model's."
+    assert headline == f'{counted} ✓ Accepted Held-out error of {said}'
     facts = _text(page.xpath('//dl[@class="facts"]')[0])
     assert facts.startswith('Held out: positions 237 → 13.6 mrad nominal → fitted')
     assert 'Held-out over training error 1.06' in facts
@@ -143,10 +144,10 @@ def test_a_rejected_result_says_so_in_words(rich_result: CalibrationResult) -> N
     )
     page = _page(result)
     headline = _text(page.xpath('//p[@class="headline"]')[0])
-    assert headline == '✕ Rejected Not met: verdicts.'
+    assert headline == '19 of 22 parameters identified. ✕ Rejected Not met: verdicts.'
     without = _page(result.model_copy(update={'gate': ()}))
     said = _text(without.xpath('//p[@class="headline"]')[0])
-    assert said == '✕ Rejected Held-out error rose from 1.2 to 3.4.'
+    assert said.endswith(' ✕ Rejected Held-out error rose from 1.2 to 3.4.')
     assert page.xpath('string(//title)').startswith('Rejected')
 
 
@@ -401,7 +402,8 @@ def test_markup_in_any_text_stays_text(rich_result: CalibrationResult) -> None:
 
 def test_a_result_with_nothing_in_it_is_a_page(bare_result: CalibrationResult) -> None:
     page = _page(bare_result)
-    assert _text(page.xpath('//p[@class="headline"]')[0]) == '✕ Rejected Nothing was identified.'
+    headline = _text(page.xpath('//p[@class="headline"]')[0])
+    assert headline == '0 of 0 parameters identified. ✕ Rejected Nothing was identified.'
     assert 'The result holds no parameters.' in _text(page)
     assert 'Nothing was found to be wrong with the recordings.' in _text(page)
     assert page.xpath('//div[contains(@class, "plot")]') == []

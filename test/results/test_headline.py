@@ -58,6 +58,7 @@ torques 4.4 → 0.11 N·m, at tcp 31 → 0.8 mm."""
 NOISE = '(estimated from these residuals, so training is 1 by construction).'
 
 ACCEPTED = f"""\
+1 of 1 parameter identified.
 ACCEPTED
 {FIRST}
 Held-out over training error: 1.20.
@@ -68,6 +69,7 @@ Next:
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 RESERVED = f"""\
+1 of 1 parameter identified.
 ACCEPTED WITH RESERVATIONS
 {FIRST}
 Held-out over training error: 5.36.
@@ -87,6 +89,7 @@ an elastic joint; or a mass, length or gain that is held fixed and wrong.
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 ONLY_TRAINED = f"""\
+1 of 1 parameter identified.
 ACCEPTED WITH RESERVATIONS
 Training error (nothing is held out), nominal → fitted: positions 80 → 2 mrad, \
 velocities 0.5 → 0.03 rad/s, torques 4 → 0.1 N·m.
@@ -95,6 +98,9 @@ Beside the noise: 9 → 1 times the noise {NOISE}
 validation.
 Next:
   1. Record another motion, list it under bags with role: validate, and calibrate again.
+     # in arm/calibration.yaml
+     bags:
+       - {{path: arm/bags/validate_2, role: validate}}
      ros2 launch sysid_ros record.launch.xml output:=arm/bags/validate_2
      sysid calibrate arm/calibration.yaml
   2. Take the fitted model into use where that is good enough, and let CI fit again and compare.
@@ -102,6 +108,7 @@ Next:
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
 
 REJECTED = f"""\
+1 of 1 parameter identified.
 REJECTED: the identified model is not written.
 {FIRST}
 Held-out over training error: 1.20.
@@ -135,7 +142,11 @@ LEFT = "positions: 2.5 % of the nominal model's."
     ('made', 'said', 'first_fact'),
     [
         (accepted, f'✓ Accepted Held-out error of {LEFT}', '88'),
-        (reserved, f'! Accepted with reservations Held-out error of {LEFT}', '88'),
+        (
+            reserved,
+            f'! Accepted with reservations Held-out error of {LEFT}',
+            '88',
+        ),
         (
             only_trained,
             f'! Accepted with reservations Training error (nothing is held out) of {LEFT}',
@@ -152,10 +163,12 @@ def test_the_report_begins_with_the_same(made: Any, said: str, first_fact: str) 
     result = made()
     page = lxml.html.document_fromstring(render_report(result))
     header = ' '.join(page.xpath('//header')[0].text_content().split())
-    assert ' '.join(page.xpath('//p[@class="headline"]')[0].text_content().split()) == said
+    assert ' '.join(page.xpath('//p[@class="headline"]')[0].text_content().split()) == (
+        f'1 of 1 parameter identified. {said}'
+    )
     assert page.xpath('//dl[@class="facts"]//dd/data/text()')[0] == first_fact
     for step in next_steps(result):
-        assert all(text in header for text in (step.sentence, *step.commands))
+        assert all(text.strip() in header for text in (step.sentence, *step.lines))
     for check in (*result.reservations, *result.gate):
         assert check.detail in header
 
@@ -163,7 +176,8 @@ def test_the_report_begins_with_the_same(made: Any, said: str, first_fact: str) 
 @pytest.mark.parametrize(('made', 'expected'), STATES)
 def test_a_notebook_says_the_same(made: Any, expected: str) -> None:
     text = lxml.html.fromstring(f'<div>{result_html(made())}</div>').text_content()
-    assert text.startswith(f'{made().standing}: {expected.splitlines()[1]}')
+    count, _, first = expected.splitlines()[:3]
+    assert text.startswith(f'{count} {made().standing}: {first}')
 
 
 def test_noise_comes_after_what_it_is_estimated_from_is_said() -> None:

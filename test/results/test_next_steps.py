@@ -14,16 +14,20 @@ import pytest
 from builders.told_results import arm
 from sysid_ros.cli.parser import make_parser
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import ParameterConfig, VerdictKind
+from sysid_ros.estimation.terms import TermKind
 from sysid_ros.results.gate import Condition
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.reservations import Reservation
 from sysid_ros.results.result import (
     GateCheck,
+    InferenceSummary,
+    LackingTerm,
     Likeness,
     ParameterResult,
     SolverStatus,
 )
+from sysid_ros.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from sysid_ros.results.result import CalibrationResult
@@ -132,3 +136,75 @@ def test_without_a_configuration_there_are_sentences_only() -> None:
     assert step.commands == ()
     servo = arm().provenance.model_copy(update={'config': {}})
     assert next_steps(arm(provenance=servo)) == ()
+
+
+ENTRIES = [
+    {'target': 'joint/*/damping', 'name': None, 'bounds': [0.0, 5.0], 'shared': False},
+    {'target': 'body/tool/mass', 'name': 'payload', 'bounds': [0.1, 2.0], 'scale': 'log'},
+]
+
+
+def asked(*parameters: ParameterResult) -> dict[str, Any]:
+    """Return parameters, and the entries of the configuration that asked for them."""
+    config = {**arm().provenance.config, 'parameters': ENTRIES}
+    provenance = arm().provenance.model_copy(update={'config': config})
+    return {'parameters': parameters, 'provenance': provenance}
+
+
+def of(kind: VerdictKind, target: str, name: str = '', **more: Any) -> ParameterResult:
+    (own,) = arm().parameters
+    update = {'name': name or target, 'targets': (target,), 'verdict_kind': kind, **more}
+    return own.model_copy(update=update)
+
+
+def test_a_model_of_which_nothing_is_identified_is_not_to_be_taken_into_use() -> None:
+    limited = {'parameters': (of(VerdictKind.MODEL_LIMITED, 'joint/elbow/damping'),)}
+    steps = next_steps(made(Reservation.MODEL, **limited))
+    assert [step.commands[0].split()[1] for step in steps] == ['compare']
+
+
+def test_what_is_not_excited_is_to_be_taken_out_of_the_entry_that_asked_for_it() -> None:
+    idle = of(VerdictKind.NOT_EXCITED, 'joint/wrist/damping')
+    found = of(VerdictKind.IDENTIFIED, 'joint/elbow/damping')
+    (step,) = next_steps(made(Condition.VERDICTS, **asked(idle, found)))
+    assert step.yaml == (
+        '# in arm/calibration.yaml',
+        'parameters:',
+        '  # instead of {target: joint/*/damping, bounds: [0.0, 5.0]}',
+        '  - {target: joint/elbow/damping, bounds: [0.0, 5.0]}',
+    )
+
+
+def test_bounds_are_to_be_wider_where_a_value_lies_on_them() -> None:
+    mass = of(VerdictKind.AT_BOUND, 'body/tool/mass', 'payload', bounds=(0.1, 2.0), value=2.0)
+    (step,) = next_steps(made(Condition.BOUNDS, **asked(mass)))
+    assert step.yaml[-1] == (
+        '  - {target: body/tool/mass, name: payload, bounds: [0.1, 3.9], scale: log}'
+    )
+
+
+def test_a_delay_that_is_missing_is_to_be_a_parameter_before_anything_else() -> None:
+    term = LackingTerm(kind=TermKind.DELAY, title='another delay of the commands', share=0.4)
+    summary = InferenceSummary(
+        method='', samples=1, effective_samples=1.0, covariance=(), correlation=(), lacking=(term,)
+    )
+    first, *_ = next_steps(made(Reservation.HELD_OUT, Reservation.MODEL, inference=summary))
+    assert 'another delay of the commands' in first.sentence
+    assert first.yaml[1:] == (
+        'parameters:',
+        '  - {target: actuator/*/delay, shared: true, bounds: [0.0, 0.1]}',
+    )
+    # It is what a configuration may say.
+    (entry,) = parse_yaml('\n'.join(first.yaml))['parameters']
+    assert ParameterConfig.model_validate(entry).shared
+
+
+def test_sensors_that_the_nominal_model_predicts_better_may_be_left_out() -> None:
+    errors = [
+        error.model_copy(update={'after': 2 * error.before})
+        if error.sensor == 'elbow_effort'
+        else error
+        for error in arm().errors
+    ]
+    (step, *_) = next_steps(made(Reservation.EACH_SENSOR, errors=tuple(errors)))
+    assert step.yaml[-1] == 'sensors: [elbow_position, elbow_velocity]'

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
-#: A parameter without effect at the start is moved by this part of its bounds or, without bounds,
-#: of its scale, before it is said to have none.
-_PROBE = 0.01
+#: An effect of a parameter that has none at the start is looked for at these parts of the way from
+#: the lower to the upper bound or, where there is none, one scale from the start.
+_PROBES = (0.0, 1e-3, 0.01, 0.1, 0.5, 1.0)
 
 #: A convex loss gives way to a redescending one when its step is below this, in standard errors.
 _NEAR = 0.3
@@ -62,8 +62,8 @@ class SolverSettings:
         loss: Loss of a residual in units of its noise, named as in scipy.
         max_iterations: Limit of iterations.
         accuracy: Largest predicted step at the end, in standard errors.
-        rough: The values only serve as a start: no parameter needs to have an effect, and the
-            differences are not checked.
+        rough: The values only serve as a start: effects are not looked for, and the differences
+            are not checked.
         smooth: The residuals have a second derivative along a step, without noise: curved valleys
             are followed by it.
         deadline: When what follows the solve, too, is to be done, in ``time.monotonic()``.
@@ -166,8 +166,8 @@ def solve(
 
     Raises:
         CancelledError: ``cancel`` was set.
-        FitError: A residual at the start is not finite, every simulation is unstable there, or a
-            parameter changes nothing.
+        FitError: A residual at the start is not finite, every simulation is unstable there, or no
+            parameter changes anything.
     """
     settings = settings or SolverSettings()
     tolerance = settings.accuracy if tolerance is None else tolerance
@@ -212,8 +212,8 @@ def solve(
             jacobian=known.jacobian * descent.slope(there),
         )
     descent.begin(z, point)
-    if not settings.rough:
-        _check_effects(descent)
+    if known is None and not settings.rough:
+        _find_effects(descent)
     run = run_levenberg_marquardt if method == 'mujoco' else functools.partial(run_scipy, method)
     status = descent.status or run(descent)
     point = descent.current
@@ -340,28 +340,50 @@ def _solve_gradually(
     )
 
 
-def _check_effects(descent: Descent) -> None:
-    """Check that every parameter changes something, if not by a small step then by a large one."""
-    jacobian = descent.current.jacobian
-    assert jacobian is not None  # noqa: S101
-    silent = np.flatnonzero(~np.any(jacobian != 0, axis=0))
-    if not len(silent):
-        return
-    x = descent.values(descent.current.z)
-    span = descent.high - descent.low
-    reach = _PROBE * np.where(np.isfinite(span), span, np.maximum(np.abs(x), descent.scale))
-    probes = np.tile(x, (len(silent), 1))
-    away = np.where(x + reach > descent.high, -reach, reach)
-    probes[np.arange(len(silent)), silent] += away[silent]
-    moved = descent.residuals(probes)
-    dead = silent[~np.any(moved != descent.current.residual[:, None], axis=0)]
-    if len(dead):
-        names = ', '.join(repr(descent.residuals.unknowns[j].name) for j in dead)
-        msg = (
-            f'Nothing that was measured changes with parameter {names}; '
-            'remove it or record what it moves.'
-        )
-        raise FitError(msg)
+def _find_effects(descent: Descent) -> None:
+    """Move parameters that change nothing to where they lower the cost, if there is such a place.
+
+    Friction that locks a joint at the start hides itself and all else of that joint. What changes
+    nothing anywhere stays at its start, and so does what raises the cost where it has an effect.
+
+    Raises:
+        FitError: No parameter changes anything.
+    """
+    while len(silent := _silent(descent)):
+        here = descent.current
+        probes = [probe for column in silent for probe in _probes(descent, column)]
+        points = descent.evaluate(probes)
+        if points is None:  # the Jacobian was wrong, and is another now
+            continue
+        moves = any(not np.array_equal(point.residual, here.residual) for point in points)
+        if len(silent) == len(here.z) and not moves:
+            names = ', '.join(repr(unknown.name) for unknown in descent.residuals.unknowns)
+            msg = (
+                f'Nothing that was measured changes with any parameter ({names}); record what '
+                'they move.'
+            )
+            raise FitError(msg)
+        best = min(points, key=lambda point: point.cost)
+        if not best.cost < here.cost:
+            return
+        descent.status = None
+        descent.begin(best.z)
+
+
+def _silent(descent: Descent) -> NDArray[np.int64]:
+    """Return the columns that change no residual at the current point."""
+    assert descent.current.jacobian is not None  # noqa: S101
+    return np.flatnonzero(~np.any(descent.current.jacobian != 0, axis=0))
+
+
+def _probes(descent: Descent, column: int) -> list[NDArray[np.float64]]:
+    """Return (p,) variables of which one is at other places between its bounds."""
+    z = descent.current.z
+    low, high = descent.lower[column], descent.upper[column]
+    low, high = np.where(np.isfinite([low, high]), [low, high], z[column] + np.array([-1.0, 1.0]))
+    probes = np.tile(z, (len(_PROBES), 1))
+    probes[:, column] = low + np.array(_PROBES) * (high - low)
+    return list(probes)
 
 
 def linearise(

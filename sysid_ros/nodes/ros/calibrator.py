@@ -215,7 +215,7 @@ class Calibrator:
         good = done.result.standing is Standing.ACCEPTED
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done, drift)
-        self._say(f'idle: the last refit was {sentence}')
+        self._say(f'idle: the last refit: {sentence}')
         self._prune(done.folder.parent)
         return done.result.accepted, sentence
 
@@ -353,15 +353,14 @@ def _check(config: CalibratorConfig) -> None:
 
 def _summary(done: Calibration, drift: Drift | None) -> str:
     result = done.result
-    identified = sum(parameter.identified for parameter in result.parameters)
     changed = '' if drift is None else f'. {drift.sentence}'
-    word, *said = headline_lines(result)
+    count, word, *said = headline_lines(result)
     return ' '.join(
         (
+            count,
             f'{result.standing}:' if result.accepted else word,
             *(line.strip() for line in said),
             *(f'Next: {step}' for step in next_steps(result)),
-            f'{identified} of {len(result.parameters)} parameters identified;',
             f'report {done.report_path}{changed}',
         )
     )

@@ -290,7 +290,7 @@ def test_the_losses_are_those_of_scipy(loss: Any) -> None:
     np.testing.assert_allclose((2 * weight * residual)[smooth], slope[smooth], atol=1e-4)
 
 
-def test_parameters_that_move_nothing_are_named(run: Trajectory) -> None:
+def test_parameters_that_move_nothing_are_held_and_others_found(run: Trajectory) -> None:
     two = mujoco.MjModel.from_xml_string(
         PENDULUM.replace(
             '</worldbody>',
@@ -298,20 +298,41 @@ def test_parameters_that_move_nothing_are_named(run: Trajectory) -> None:
             '</worldbody>',
         )
     )
-    parameters = [
-        *make_unknowns('joint/j/armature', two),
+    live = [p for path in TRUTH for p in make_unknowns(path, two)]
+    dead = [
         *make_unknowns('joint/k/damping', two),
         *make_unknowns('body/other/mass', two, name='load'),
     ]
     both = dataclasses.replace(run, initial_qpos=np.zeros(2), initial_qvel=np.zeros(2))
+    accuracy = SolverSettings().accuracy
+    with Simulator(two, live, [both], threads=1) as simulator:
+        alone = solve(Residuals(simulator, NOISE), start(live))
+    with Simulator(two, [*dead, *live], [both], threads=1) as simulator:
+        found = solve(Residuals(simulator, NOISE), start([*dead, *live]))
+    assert found.success
+    np.testing.assert_allclose(found.x[:2], start(dead), rtol=1e-15)
+    assert np.all(np.abs(found.x[2:] - alone.x) <= 2 * accuracy * standard_errors(alone))
     with (
-        Simulator(two, parameters, [both], threads=1) as simulator,
-        pytest.raises(
-            FitError,
-            match=r"changes with parameter 'joint/k/damping', 'load'; remove it or record",
-        ),
+        Simulator(two, dead, [both], threads=1) as simulator,
+        pytest.raises(FitError, match=r"with any parameter \('joint/k/damping', 'load'\); record"),
     ):
-        solve(Residuals(simulator, NOISE), start(parameters))
+        solve(Residuals(simulator, NOISE), start(dead))
+
+
+def test_friction_that_locks_a_joint_is_let_go(model: mujoco.MjModel, run: Trajectory) -> None:
+    """Nothing changes with it, nor with the damping of a joint that does not move."""
+    parameters = [
+        *make_unknowns('joint/j/frictionloss', model, bounds=(0.0, 100.0), initial=100.0),
+        *make_unknowns('joint/j/damping', model),
+    ]
+    with Simulator(model, parameters, [run], threads=1) as simulator:
+        residuals = Residuals(simulator, NOISE)
+        begin = start(parameters)
+        nearly = np.array([[99.0, begin[1]]])
+        np.testing.assert_allclose(residuals(nearly), residuals(begin[None]), atol=1e-6)
+        found = solve(residuals, begin)
+    assert found.x[0] < 1.0
+    assert found.cost < 0.01 * found.trace[0].cost
 
 
 def test_a_start_that_is_unstable_everywhere_is_an_error(
