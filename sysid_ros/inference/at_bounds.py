@@ -90,7 +90,7 @@ class AtBounds:
         ):
             end = x[j] + inwards * float(np.quantile(inside, LEVEL))
             low[j], high[j] = min(x[j], end), max(x[j], end)
-        return Ends(low, high, ends.said)
+        return Ends(low, high)
 
     def covariance(self, covariance: Array) -> Array:
         """Return the (p, p) covariance of the estimates with that of values at bounds."""

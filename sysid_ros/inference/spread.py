@@ -173,12 +173,10 @@ class Ends(NamedTuple):
     Attributes:
         low: (p,) in the parameters' units; NaN where there is no interval.
         high: (p,) likewise.
-        said: How they were found, in words.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    said: str
 
 
 def spread(linear: Linear) -> Spread:
