@@ -133,9 +133,8 @@ def infer(
         loss: The loss of the fit; robust losses weight residuals.
         terms: What the model may lack.
     """
-    linear = linearised(solution, jacobian, parameters, samples, loss)
-    if loss == 'linear':
-        linear = with_encoders(linear)
+    bare = linearised(solution, jacobian, parameters, samples, loss)
+    linear = with_encoders(bare) if loss == 'linear' else bare
     found = spread(linear)
     ends = Ends(solution.x - found.half, solution.x + found.half)
     bounds = at_bounds(linear)
@@ -145,7 +144,7 @@ def infer(
     covariance = np.where(blind | blind[:, None], np.nan, covariance)
     ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high))
     left = _left(linear, found)
-    lacks = lacking(solution, jacobian, parameters, samples, terms, loss)
+    lacks = lacking(bare, terms)
     apart = found.disagreement
     growth = np.ones(len(parameters)) if apart is None else apart.growth
     each = _limited(judged.each, lacks, found.half, solution.x)
