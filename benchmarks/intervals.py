@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import Loss, Weighting
+    from sysid_ros.config.calibration import Loss
     from sysid_ros.signals.trajectory import Trajectory
 
     #: From a generator to what spoils (n, 4) clean samples.
@@ -166,7 +166,7 @@ def recordings(case: Case, seed: int, draw: int, count: int) -> list[Trajectory]
     ]
 
 
-def _fit_one(name: str, seed: int, draw: int, weighting: Weighting) -> Draw:
+def _fit_one(name: str, seed: int, draw: int) -> Draw:
     case = CASES[name]
     began = time.perf_counter()
     sequences = recordings(case, seed, draw, case.bags)
@@ -179,7 +179,6 @@ def _fit_one(name: str, seed: int, draw: int, weighting: Weighting) -> Draw:
         sequences,
         settings=settings,
         start='nominal',
-        weighting=weighting,
         threads=1,
     )
     textbook = calculate_intervals([found.solution.residual], found.solution.jacobian)[1]
@@ -246,15 +245,12 @@ def main() -> int:
     parser.add_argument('--case', choices=[*CASES, 'all'], default='all')
     parser.add_argument('--draws', type=int, default=DRAWS)
     parser.add_argument('--seed', type=int, default=0)
-    parser.add_argument('--weighting', choices=['auto', 'plain'], default='auto')
     parser.add_argument('--processes', type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     passed = []
     with multiprocessing.get_context('spawn').Pool(arguments.processes) as pool:
         for name in CASES if arguments.case == 'all' else [arguments.case]:
-            jobs = [
-                (name, arguments.seed, draw, arguments.weighting) for draw in range(arguments.draws)
-            ]
+            jobs = [(name, arguments.seed, draw) for draw in range(arguments.draws)]
             draws = pool.starmap(_fit_one, jobs, chunksize=5)
             passed.append(report(name, draws, target(name, draws)))
             sys.stdout.flush()

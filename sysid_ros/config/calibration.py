@@ -31,7 +31,6 @@ Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 #: Where a fit begins; ``auto`` takes what is of use.
 StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
 
-Weighting = Literal['auto', 'plain']
 #: Whether a solver moves a value itself or its logarithm.
 Scale = Literal['linear', 'log']
 #: How near to the optimum a fit ends, in standard errors: farther off, an interval would hold the
@@ -141,20 +140,6 @@ class StatisticsConfig(Section):
         description='sensor or pattern to the standard deviation of its noise, in SI units, as of '
         'a datasheet; the others are estimated',
     )
-    intervals: Literal['sandwich', 'bootstrap', 'profile'] = Field(
-        default='sandwich',
-        description='sandwich: from the noise or from the disagreement of recordings; bootstrap: '
-        'from draws of it; profile: the worst two by fits with that value held',
-    )
-    weighting: Weighting = Field(
-        default='auto',
-        description='of residuals. auto: by the size of their noise, and by how alike it is from '
-        'sample to sample, where that serves; plain: by its size alone',
-    )
-    draws: Annotated[int, Field(ge=200, le=100_000)] = Field(
-        default=1000, description='draws of the bootstrap'
-    )
-    seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the draws')
 
 
 class ValidationConfig(Section):

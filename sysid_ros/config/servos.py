@@ -157,9 +157,6 @@ class ServoFitConfig(Section):
     resume: bool = Field(
         default=False, description='begin where an interrupted fit with the same output was'
     )
-    intervals: Literal['sandwich', 'bootstrap', 'profile'] = Field(
-        default='sandwich', description='how intervals are found'
-    )
     gate: GateConfig = _GATE
 
     @model_validator(mode='after')

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sysid_ros.errors import FitError, some
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
@@ -37,9 +37,8 @@ from sysid_ros.estimation.start import (
 from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.estimation.terms import terms
 from sysid_ros.estimation.weighting import solve_weighted
-from sysid_ros.inference import IntervalMethod, infer, sharpened
+from sysid_ros.inference import infer, sharpened
 from sysid_ros.inference.inference import data_only
-from sysid_ros.inference.prewhitening import reweighted
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
 from sysid_ros.rollout.inverse import InverseSimulator
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
     import mujoco
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import Loss, StartChoice, Weighting
-    from sysid_ros.estimation.arrivals import WithArrivals
+    from sysid_ros.config.calibration import StartChoice
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.estimation.residuals import Residuals
@@ -61,7 +59,6 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.stamps import ShiftReport
     from sysid_ros.estimation.start import FirstSolution
-    from sysid_ros.estimation.terms import Term
     from sysid_ros.inference import Inference, Interval
     from sysid_ros.inference.inference import DataOnly
     from sysid_ros.rollout.drives import Drives
@@ -74,7 +71,6 @@ _LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 _NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
-_NOT_PROFILED = 'The limit of time was reached before intervals were profiled.'
 _STARTS_FIXED = (
     'The recordings are too many, or what they leave jumps too much, for their starts to be '
     'unknown: errors of the states measured there are not in the intervals.'
@@ -228,8 +224,6 @@ def fit(  # noqa: PLR0913 (documented API)
     threads: int = 0,
     memory: JointPrior | None = None,
     noise: Mapping[str, float] | None = None,
-    intervals: IntervalMethod | None = None,
-    weighting: Weighting = 'auto',
     drives: Drives | None = None,
     begun: Fit | None = None,
     judged: bool = True,
@@ -261,9 +255,6 @@ def fit(  # noqa: PLR0913 (documented API)
         memory: What is known of some parameters together, beside each one's own prior.
         noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
             it is then not estimated.
-        intervals: How intervals are found; sandwich unless given.
-        weighting: Whether residuals may be weighted by how alike their noise is from sample to
-            sample, ``auto``, or only by its size, ``plain``.
         drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
         begun: A fit to the same data with a model that hardly differs: this one goes on from there.
         judged: Whether to look for what the model lacks; not worth it where another fit follows.
@@ -322,19 +313,17 @@ def fit(  # noqa: PLR0913 (documented API)
         # What a fit did not get to would pass for what its model lacks.
         complete = judged and first.window is None and solution.status not in LIMITS
         complete &= not settings.rough
-        method, complete, notes = _affordable(context, intervals or IntervalMethod(), complete)
-        notes = (*notes, _STARTS_FIXED) if starts_fixed else notes
-        solution, found = _inferred(
-            residuals,
+        late = complete and context.is_late
+        lacks = terms(residuals, x) if complete and not late else ()
+        notes = (_NOT_LOOKED,) * late + (_STARTS_FIXED,) * starts_fixed
+        found = infer(
             solution,
+            sharpened(residuals, solution),
+            residuals.unknowns,
             dataclasses.replace(residuals.samples, encoder_steps=steps),
-            settings.loss,
-            method,
-            terms(residuals, x) if complete else None,
-            weighting if memory is None else 'plain',
-            cancel,
+            loss=settings.loss,
+            terms=lacks,
         )
-        x = solution.x
         found = dataclasses.replace(found, notes=(*found.notes, *notes))
         count = len(parameters)
         # Residuals with free starts count the simulations of the whole as their own.
@@ -379,79 +368,6 @@ def fit(  # noqa: PLR0913 (documented API)
             arrival_errors=arrivals.errors(),
             drives=drives,
         )
-
-
-def _affordable(
-    context: FitContext, method: IntervalMethod, complete: bool
-) -> tuple[IntervalMethod, bool, tuple[str, ...]]:
-    """Return how intervals are found, whether to look for what the model lacks, and notes."""
-    if not context.is_late:
-        return method, complete, ()
-    notes = (_NOT_LOOKED,) if complete else ()
-    if method.name == 'profile':
-        return IntervalMethod(), False, (*notes, _NOT_PROFILED)
-    return method, False, notes
-
-
-def _inferred(
-    residuals: Residuals | WithArrivals,
-    solution: Solution,
-    samples: Samples,
-    loss: Loss,
-    method: IntervalMethod,
-    lacks: Sequence[Term] | None,
-    weighting: Weighting,
-    cancel: threading.Event | None,
-) -> tuple[Solution, Inference]:
-    """Say how sure the fit is, with weights that allow for the memory of noise where they serve.
-
-    They do where nothing else is wrong: where the model lacks something, or recordings disagree,
-    residuals are alike from sample to sample for another reason than noise.
-
-    Returns:
-        Where the weights lead, and what is known there.
-    """
-    jacobian = sharpened(residuals, solution)
-
-    def inferred(
-        at: Solution, slopes: NDArray[np.float64], kinds: Samples, tried: Sequence[Term]
-    ) -> Inference:
-        return infer(
-            at,
-            slopes,
-            residuals.unknowns,
-            kinds,
-            loss=loss,
-            method=method,
-            residuals=residuals,
-            terms=tried,
-            cancel=cancel,
-        )
-
-    found = inferred(solution, jacobian, samples, lacks or ())
-    plain = weighting == 'plain' or loss != 'linear' or method.name == 'profile'
-    if plain or lacks is None or samples.taken is not None or found.lacking or found.disagreement:
-        return solution, found
-    better = reweighted(residuals, solution, jacobian, samples, found.covariance)
-    if better is None:
-        return solution, found
-    if isinstance(better, str):
-        return solution, dataclasses.replace(found, notes=(*found.notes, better))
-    white = better.whitening
-    found = inferred(
-        dataclasses.replace(solution, x=better.x, residual=white(better.residual)),
-        white(jacobian),
-        dataclasses.replace(
-            samples,
-            encoder_steps={
-                k: v for k, v in samples.encoder_steps.items() if k not in white.sensors
-            },
-        ),
-        [term._replace(change=white(term.change)) for term in lacks],
-    )
-    names = some(sorted(white.sensors))
-    found = dataclasses.replace(found, method=f'{found.method}, by which {names} are weighted')
-    return dataclasses.replace(solution, x=better.x, residual=better.residual), found
 
 
 def _strides(sequences: Sequence[Trajectory], unknowns: int) -> list[tuple[int, ...]]:

@@ -11,7 +11,6 @@ others follow (inequality constraints as a prior: J. Geweke, Journal of Applied 
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -90,7 +89,7 @@ class AtBounds:
         ):
             end = x[j] + inwards * float(np.quantile(inside, LEVEL))
             low[j], high[j] = min(x[j], end), max(x[j], end)
-        return Ends(low, high, ends.said)
+        return Ends(low, high)
 
     def covariance(self, covariance: Array) -> Array:
         """Return the (p, p) covariance of the estimates with that of values at bounds."""
@@ -104,7 +103,7 @@ class AtBounds:
 
 def at_bounds(linear: Linear) -> AtBounds:
     """Return what values at their bounds leave open."""
-    columns = np.flatnonzero(linear.at_bound & np.any(linear.jacobian != 0, axis=0))
+    columns = np.flatnonzero(linear.at_bound & (np.diag(linear.gram) > 0))
     count, size = len(columns), len(linear.x)
     lows = np.array([linear.unknowns[c].min_value for c in columns])
     highs = np.array([linear.unknowns[c].max_value for c in columns])
@@ -112,15 +111,14 @@ def at_bounds(linear: Linear) -> AtBounds:
     inwards = np.where(x - lows <= highs - x, 1.0, -1.0)
     beyond, deviation = np.full(count, np.nan), np.full(count, np.inf)
     inside, follow = np.zeros((_DRAWS if count else 1, count)), np.zeros((size, count))
-    freed = linear.without_bounds(columns)
+    freed = linear.freed(columns)
     seen = np.all(np.abs(freed.null[np.isin(freed.free, columns)]) < _SHARE, axis=1)
     if not seen.all():
-        freed = linear.without_bounds(columns[seen])
+        freed = linear.freed(columns[seen])
     told = np.flatnonzero(seen)
     if len(told):
         # What the data push beyond the bounds is no noise.
-        left = dataclasses.replace(freed, residual=freed.left)
-        own, covariance = columns[told], spread(left).covariance
+        own, covariance = columns[told], spread(freed, freed.left).covariance
         sizes = np.sqrt(np.diag(covariance)[own])
         precision = np.linalg.inv(covariance[np.ix_(own, own)] / np.outer(sizes, sizes))
         precision /= np.outer(sizes, sizes)
@@ -134,9 +132,9 @@ def at_bounds(linear: Linear) -> AtBounds:
         beyond[told] = x[told] + inwards[told] * (signed @ mean) * deviation[told] ** 2
         inside[:, told] = np.minimum(_inside(mean, signed), (highs - lows)[told])
         # With each somewhere else, the others have another optimum, as certain as this one.
-        moved = linear.jacobian[:, own] * inwards[told]
-        free = linear.inverse @ (linear.scaled.T @ moved) / linear.scale[linear.free, None]
-        follow[np.ix_(linear.free, told)] = -free
+        free, scale = linear.free, linear.scale
+        moved = linear.gram[np.ix_(free, own)] * scale[own] * inwards[told]
+        follow[np.ix_(free, told)] = -(linear.inverse @ moved) / scale[free, None]
         follow[own, told] = inwards[told]
     return AtBounds(columns, inwards, beyond, deviation, inside, follow)
 

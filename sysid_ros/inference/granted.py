@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from sysid_ros.inference.stationary import channel_noises, longest_memory
+from sysid_ros.inference.stationary import channel_noises, longest_memory, series_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,7 +59,9 @@ def granted(linear: Linear, terms: Sequence[Term], half: Array) -> tuple[Granted
     small = [term for term in terms if term.amount]
     if not small:
         return ()
-    scaled, alike = linear.scaled, longest_memory(channel_noises(linear).values())
+    channels = series_of(linear.samples).channels
+    noises = channel_noises(linear, channels, linear.residual)
+    scaled, alike = linear.scaled, longest_memory(noises.values())
     lasting = np.array([not unknown.of_single_runs for unknown in linear.unknowns], dtype=bool)
     found = []
     for term in small:

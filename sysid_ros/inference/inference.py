@@ -7,25 +7,22 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.inference.at_bounds import at_bounds
-from sysid_ros.inference.bootstrap import bootstrap
 from sysid_ros.inference.combinations import plus_minus
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.granted import granted
 from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors, with_encoders
-from sysid_ros.inference.profile import profiled
 from sysid_ros.inference.spread import ENOUGH, LEVEL, QUANTILE, Ends, spread
 from sysid_ros.inference.verdicts import Verdict, verdicts, widest
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import ResidualLike
     from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.inference.lacking import Lacking, Lacks
@@ -47,22 +43,6 @@ if TYPE_CHECKING:
 _SETTLED = 0.25
 #: Draws of all errors together.
 _DRAWS = 20_000
-
-
-@dataclass(frozen=True)
-class IntervalMethod:
-    """How intervals are found.
-
-    Attributes:
-        name: ``sandwich`` from the covariance of the estimates; ``bootstrap`` from draws of noise;
-            ``profile`` the worst of them by fits around the optimum, the others as sandwich.
-        draws: Of the bootstrap.
-        seed: Of the draws.
-    """
-
-    name: Literal['sandwich', 'bootstrap', 'profile'] = 'sandwich'
-    draws: int = 1000
-    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,17 +109,14 @@ class Inference:
     disagreement: Disagreement | None = None
 
 
-def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
+def infer(
     solution: Solution,
     jacobian: NDArray[np.float64],
     parameters: Sequence[Unknown],
     samples: Samples,
     *,
     loss: Loss = 'linear',
-    method: IntervalMethod | None = None,
-    residuals: ResidualLike | None = None,
     terms: Sequence[Term] = (),
-    cancel: threading.Event | None = None,
 ) -> Inference:
     """Return intervals and verdicts of all parameters.
 
@@ -152,35 +129,20 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
         parameters: The unknowns, p of them.
         samples: What each residual is.
         loss: The loss of the fit; robust losses weight residuals.
-        method: How intervals are found; sandwich unless given.
-        residuals: The residual function, for ``profile`` only.
         terms: What the model may lack.
-        cancel: Ends the fits of a profile when it is set.
-
-    Raises:
-        CancelledError: ``cancel`` was set.
     """
-    method = method or IntervalMethod()
-    linear = linearised(solution, jacobian, parameters, samples, loss)
-    if loss == 'linear':
-        linear = with_encoders(linear)
+    bare = linearised(solution, jacobian, parameters, samples, loss)
+    linear = with_encoders(bare) if loss == 'linear' else bare
     found = spread(linear)
-    ends = Ends(solution.x - found.half, solution.x + found.half, '')
-    if method.name == 'bootstrap':
-        ends = bootstrap(linear, found, draws=method.draws, seed=method.seed)
-        found = dataclasses.replace(found, half=(ends.high - ends.low) / 2)
+    ends = Ends(solution.x - found.half, solution.x + found.half)
     bounds = at_bounds(linear)
     ends, covariance = bounds.widened(ends, solution.x), bounds.covariance(found.covariance)
     judged = verdicts(linear, found, bounds, ends, covariance)
     blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
     covariance = np.where(blind | blind[:, None], np.nan, covariance)
-    ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high), ends.said)
-    notes = found.notes
-    if method.name == 'profile' and residuals is not None:
-        ends, more = profiled(residuals, solution, linear, found, ends, loss=loss, cancel=cancel)
-        notes = (*notes, *more)
+    ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high))
     left = _left(linear, found)
-    lacks = lacking(solution, jacobian, parameters, samples, terms, loss)
+    lacks = lacking(bare, terms)
     apart = found.disagreement
     growth = np.ones(len(parameters)) if apart is None else apart.growth
     covariance = covariance * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
@@ -193,7 +155,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
     inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
     reach = np.maximum(high - solution.x, solution.x - low)
     each = _widened(_unlike(judged.each, linear, found), linear, lacks, apart, reach)
-    notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *notes)
+    notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *found.notes)
     if apart is not None:
         notes = (*notes, str(apart))
     return Inference(
@@ -209,7 +171,7 @@ def infer(  # noqa: PLR0913 (each is one thing that intervals rest on)
             for index, verdict in enumerate(each)
         ),
         covariance,
-        f'{found.method}; {ends.said}' if ends.said else found.method,
+        found.method,
         found.effective,
         (*notes, *_unsettled(left)),
         judged.combinations,

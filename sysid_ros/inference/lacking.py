@@ -4,27 +4,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.sparse
 import scipy.special
 
 from sysid_ros.errors import some
 from sysid_ros.estimation.terms import TermKind
-from sysid_ros.inference.linear import linearised
-from sysid_ros.inference.spread import QUANTILE, smoothed, spread
-from sysid_ros.inference.stationary import channel_noises, longest_memory
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.inference.spread import LEVEL, QUANTILE, inside, smoothed
+from sysid_ros.inference.stationary import channel_noises, longest_memory, series_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.linear import Linear
 
@@ -42,8 +37,6 @@ _OWN = 1e-3
 #: Terms that are by themselves this part as many standard errors from zero as the most certain one
 #: explain the residuals nearly as well.
 _NEARLY = 0.5
-#: Terms have no bounds.
-_FAR = 1e100
 #: Noise is taken to be alike over this part of a recording at most.
 _LONGEST_MEMORY = 0.1
 
@@ -82,14 +75,7 @@ class Lacks(NamedTuple):
     whose: tuple[str, ...]
 
 
-def lacking(
-    solution: Solution,
-    jacobian: Array,
-    unknowns: Sequence[Unknown],
-    samples: Samples,
-    terms: Sequence[Term],
-    loss: Loss = 'linear',
-) -> Lacks:
+def lacking(linear: Linear, terms: Sequence[Term]) -> Lacks:
     """Find the terms that residuals follow, and how far parameters would move with them.
 
     A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it,
@@ -101,35 +87,27 @@ def lacking(
     well: the parameters may have to move as any of them would move them.
 
     Args:
-        solution: Where the solver ended.
-        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
-        unknowns: The parameters, p of them.
-        samples: What each residual is.
+        linear: The problem at the optimum, of p parameters.
         terms: What is tried.
-        loss: Of the fit.
     """
-    # All recordings are one: their disagreement may be what a term explains.
-    samples = dataclasses.replace(samples, bags=('all',) * int(samples.sequence.max() + 1))
-
-    def problem(chosen: Sequence[Term]) -> Linear:
-        return _with(solution, jacobian, unknowns, samples, chosen, loss)
-
-    chosen, instead = _selected(problem, terms, len(unknowns))
-    if not chosen:
-        return Lacks((), (), np.zeros(len(unknowns)), ())
-    chosen = _by_kind(problem(chosen), chosen)
-    sigmas = _sigmas(problem(chosen), len(unknowns)).tolist()
-    problems = [problem(chosen[:count]) for count in range(len(chosen) + 1)]
-    ways = np.array([_step(linear)[: len(unknowns)] for linear in problems])
-    costs = np.array([float(linear.left @ linear.left) for linear in problems])
-    shares = ((costs[:-1] - costs[1:]) / costs[0]).tolist()
+    count = len(linear.x)
+    search = _Search(linear, terms) if terms else None
+    chosen, instead = search.selected() if search else ([], [])
+    if search is None or not chosen:
+        return Lacks((), (), np.zeros(count), ())
+    chosen = search.by_kind(chosen)
+    named = [terms[place] for place in chosen]
+    ways = np.array([search.step(chosen[:number]) for number in range(len(chosen) + 1)])
+    costs = np.array([search.cost(chosen[:number]) for number in range(len(chosen) + 1)])
+    shares = (costs[:-1] - costs[1:]) / costs[0]
     lacks = tuple(
-        Lacking(term.lack, term.title, sigma, share, own)
+        Lacking(term.lack, term.title, float(sigma), float(share), own)
         for term, sigma, share, own in zip(
-            chosen, sigmas, shares, ways[:-1] - ways[1:], strict=True
+            named, search.trial(chosen).sigmas, shares, ways[:-1] - ways[1:], strict=True
         )
     )
-    told = {_title([term]) for term in chosen} | {_title(each) for each in _together(chosen)}
+    told = {_title([term]) for term in named}
+    told |= {_title([named[k] for k in each]) for each in _together(named)}
     others = [(title, own) for title, own in instead if title not in told]
     shifts = np.array([ways[0] - ways[-1], *(own for _, own in others)])
     most = np.argmax(np.abs(shifts), axis=0)
@@ -137,123 +115,173 @@ def lacking(
     return Lacks(
         lacks,
         tuple(title for title, _ in others),
-        shifts[most, np.arange(len(unknowns))],
+        shifts[most, np.arange(count)],
         tuple(others[m - 1][0] if m else lacks[k].title for m, k in zip(most, mainly, strict=True)),
     )
 
 
-def _selected(
-    problem: Callable[[Sequence[Term]], Linear], terms: Sequence[Term], count: int
-) -> tuple[list[Term], list[tuple[str, Array]]]:
-    """Return the terms that residuals follow, in the order in which they were found.
+class _Trial(NamedTuple):
+    """The fit with k terms as parameters, their columns scaled to length 1.
 
-    And what explains them nearly as well as the first, by title, with the (count,) changes of the
-    parameters.
+    Attributes:
+        amounts: (k,) of the terms.
+        covariance: (k, k) of these, from the noise inside of recordings.
+        sigmas: (k,) by how many standard errors each is not zero.
     """
 
-    def by_chance(sigmas: float) -> bool:
-        return bool(2 * scipy.special.ndtr(-sigmas) * len(terms) > _CHANCE)
+    amounts: Array
+    covariance: Array
+    sigmas: Array
 
-    def certain(tried: list[Term]) -> list[Term]:
+
+class _Search:
+    """The terms as columns beside the parameters, of which products are all that most needs."""
+
+    def __init__(self, linear: Linear, terms: Sequence[Term]) -> None:
+        self._terms = terms
+        self._held = linear.beside([term.change for term in terms])
+        self._pull = self._held.unit.T @ linear.residual
+        self._series = series_of(linear.samples)
+        self._trials: dict[tuple[int, ...], _Trial] = {}
+
+    def selected(self) -> tuple[list[int], list[tuple[str, Array]]]:
+        """Return the terms that residuals follow, in the order in which they were found.
+
+        And what explains them nearly as well as the first, by title, with the (p,) changes of the
+        parameters.
+        """
+        chosen: list[int] = []
+        instead: list[tuple[str, Array]] = []
+        left = _together(self._terms)
+        for _ in range(_MOST):
+            if not left:
+                break
+            sigmas, shifts = self._screened(chosen, left)
+            if not chosen:
+                near = _nearly_as_well([self._of(each) for each in left], sigmas)
+                instead = [(_title(self._of(left[k])), shifts[k]) for k in near]
+            best = int(np.argmax(sigmas))
+            if self._by_chance(sigmas[best]):
+                break
+            more = [place for place in left[best] if place not in chosen]
+            left = [each for each in left if not set(each) <= set(more)]
+            # What stood in for the new ones goes, unless they go themselves.
+            found = self._certain([*chosen, *more])
+            if set(more) & set(found):
+                chosen = found
+        return chosen, instead
+
+    def by_kind(self, chosen: Sequence[int]) -> list[int]:
+        """Return terms in the order of how certain those of their kind are, taken together."""
+        trial = self.trial(chosen)
+        kinds: dict[TermKind, list[int]] = {}
+        for number, place in enumerate(chosen):
+            kinds.setdefault(self._terms[place].lack, []).append(number)
+        sigmas = {}
+        for kind, own in kinds.items():
+            inverse = np.linalg.pinv(trial.covariance[np.ix_(own, own)], hermitian=True)
+            squares = float(trial.amounts[own] @ inverse @ trial.amounts[own])
+            sigmas[kind] = _as_sigmas(max(squares, 0.0), len(own))
+        return sorted(chosen, key=lambda place: -sigmas[self._terms[place].lack])
+
+    def step(self, chosen: Sequence[int]) -> Array:
+        """Return how far the (p,) parameters are above their optimum with terms beside them."""
+        problem = self._with(chosen)
+        found = np.zeros(len(self._held.scale))
+        found[problem.free] = problem.inverse @ self._pull[problem.free]
+        return (found / self._held.scale)[: len(self._held.x)]
+
+    def cost(self, chosen: Sequence[int]) -> float:
+        """Return the sum of squares that is left with terms beside the parameters."""
+        left = self._with(chosen).left
+        return float(left @ left)
+
+    def trial(self, chosen: Sequence[int]) -> _Trial:
+        """Fit with some terms beside the parameters; what they explain is no noise."""
+        order = tuple(sorted(chosen))
+        if order not in self._trials:
+            problem, count = self._with(order), len(order)
+            noises = channel_noises(problem, self._series.channels, problem.left)
+            covariance, freedom = inside(problem, self._series, noises, problem.left, last=count)
+            amounts = (problem.inverse @ self._pull[problem.free])[-count:]
+            student = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2) / QUANTILE
+            with np.errstate(invalid='ignore', divide='ignore'):
+                sigmas = np.abs(amounts) / (np.sqrt(np.diag(covariance)) * student)
+            sigmas = np.nan_to_num(sigmas, nan=0.0, posinf=0.0)
+            self._trials[order] = _Trial(amounts, covariance, sigmas)
+        amounts, covariance, sigmas = self._trials[order]
+        own = np.searchsorted(order, chosen)
+        return _Trial(amounts[own], covariance[np.ix_(own, own)], sigmas[own])
+
+    def _with(self, chosen: Sequence[int]) -> Linear:
+        return self._held.freed(len(self._held.x) + np.array(chosen, dtype=np.int64))
+
+    def _of(self, places: Sequence[int]) -> list[Term]:
+        return [self._terms[place] for place in places]
+
+    def _by_chance(self, sigmas: float) -> bool:
+        return bool(2 * scipy.special.ndtr(-sigmas) * len(self._terms) > _CHANCE)
+
+    def _certain(self, tried: list[int]) -> list[int]:
         """Leave out what may be zero: what is alike in two terms is certain of neither."""
         while tried:
-            sigmas = _sigmas(problem(tried), count)
+            sigmas = self.trial(tried).sigmas
             least = int(np.argmin(sigmas))
-            if not by_chance(sigmas[least]):
+            if not self._by_chance(sigmas[least]):
                 break
             tried = [*tried[:least], *tried[least + 1 :]]
         return tried
 
-    chosen: list[Term] = []
-    instead: list[tuple[str, Array]] = []
-    left = _together(terms)
-    for _ in range(_MOST):
-        if not left:
-            break
-        sigmas, shifts = _screened(problem(chosen), left)
-        if not chosen:
-            near = _nearly_as_well(left, sigmas)
-            instead = [(_title(left[k]), shifts[k, :count]) for k in near]
-        best = int(np.argmax(sigmas))
-        if by_chance(sigmas[best]):
-            break
-        more = [term for term in left[best] if not _among(term, chosen)]
-        left = [each for each in left if not all(_among(term, more) for term in each)]
-        # What stood in for the new ones goes, unless they go themselves.
-        found = certain([*chosen, *more])
-        if any(_among(term, found) for term in more):
-            chosen = found
-    return chosen, instead
+    def _screened(
+        self, chosen: Sequence[int], choices: Sequence[Sequence[int]]
+    ) -> tuple[Array, Array]:
+        """Return (k,) by how many standard errors terms are not zero, beside those there are.
+
+        And (k, p) by how much parameters would change with them. Several terms at once count as
+        many standard errors as are as improbable.
+
+        What those and the terms explain is no noise: a term that explains most of the residuals
+        would else make them look like noise with a long memory, in which nothing is certain.
+        """
+        problem, count = self._with(chosen), len(self._held.x)
+        scaled, residual = problem.scaled, problem.left
+        noises = channel_noises(problem, self._series.channels, residual)
+        alike = longest_memory(noises.values())
+        found, shifts = np.zeros(len(choices)), np.zeros((len(choices), len(self._held.scale)))
+        for batch, numbers in _side_by_side(choices):
+            columns = count + np.array(batch)
+            follows = problem.inverse @ self._held.gram[np.ix_(problem.free, columns)]
+            every = self._held.unit.T[columns] - follows.T @ scaled.T
+            for number in numbers:
+                own = [batch.index(place) for place in choices[number]]
+                rest = every[own].T
+                alike_in = rest.T @ rest
+                score = rest.T @ residual
+                amount = -np.linalg.pinv(alike_in, hermitian=True) @ score
+                shifts[number, problem.free] = -(follows[:, own] @ amount)
+                if np.linalg.eigvalsh(alike_in)[0] <= _OWN:
+                    continue
+                variance = _variance(rest, residual + rest @ amount, self._series.instants, alike)
+                size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
+                whitened = np.linalg.pinv(variance / np.outer(size, size), hermitian=True)
+                squares = float((score / size) @ whitened @ (score / size))
+                found[number] = _as_sigmas(max(squares, 0.0), len(own))
+        return found, (shifts / self._held.scale)[:, :count]
 
 
-def _by_kind(linear: Linear, terms: Sequence[Term]) -> list[Term]:
-    """Return terms in the order of how certain those of their kind are, taken together."""
-    count = len(linear.x) - len(terms)
-    amounts = _step(linear)[count:]
-    known = spread(dataclasses.replace(linear, residual=linear.left)).covariance[count:, count:]
-    kinds: dict[TermKind, list[int]] = {}
-    for place, term in enumerate(terms):
-        kinds.setdefault(term.lack, []).append(place)
-    sigmas = {}
-    for kind, places in kinds.items():
-        covariance = np.nan_to_num(known[np.ix_(places, places)])
-        squares = amounts[places] @ np.linalg.pinv(covariance, hermitian=True) @ amounts[places]
-        sigmas[kind] = _as_sigmas(max(float(squares), 0.0), len(places))
-    return sorted(terms, key=lambda term: -sigmas[term.lack])
-
-
-def _among(term: Term, terms: Sequence[Term]) -> bool:
-    return any(term is each for each in terms)
-
-
-def _step(linear: Linear) -> Array:
-    """Return how far all parameters are above their optimum, none of them at a bound."""
-    found = np.zeros(len(linear.x))
-    found[linear.free] = linear.step
-    return found
-
-
-def _sigmas(linear: Linear, count: int) -> Array:
-    """Return by how many standard errors each term, after so many parameters, is not zero."""
-    # What the terms explain is no noise.
-    half = spread(dataclasses.replace(linear, residual=linear.left)).half[count:]
-    with np.errstate(invalid='ignore', divide='ignore'):
-        found = np.abs(_step(linear)[count:]) / half * QUANTILE
-    return np.nan_to_num(found, nan=0.0, posinf=0.0)
-
-
-def _with(
-    solution: Solution,
-    jacobian: Array,
-    unknowns: Sequence[Unknown],
-    samples: Samples,
-    terms: Sequence[Term],
-    loss: Loss,
-) -> Linear:
-    """Return the linearised problem with terms as parameters that are zero."""
-    more = tuple(Unknown(f'term {k}', (), 0.0, -_FAR, _FAR) for k in range(len(terms)))
-    return linearised(
-        dataclasses.replace(solution, x=np.concatenate([solution.x, np.zeros(len(more))])),
-        np.concatenate([jacobian, *(term.change[:, None] for term in terms)], axis=1),
-        (*unknowns, *more),
-        samples,
-        loss,
-    )
-
-
-def _together(terms: Sequence[Term]) -> list[list[Term]]:
-    """Return each term by itself, and those that all joints have, or all axes, at once.
+def _together(terms: Sequence[Term]) -> list[list[int]]:
+    """Return places of each term by itself, and of those of all joints, or all axes, at once.
 
     What a robot has in one joint, as elasticity, it often has in all.
     """
-    kinds: dict[tuple[TermKind, int], list[Term]] = {}
+    kinds: dict[tuple[TermKind, int], list[int]] = {}
     seen: dict[tuple[TermKind, str], int] = {}
-    for term in terms:
+    for place, term in enumerate(terms):
         # Of those of a kind and a joint, the first of one joint belongs to the first of another.
         number = seen[term.lack, term.where] = seen.get((term.lack, term.where), -1) + 1
         if term.lack is not TermKind.PAYLOAD:
-            kinds.setdefault((term.lack, number if term.where else 0), []).append(term)
-    return [[term] for term in terms] + [each for each in kinds.values() if len(each) > 1]
+            kinds.setdefault((term.lack, number if term.where else 0), []).append(place)
+    return [[place] for place in range(len(terms))] + [k for k in kinds.values() if len(k) > 1]
 
 
 def _nearly_as_well(terms: Sequence[Sequence[Term]], sigmas: Array) -> list[int]:
@@ -269,80 +297,28 @@ def _title(terms: Sequence[Term]) -> str:
     return f'{terms[0].lack} of {some(places)}' if places else terms[0].title
 
 
-def _screened(linear: Linear, terms: Sequence[Sequence[Term]]) -> tuple[Array, Array]:
-    """Return (k,) by how many standard errors terms are not zero, beside those there are.
-
-    And (k, p) by how much parameters would change with them. Several terms at once count as many
-    standard errors as are as improbable.
-
-    What those and the terms explain is no noise: a term that explains most of the residuals would
-    else make them look like noise with a long memory, in which nothing is certain.
-    """
-    scaled, samples = linear.scaled, linear.samples
-    residual = linear.left
-    noises = channel_noises(dataclasses.replace(linear, residual=residual))
-    alike = longest_memory(noises.values())
-    measured = samples.sensor >= 0
-    instants = []
-    for sequence in np.unique(samples.sequence[measured]):
-        rows = np.flatnonzero((samples.sequence == sequence) & measured)
-        instants.append((rows, np.unique(samples.time[rows], return_inverse=True)[1]))
-    found, shifts = np.zeros(len(terms)), np.zeros((len(terms), len(linear.x)))
-    for batch, places in _side_by_side(terms):
-        every = np.stack([term.change for term in batch], axis=1)
-        every /= np.sqrt(np.einsum('ij,ij->j', every, every))
-        follows = linear.inverse @ (scaled.T @ every)
-        every -= scaled @ follows
-        for place in places:
-            own = [k for k, term in enumerate(batch) if _among(term, terms[place])]
-            rest = every[:, own]
-            alike_in = rest.T @ rest
-            score = rest.T @ residual
-            amount = -np.linalg.pinv(alike_in, hermitian=True) @ score
-            shift = -(follows[:, own] @ amount) / linear.scale[linear.free]
-            shifts[place, linear.free] = shift
-            if np.linalg.eigvalsh(alike_in)[0] <= _OWN:
-                continue
-            variance = _variance(rest, residual + rest @ amount, instants, alike)
-            size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
-            whitened = np.linalg.pinv(variance / np.outer(size, size), hermitian=True)
-            squares = float((score / size) @ whitened @ (score / size))
-            found[place] = _as_sigmas(max(squares, 0.0), len(own))
-    return found, shifts
-
-
-def _side_by_side(terms: Sequence[Sequence[Term]]) -> Iterator[tuple[Sequence[Term], list[int]]]:
+def _side_by_side(choices: Sequence[Sequence[int]]) -> Iterator[tuple[list[int], list[int]]]:
     """Yield terms that are looked at at once, and which of the choices are among them."""
-    groups = [list(each) for each in terms if len(each) > 1]
-    alone = [
-        each[0]
-        for each in terms
-        if len(each) == 1 and not any(_among(each[0], group) for group in groups)
-    ]
+    groups = [list(each) for each in choices if len(each) > 1]
+    grouped = set().union(*groups)
+    alone = [each[0] for each in choices if len(each) == 1 and each[0] not in grouped]
     batches = groups + [alone[k : k + _AT_ONCE] for k in range(0, len(alone), _AT_ONCE)]
     seen: set[int] = set()
     for batch in batches:
-        places = [
-            place
-            for place, each in enumerate(terms)
-            if place not in seen and all(_among(term, batch) for term in each)
-        ]
-        seen.update(places)
-        yield batch, places
+        own = set(batch)
+        numbers = [n for n, each in enumerate(choices) if n not in seen and own.issuperset(each)]
+        seen.update(numbers)
+        yield batch, numbers
 
 
 def _variance(
-    rest: Array,
-    left: Array,
-    instants: Sequence[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    alike: float,
+    rest: Array, left: Array, instants: Sequence[scipy.sparse.csr_array], alike: float
 ) -> Array:
     """Return the (k, k) covariance of the scores of (n, k) terms, with what they leave as noise."""
     variance = np.zeros((rest.shape[1],) * 2)
-    for rows, instant in instants:
-        products = rest[rows] * left[rows, None]
-        sums = [np.bincount(instant, column) for column in products.T]
-        series = np.stack(sums, axis=1).astype(np.float64)
+    products = rest * left[:, None]
+    for instant in instants:
+        series = instant @ products
         # Over longer times, what terms have explained adds up to nothing.
         reach = min(alike, _LONGEST_MEMORY * len(series))
         own = series.T @ smoothed(series, reach)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import numpy as np
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.inference.dependence import split, threshold
+from sysid_ros.inference.dependence import split, threshold, triangle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,14 +51,16 @@ class Linear:
         x: (p,) their values.
         residual: (n,) pull of each residual on the fit: the residual itself in units of the noise,
             with a robust loss half its derivative, over the root of the loss's mean curvature.
-        jacobian: (n, p) derivative of the residuals, per unit of each parameter, times that root.
-            So ``jacobian.T @ jacobian`` is the curvature of the cost, and ``jacobian.T @ residual``
-            its gradient.
+        unit: (n, c) derivative of the residuals times that root, its columns scaled to length 1
+            and one after the other in memory. So with ``jacobian = unit * scale`` the curvature of
+            the cost is ``jacobian.T @ jacobian``, its gradient ``jacobian.T @ residual``. The first
+            p columns are the parameters', further ones what was put `beside` them.
+        gram: (c, c) products of its columns.
         samples: What each residual is.
         at_bound: (p,) whether a value is at one of its bounds.
         root: (n,) that root, which weights what else changes the residuals.
-        scale: (p,) length of the Jacobian's columns; 1 for those that are zero.
-        free: (f,) columns that are not at a bound and have an effect.
+        scale: (c,) length of the Jacobian's columns; 1 for those that are zero.
+        free: (f,) columns that are not held and have an effect.
         inverse: (f, f) pseudo-inverse of the information of the free columns scaled to length 1.
         null: (f, k) unit vectors, in the scaled free parameters, that change no residual.
         steps: Index of the sensor to the step of its encoder, in units of its noise.
@@ -66,7 +69,8 @@ class Linear:
     unknowns: tuple[Unknown, ...]
     x: NDArray[np.float64]
     residual: NDArray[np.float64]
-    jacobian: NDArray[np.float64]
+    unit: NDArray[np.float64]
+    gram: NDArray[np.float64]
     samples: Samples
     at_bound: NDArray[np.bool_]
     root: NDArray[np.float64]
@@ -76,24 +80,30 @@ class Linear:
     null: NDArray[np.float64]
     steps: Mapping[int, float] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
     def scaled(self) -> NDArray[np.float64]:
         """(n, f) Jacobian of the free columns, scaled to length 1."""
-        chosen: NDArray[np.float64] = self.jacobian[:, self.free] / self.scale[self.free]
+        if len(self.free) == self.unit.shape[1]:
+            return self.unit
+        chosen: NDArray[np.float64] = self.unit.T[self.free].T
         return chosen
 
-    @property
+    @functools.cached_property
     def influence(self) -> NDArray[np.float64]:
         """(n, f) change of the scaled free parameters by each residual."""
         return self.scaled @ self.inverse
+
+    @functools.cached_property
+    def triangle(self) -> NDArray[np.float64]:
+        """(c, c) factor of the columns: few rows say what all of them do."""
+        return triangle(self.unit)
 
     @property
     def unmeasured(self) -> NDArray[np.float64]:
         """(r, f) scaled rows of what is not measured, times the deviations expected of it."""
         rows, variance = self.samples.sensor < 0, self.samples.variance
         expected = 1.0 if variance is None else variance[rows, None]
-        scaled = self.jacobian[np.ix_(rows, self.free)] / self.scale[self.free]
-        weighted: NDArray[np.float64] = scaled * np.sqrt(expected)
+        weighted: NDArray[np.float64] = self.unit[np.ix_(rows, self.free)] * np.sqrt(expected)
         return weighted
 
     @property
@@ -103,18 +113,18 @@ class Linear:
         found[self.free] = np.diag(self.inverse) / self.scale[self.free] ** 2
         return found
 
-    @property
+    @functools.cached_property
     def step(self) -> NDArray[np.float64]:
         """(f,) how far the free parameters are above their optimum, to first order."""
-        found: NDArray[np.float64] = (
-            self.inverse @ (self.scaled.T @ self.residual) / self.scale[self.free]
-        )
-        return found
+        found: NDArray[np.float64] = self.inverse @ (self.scaled.T @ self.residual)
+        return found / self.scale[self.free]
 
-    @property
+    @functools.cached_property
     def left(self) -> NDArray[np.float64]:
         """(n,) residuals that are left after that step."""
-        found: NDArray[np.float64] = self.residual - self.jacobian[:, self.free] @ self.step
+        found: NDArray[np.float64] = self.residual - self.scaled @ (
+            self.step * self.scale[self.free]
+        )
         return found
 
     @property
@@ -129,20 +139,25 @@ class Linear:
         """How many recordings the measurements are from."""
         return len(np.unique(self.recording[self.samples.sensor >= 0]))
 
-    def without_bounds(self, columns: NDArray[np.int64]) -> Linear:
-        """Return the problem with some columns at bounds as free as the others."""
+    def freed(self, columns: NDArray[np.int64]) -> Linear:
+        """Return the problem with some columns that are held as free as the others."""
         if not len(columns):
             return self
         free = np.union1d(self.free, columns)
-        scaled = self.jacobian[:, free] / self.scale[free]
-        inverse, null = _information(scaled, scaled[self.samples.sensor == PRIOR])
+        inverse, null = _information(self.unit, self.gram, free, self.samples)
         return dataclasses.replace(self, free=free, inverse=inverse, null=null)
 
-    def unexplained(self, column: int) -> NDArray[np.float64]:
-        """Return the (n,) part of a column that the free ones do not explain."""
-        whole, free = self.jacobian[:, column], self.scaled
-        rest: NDArray[np.float64] = whole - free @ (self.inverse @ (free.T @ whole))
-        return rest
+    def beside(self, changes: Sequence[NDArray[np.float64]]) -> Linear:
+        """Return the problem with (n,) changes of the residuals as further columns, all held."""
+        count = len(self.scale)
+        unit = np.empty((len(self.residual), count + len(changes)), order='F')
+        unit[:, :count] = self.unit
+        scale = np.append(self.scale, np.ones(len(changes)))
+        for column, change in enumerate(changes, count):
+            unit[:, column] = self.root * change
+            scale[column] = np.linalg.norm(unit[:, column]) or 1.0
+            unit[:, column] /= scale[column]
+        return dataclasses.replace(self, unit=unit, gram=unit.T @ unit, scale=scale)
 
 
 def robot_priors(
@@ -175,21 +190,23 @@ def linearised(
     each = curvature(solution.residual, loss)
     place = samples.sensor - samples.sensor.min(initial=0)
     root = np.sqrt((np.bincount(place, each) / np.maximum(np.bincount(place), 1))[place])
-    weighted = jacobian * root[:, None]
+    unit = np.multiply(jacobian, root[:, None], order='F')
     low = np.array([unknown.min_value for unknown in unknowns])
     high = np.array([unknown.max_value for unknown in unknowns])
     distance = np.minimum(solution.x - low, high - solution.x)
     at_bound = np.asarray(distance <= _AT_BOUND * (high - low))
-    norms = np.linalg.norm(weighted, axis=0)
+    norms = np.linalg.norm(unit, axis=0)
     scale = np.where(norms > 0, norms, 1.0)
+    unit /= scale
+    gram = unit.T @ unit
     free = np.flatnonzero(~at_bound & (norms > 0))
-    scaled = weighted[:, free] / scale[free]
-    inverse, null = _information(scaled, scaled[samples.sensor == PRIOR])
+    inverse, null = _information(unit, gram, free, samples)
     return Linear(
         unknowns=tuple(unknowns),
         x=solution.x,
         residual=solution.residual * rho(solution.residual, loss)[1] / root,
-        jacobian=weighted,
+        unit=unit,
+        gram=gram,
         samples=samples,
         at_bound=at_bound,
         root=root,
@@ -212,23 +229,29 @@ def with_encoders(linear: Linear) -> Linear:
 
 
 def _information(
-    scaled: NDArray[np.float64], priors: NDArray[np.float64]
+    unit: NDArray[np.float64],
+    gram: NDArray[np.float64],
+    free: NDArray[np.int64],
+    samples: Samples,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the pseudo-inverse of the scaled information and a basis of what it cannot see.
+    """Return the pseudo-inverse of the information of free columns and what it cannot see.
 
     Args:
-        scaled: (n, p) Jacobian whose columns have length 1.
-        priors: (r, p) rows of it that are priors.
+        unit: (n, c) columns of length 1.
+        gram: (c, c) products of them.
+        free: (f,) which of them are free.
+        samples: What each row is.
     """
-    _, singular, right = np.linalg.svd(scaled.T @ scaled, hermitian=True)
+    _, singular, right = np.linalg.svd(gram[np.ix_(free, free)], hermitian=True)
     if not len(singular):
         return np.zeros((0, 0)), np.zeros((0, 0))
     seen = singular > threshold(len(singular)) ** 2
     inverse = (right[seen].T / singular[seen]) @ right[seen]
     unseen = right[~seen]
+    priors = unit[np.ix_(samples.sensor == PRIOR, free)]
     if len(unseen) and len(priors):
         known, unseen = split(unseen, priors)
-        root = np.linalg.pinv(np.linalg.qr(scaled @ known.T, mode='r')).T @ known
+        root = np.linalg.pinv(triangle(unit[:, free] @ known.T)).T @ known
         inverse = inverse + root.T @ root
     return inverse, unseen.T
 

@@ -16,15 +16,14 @@ from sysid_ros.errors import listed
 from sysid_ros.estimation.layout import PRIOR
 from sysid_ros.inference.stationary import (
     ChannelNoise,
+    Series,
     by_channel,
     channel_noises,
-    channels_of,
     longest_memory,
+    series_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from sysid_ros.inference.linear import Linear
@@ -178,15 +177,13 @@ class Ends(NamedTuple):
     Attributes:
         low: (p,) in the parameters' units; NaN where there is no interval.
         high: (p,) likewise.
-        said: How they were found, in words.
     """
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    said: str
 
 
-def spread(linear: Linear) -> Spread:
+def spread(linear: Linear, left: NDArray[np.float64] | None = None) -> Spread:
     """Return how far the estimates may be off.
 
     From ``ENOUGH`` recordings on, their disagreement says it, whatever the model lacks. With fewer,
@@ -194,15 +191,21 @@ def spread(linear: Linear) -> Spread:
     autoregression of each sensor's residuals, and from the sums of the influences of all residuals
     of one instant, which sees noise that changes with the motion or is common to sensors; the wider
     of both counts.
+
+    Args:
+        linear: The problem.
+        left: (n,) residuals that are taken for noise; the problem's unless given.
     """
+    residual = linear.residual if left is None else left
     count = len(linear.unknowns)
     half = np.full(count, np.nan)
     covariance = np.full((count, count), np.nan)
     free, scale = linear.free, linear.scale[linear.free]
     if not len(free):
         return Spread(half, covariance, 'nothing to find', np.nan)
-    channels, noises = channels_of(linear), channel_noises(linear)
-    errors, freedom = _inside(linear, channels, noises)
+    series = series_of(linear.samples)
+    noises = channel_noises(linear, series.channels, residual)
+    errors, freedom = inside(linear, series, noises, residual)
     covariance[np.ix_(free, free)] = errors / np.outer(scale, scale)
     quantile = scipy.special.stdtrit(freedom, (1 + LEVEL) / 2)
     half[free] = np.sqrt(np.diag(errors)) * quantile / scale
@@ -211,7 +214,7 @@ def spread(linear: Linear) -> Spread:
     method, notes = _said(count_of_recordings, noises)
     disagreement, apart = None, {}
     if count_of_recordings >= ENOUGH:
-        between = recordings(linear)
+        between = recordings(linear, residual)
         telling = _telling(between, covariance)
         columns = between.columns[telling]
         unlike = between.columns[telling & (_chances(between, covariance) < _CHANCE)]
@@ -226,7 +229,7 @@ def spread(linear: Linear) -> Spread:
             names = listed(linear.unknowns[j].name for j in between.columns[~telling])
             method += f', but from the noise inside of the few that say most of {names}'
     elif count_of_recordings > 1:
-        disagreement = _disagreement(linear, covariance)
+        disagreement = _disagreement(linear, covariance, residual)
     return Spread(half, covariance, method, effective, notes, noises, disagreement, apart)
 
 
@@ -251,7 +254,9 @@ def _chances(between: Recordings, covariance: NDArray[np.float64]) -> NDArray[np
     return found
 
 
-def _disagreement(linear: Linear, covariance: NDArray[np.float64]) -> Disagreement | None:
+def _disagreement(
+    linear: Linear, covariance: NDArray[np.float64], residual: NDArray[np.float64]
+) -> Disagreement | None:
     """Return how a few recordings disagree, if by more than the noise inside of them explains.
 
     If they do over all parameters together, all half-widths grow by the ratio: what makes them
@@ -259,7 +264,7 @@ def _disagreement(linear: Linear, covariance: NDArray[np.float64]) -> Disagreeme
     Review 40, 1932). Those about which they disagree by themselves grow by their own ratio, with
     Student's quantile: two or three recordings say little of how far they may be apart.
     """
-    between = recordings(linear)
+    between = recordings(linear, residual)
     columns = between.columns
     if not len(columns):
         return None
@@ -339,8 +344,8 @@ class Recordings:
         return np.maximum(effective - 1.0, 1.0)
 
 
-def recordings(linear: Linear) -> Recordings:
-    """Return the scores of each recording.
+def recordings(linear: Linear, residual: NDArray[np.float64]) -> Recordings:
+    """Return the scores of each recording by (n,) residuals.
 
     The scores of a recording are those of its residuals, corrected for the part that the fit has
     taken out of them: J_gᵀ (I - H_gg)^-½ r_g (CR2; Bell and McCaffrey, Survey Methodology 28,
@@ -350,14 +355,14 @@ def recordings(linear: Linear) -> Recordings:
     single = np.array([linear.unknowns[c].of_single_runs for c in linear.free], dtype=bool)
     columns, passing = linear.free[~single], linear.free[single]
     scale = linear.scale[columns]
-    own = linear.jacobian[:, columns] / scale
+    own = linear.unit[:, columns]
     group = linear.recording
-    local = linear.jacobian[:, passing] / linear.scale[passing]
+    local = linear.unit[:, passing]
     everywhere = (linear.samples.sensor == PRIOR) & np.any(own != 0, axis=1)
     parts, scores = [], []
     for g in np.unique(group):
         rows = (group == g) & ~everywhere
-        information, score = _reduced(own[rows], local[rows], linear.residual[rows])
+        information, score = _reduced(own[rows], local[rows], residual[rows])
         parts.append(information)
         scores.append(score)
     prior = own[everywhere]
@@ -413,33 +418,56 @@ def _said(count: int, noises: dict[int, ChannelNoise]) -> tuple[str, tuple[str, 
     return method, (note,)
 
 
-def _inside(
+def inside(
     linear: Linear,
-    channels: dict[int, list[NDArray[np.int64]]],
+    series: Series,
     noises: dict[int, ChannelNoise],
+    residual: NDArray[np.float64],
+    last: int | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the (f, f) scaled covariance from the noise inside recordings, and (f,) freedoms."""
-    influence = linear.influence
+    """Return the scaled covariance from the noise inside of recordings, and degrees of freedom.
+
+    Args:
+        linear: The problem.
+        series: Its residuals in the order of time.
+        noises: Of each sensor.
+        residual: (n,) residuals that are noise.
+        last: Number of the last free columns that are asked for; all f unless given.
+
+    Returns:
+        (f, f) covariance of the free columns, scaled to length 1, and (f,) freedom of each.
+    """
+    inverse = linear.inverse if last is None else linear.inverse[:, -last:]
+    influence = linear.influence if last is None else linear.scaled @ inverse
     parts = {
-        c: _by_encoder(linear, np.concatenate(channels[c]), influence, part, linear.steps.get(c))
-        for c, part in by_channel(channels, noises, influence).items()
+        c: _by_encoder(
+            residual, np.concatenate(series.channels[c]), influence, part, linear.steps.get(c)
+        )
+        for c, part in by_channel(series.channels, noises, influence).items()
     }
     # Not the residuals of priors themselves but what their squares are expected to be.
-    expected = linear.unmeasured @ linear.inverse
+    expected = linear.unmeasured @ inverse
     covariance = sum(parts.values()) + expected.T @ expected
     shares = np.array([np.diag(part) for part in parts.values()])
     own = np.array([noises[c].freedom for c in parts])
     # What priors add is known: it has no part in the doubt about variances (Satterthwaite, 1946).
     doubt = np.maximum(np.sum(shares**2 / own[:, None], axis=0), _TINY)
     freedom = np.diag(covariance) ** 2 / doubt
-    changing = _of_instants(linear, influence, noises.values())
-    stationary = np.sqrt(np.diag(covariance))
-    growth = np.maximum(changing / np.maximum(stationary, _TINY), 1.0)
+    # The influence of an instant on a parameter is ψ_t = H⁻¹ Σ J_r r over its residuals; Bartlett's
+    # kernel sums the products of those that are as near as the slowest sensor's residuals are alike
+    # (Newey and West, Econometrica 55, 1987). A bandwidth that the products themselves choose is of
+    # no use: those of slow noise and fast motion have a memory that is not the noise's.
+    alike = longest_memory(noises.values())
+    weighted = influence * residual[:, None]
+    changing = sum(bartlett(instants @ weighted, alike) for instants in series.instants)
+    variance = np.maximum(changing, 0.0) + np.sum(expected**2, axis=0)
+    stationary = np.maximum(np.sqrt(np.diag(covariance)), _TINY)
+    growth = np.maximum(np.sqrt(variance) / stationary, 1.0)
     return covariance * np.outer(growth, growth), np.maximum(freedom, 1.0)
 
 
 def _by_encoder(
-    linear: Linear,
+    residual: NDArray[np.float64],
     rows: NDArray[np.int64],
     influence: NDArray[np.float64],
     part: NDArray[np.float64],
@@ -451,35 +479,10 @@ def _by_encoder(
     """
     if step is None:
         return part
-    variance = repeating(linear.residual[rows], influence[rows], step)
+    variance = repeating(residual[rows], influence[rows], step)
     stationary = np.maximum(np.diag(part), _TINY)
-    if float(np.mean(linear.residual[rows] ** 2)) > _MOSTLY * step**2 / 12.0:
+    if float(np.mean(residual[rows] ** 2)) > _MOSTLY * step**2 / 12.0:
         variance = np.maximum(variance, stationary)
     growth = np.sqrt(variance / stationary)
     grown: NDArray[np.float64] = part * np.outer(growth, growth)
     return grown
-
-
-def _of_instants(
-    linear: Linear, influence: NDArray[np.float64], noises: Iterable[ChannelNoise]
-) -> NDArray[np.float64]:
-    """Return (f,) standard errors from the products of influences of neighbouring instants.
-
-    The influence of an instant on a parameter is ψ_t = H⁻¹ Σ J_r r over its residuals; Bartlett's
-    kernel sums the products of those that are as near as the slowest sensor's residuals are alike
-    (Newey and West, Econometrica 55, 1987). A bandwidth that the products themselves choose is of
-    no use: those of slow noise and fast motion have a memory that is not the noise's.
-    """
-    samples = linear.samples
-    weighted = influence * linear.residual[:, None]
-    alike = longest_memory(noises)
-    measured = samples.sensor >= 0
-    variance = np.zeros(weighted.shape[1])
-    for sequence in np.unique(samples.sequence[measured]):
-        rows = measured & (samples.sequence == sequence)
-        _, place = np.unique(samples.time[rows], return_inverse=True)
-        sums = [np.bincount(place, column) for column in weighted[rows].T]
-        variance += bartlett(np.stack(sums, axis=1), alike)
-    expected = linear.unmeasured @ linear.inverse
-    found: NDArray[np.float64] = np.sqrt(np.maximum(variance, 0.0) + np.sum(expected**2, axis=0))
-    return found

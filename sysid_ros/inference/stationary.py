@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from sysid_ros.estimation.layout import Samples
     from sysid_ros.inference.linear import Linear
 
 #: Largest order of the autoregression that describes a sensor's noise. It has so many samples for
@@ -83,30 +84,49 @@ class ChannelNoise:
         return found
 
 
-def channels_of(linear: Linear) -> dict[int, list[NDArray[np.int64]]]:
-    """Return the rows of each sensor, one array in the order of time for each sequence."""
-    samples = linear.samples
+class Series(NamedTuple):
+    """Residuals in the order of time.
+
+    Attributes:
+        channels: Index of each sensor to its rows, one array for each sequence.
+        instants: For each sequence, an (m, n) sparse matrix that adds up the rows of its instants.
+    """
+
+    channels: dict[int, list[NDArray[np.int64]]]
+    instants: list[scipy.sparse.csr_array]
+
+
+def series_of(samples: Samples) -> Series:
+    """Return the residuals of measurements in the order of time."""
     order = np.lexsort((samples.time, samples.sequence, samples.sensor))
     keys = np.stack([samples.sensor[order], samples.sequence[order]])
     cuts = np.flatnonzero(np.any(np.diff(keys, axis=1) != 0, axis=0)) + 1
-    found: dict[int, list[NDArray[np.int64]]] = {}
+    channels: dict[int, list[NDArray[np.int64]]] = {}
     for rows in np.split(order, cuts):
         if len(rows) and samples.sensor[rows[0]] >= 0:
-            found.setdefault(int(samples.sensor[rows[0]]), []).append(rows)
-    return found
+            channels.setdefault(int(samples.sensor[rows[0]]), []).append(rows)
+    measured = samples.sensor >= 0
+    instants = []
+    for sequence in np.unique(samples.sequence[measured]):
+        rows = np.flatnonzero((samples.sequence == sequence) & measured)
+        place = np.unique(samples.time[rows], return_inverse=True)[1]
+        shape = int(place.max()) + 1, len(samples.time)
+        instants.append(scipy.sparse.csr_array((np.ones(len(rows)), (place, rows)), shape))
+    return Series(channels, instants)
 
 
-def channel_noises(linear: Linear) -> dict[int, ChannelNoise]:
-    """Describe the noise of each sensor by an autoregression of its residuals.
+def channel_noises(
+    linear: Linear, channels: dict[int, list[NDArray[np.int64]]], residual: NDArray[np.float64]
+) -> dict[int, ChannelNoise]:
+    """Describe the noise of each sensor by an autoregression of its (n,) residuals.
 
     A fit takes out of the residuals what its unknowns can follow, of slow noise more than of white.
     With H = J A Jᵀ the residuals of noise with covariance Γ have (I - H) Γ (I - H)ᵀ; their
     autocovariances are raised by what that lacks, until both agree.
     """
-    channels = channels_of(linear)
     taken = linear.samples.taken
     left = np.ones(len(linear.samples.sensors)) if taken is None else 1.0 - taken
-    sums = {c: _products(linear.residual, parts) / left[c] for c, parts in channels.items()}
+    sums = {c: _products(residual, parts) / left[c] for c, parts in channels.items()}
     noises = {c: _noise(sums[c], channels[c]) for c in channels}
     effective = sum(noise.effective for noise in noises.values())
     if len(linear.free) < _TAKEN * effective:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -108,19 +107,18 @@ class _Judge:
         self._names = [unknown.name for unknown in linear.unknowns]
         self._half = spread.half
         self._covariance = np.nan_to_num(covariance, nan=0.0)
-        norms = np.linalg.norm(linear.jacobian, axis=0)
-        self._silent = norms == 0
+        self._silent = np.diag(linear.gram) == 0
         self._live = np.flatnonzero(~self._silent)
-        self._scaled = linear.jacobian / linear.scale
         with np.errstate(invalid='ignore', divide='ignore'):
             ratios = spread.half / np.sqrt(np.diag(spread.covariance))
         #: Half-width of intervals in standard errors.
         self._quantile = float(np.max(ratios[np.isfinite(ratios)], initial=-np.inf))
         if not np.isfinite(self._quantile):
             self._quantile = QUANTILE
-        self._inflation = np.ones(len(norms))
+        self._inflation = np.ones(len(linear.x))
         self._inflation[linear.free] = np.diag(linear.inverse)
-        self._exact = self._sets(self._scaled, self._scaled[linear.samples.sensor == PRIOR])
+        priors = linear.unit[linear.samples.sensor == PRIOR]
+        self._exact = self._sets(linear.triangle, priors)
         self._limit = np.array(
             [widest(float(v), u) for v, u in zip(linear.x, linear.unknowns, strict=True)]
         )
@@ -152,16 +150,11 @@ class _Judge:
             return self._confounded(index, exact, blind=True)
         return self._confounded(index, self._near(index), blind=False)
 
-    @functools.cached_property
-    def _triangle(self) -> NDArray[np.float64]:
-        """(p, p) factor of the scaled columns: few rows say what all of them do."""
-        return triangle(self._scaled)
-
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
         loose = self._bounds.columns[~self._pushed]
         chosen = np.union1d(self._linear.free, [index, *loose])
-        found = partners(self._triangle[:, chosen], int(np.flatnonzero(chosen == index)[0]))
+        found = partners(self._linear.triangle[:, chosen], int(np.flatnonzero(chosen == index)[0]))
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
     def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
@@ -235,8 +228,7 @@ class _Judge:
         beyond, lower = self._bounds.beyond[place], self._bounds.inwards[place] > 0
         if not pushed and half > self._limit[index]:
             # Only noise put it there.
-            column, rest = self._linear.jacobian[:, index], self._linear.unexplained(index)
-            inflation = float(column @ column) / max(float(rest @ rest), np.finfo(float).tiny)
+            inflation = 1.0 / max(self._unexplained(index), np.finfo(float).tiny)
             if inflation < _INFLATION or half / np.sqrt(inflation) > self._limit[index]:
                 return self._not_excited(index)
             return self._confounded(index, self._near(index), blind=False)
@@ -258,13 +250,13 @@ class _Judge:
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""
-        priors = robot_priors(self._unknowns, self._linear.samples, self._linear.jacobian)
+        priors = robot_priors(self._unknowns, self._linear.samples, self._linear.unit)
         if not priors.any():
             return each
-        rows, free = ~priors, self._linear.free
-        scaled = self._scaled[rows]
-        exact = self._sets(scaled, scaled[:0])
-        gram = scaled[:, free].T @ scaled[:, free]
+        free = self._linear.free
+        factor = triangle(self._linear.unit[~priors])
+        exact = self._sets(factor, factor[:0])
+        gram = factor[:, free].T @ factor[:, free]
         # A column whose length was the prior's is short without it, but no less known for that.
         length = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
         lengths = np.outer(length, length)
@@ -274,7 +266,7 @@ class _Judge:
         for place, index in enumerate(free):
             if each[index].blind:
                 continue
-            unseen = index in exact or not scaled[:, index].any()
+            unseen = index in exact or not factor[:, index].any()
             ratio = np.inf if unseen else inverse[place, place] / self._inflation[index]
             # An interval that is wide in spite of a prior of its own is what was known before.
             wide = each[index].kind is VerdictKind.NOT_EXCITED and self._unknowns[index].prior
@@ -299,11 +291,22 @@ class _Judge:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
         return Verdict(VerdictKind.PRIOR_DOMINATED, explanation=f'{text}.')
 
+    def _unexplained(self, index: int) -> float:
+        """Return the square of what the free columns leave of one that is held, of length 1."""
+        factor, free = self._linear.triangle, self._linear.free
+        rest = factor[:, index] - factor[:, free] @ (
+            self._linear.inverse @ self._linear.gram[free, index]
+        )
+        return float(rest @ rest)
+
     def _sets(
-        self, scaled: NDArray[np.float64], priors: NDArray[np.float64]
+        self, factor: NDArray[np.float64], priors: NDArray[np.float64]
     ) -> dict[int, DependentSet]:
-        """Return the exactly dependent set that each parameter is in, if any."""
-        chosen = scaled[:, self._live]
+        """Return the exactly dependent set that each parameter is in, if any.
+
+        The factor is that of columns which depend on each other and are as long as its own.
+        """
+        chosen = factor[:, self._live]
         norms = np.linalg.norm(chosen, axis=0)
         seen = self._live[norms > 0]
         found = {}

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import Fit, fit
-from sysid_ros.inference import IntervalMethod
 
 if TYPE_CHECKING:
     import threading
@@ -73,10 +72,6 @@ def fit_training(
             threads=config.solver.threads,
             memory=memory,
             noise=known_noise(config.statistics.noise, problem),
-            intervals=IntervalMethod(
-                config.statistics.intervals, config.statistics.draws, config.statistics.seed
-            ),
-            weighting=config.statistics.weighting,
             cancel=cancel,
             observe=observer.iteration,
             stage=observer.stage,

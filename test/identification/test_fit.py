@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
@@ -159,37 +158,6 @@ def test_truth_lies_within_the_intervals_of_noisy_runs(
         )
         assert found.noise == pytest.approx(NOISE, rel=0.25)
     assert inside >= 10  # of 12; 95 % would be 11.4
-
-
-def test_noise_with_a_memory_is_weighted_by_it_unless_told_otherwise(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    rng, runs = np.random.default_rng(4), []
-    for number in range(2):
-        run = measure(model, SEVERAL, name=f'run_{number}', commands=commands)
-        (series,) = run.measurements
-        fresh = rng.standard_normal(series.data.shape)
-        slow = lfilter([np.sqrt(1 - 0.95**2)], [1.0, -0.95], fresh, axis=0)
-        scale = [NOISE[name] for name in series.names]
-        spoilt = dataclasses.replace(series, data=series.data + scale * slow)
-        runs.append(dataclasses.replace(run, measurements=(spoilt,)))
-    plain, weighted = (
-        quick(model, unknowns(model, *SEVERAL), runs, weighting=weighting)
-        for weighting in ('plain', 'auto')
-    )
-    assert 'weighted' not in plain.inference.method
-    assert 'weighted' in weighted.inference.method
-    truth = np.array(list(SEVERAL.values()))
-    for found in (plain, weighted):
-        low = np.array([interval.low for interval in found.intervals])
-        high = np.array([interval.high for interval in found.intervals])
-        assert np.sum((low <= truth) & (truth <= high)) >= len(truth) - 1
-    half = [np.array([i.high - i.low for i in found.intervals]) for found in (plain, weighted)]
-    assert np.median(half[1] / half[0]) < 0.8
-    # What is left at the values is what they leave, not what is new in it.
-    assert weighted.noise == plain.noise
-    assert len(weighted.solution.residual) == len(plain.solution.residual)
-    assert np.sum(weighted.solution.residual**2) > np.sum(plain.solution.residual**2)
 
 
 def test_one_value_shared_by_several_targets_is_found(

@@ -15,6 +15,7 @@ from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.inference import infer
 from sysid_ros.inference.lacking import Lacks, lacking
+from sysid_ros.inference.linear import linearised
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
@@ -66,13 +67,13 @@ def fitted(
 
 def told(amount: float, terms: list[Term], seed: int = 0, memory: float = 0.0) -> Lacks:
     solution, samples = fitted(amount, seed, memory)
-    return lacking(solution, JACOBIAN, UNKNOWNS, samples, terms)
+    return lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), terms)
 
 
 @pytest.mark.parametrize('bags', [1, 8])
 def test_the_term_that_is_there_is_named_and_says_how_far_parameters_are_off(bags: int) -> None:
     solution, samples = fitted(0.5, bags=bags)
-    found = lacking(solution, JACOBIAN, UNKNOWNS, samples, [*OTHERS, SPRING])
+    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING])
     assert [each.title for each in found.terms] == ["a spring of 'elbow'"]
     assert not found.instead
     whole = np.concatenate([JACOBIAN, SPRING.change[:, None]], axis=1)
@@ -108,7 +109,7 @@ def test_two_terms_are_found_one_after_the_other() -> None:
         success=True,
         trace=(),
     )
-    found = lacking(both, JACOBIAN, UNKNOWNS, samples, [*OTHERS, SPRING])
+    found = lacking(linearised(both, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING])
     first, second = found.terms
     assert [first.title, second.title] == [SPRING.title, other.title]
     np.testing.assert_allclose(first.own + second.own, found.shift)
@@ -174,6 +175,6 @@ def test_a_term_that_is_most_of_the_residuals_is_no_noise_with_a_long_memory(see
     )
     zeros = np.zeros(COUNT, dtype=np.int64)
     samples = Samples(zeros, TIMES, zeros, ('q',))
-    found = lacking(solution, JACOBIAN, UNKNOWNS, samples, [*OTHERS, slow])
+    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, slow])
     assert found.terms[0].title == "another gain of 'elbow'"
     assert found.terms[0].sigmas > 10

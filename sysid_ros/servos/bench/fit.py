@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.inference import IntervalMethod
     from sysid_ros.servos.formats.logs import ServoLog
     from sysid_ros.servos.laws.servo import Servo
 
@@ -68,7 +67,6 @@ class ServoFitSettings:
         fixed: Coefficients that are known, by name.
         first: Values to begin with in place of the usual ones, by name; others stay the usual.
         reset_period: Every so many seconds predictions go on from the measured state, s.
-        intervals: How intervals are found; sandwich unless given.
     """
 
     starts: int = 8
@@ -76,7 +74,6 @@ class ServoFitSettings:
     fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
     first: Mapping[str, float] | None = None
     reset_period: float | None = None
-    intervals: IntervalMethod | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,9 +139,6 @@ def fit_servo(
         sharpened(residuals, solution),
         residuals.unknowns,
         dataclasses.replace(residuals.samples, encoder_steps=encoder_steps),
-        method=settings.intervals,
-        residuals=residuals,
-        cancel=cancel,
     )
     return Fit(
         parameters=residuals.unknowns[: solved.count],

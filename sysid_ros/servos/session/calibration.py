@@ -17,7 +17,6 @@ from sysid_ros.errors import ConfigError, ResultError, how_many, listed
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.inference import IntervalMethod
 from sysid_ros.report import write_report
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
@@ -274,7 +273,6 @@ def settings_of(config: ServoFitConfig) -> ServoFitSettings:
         seed=config.seed,
         fixed=config.fixed,
         reset_period=config.reset_period,
-        intervals=IntervalMethod(config.intervals),
     )
 
 
