@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.equalities import close_loops
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.signals import SignalType
 
@@ -49,10 +50,11 @@ def initial_state(
 ) -> InitialState:
     """Estimate the state at an instant.
 
-    Joints that are not measured start at the model's qpos0, at rest. Where no velocity is measured
-    the slope of the polynomial that fits the positions around the start is taken, over the same
-    instants before and after where there are some: the derivative of a Savitzky-Golay filter
-    (doi:10.1021/ac60214a047), without its need for a constant period, and like that without phase.
+    Joints that are not measured start at the model's qpos0, at rest, or where its equalities tie
+    them to measured ones. Where no velocity is measured the slope of the polynomial that fits the
+    positions around the start is taken, over the same instants before and after where there are
+    some: the derivative of a Savitzky-Golay filter (doi:10.1021/ac60214a047), without its need for
+    a constant period, and like that without phase.
 
     Args:
         model: The compiled model.
@@ -73,6 +75,10 @@ def initial_state(
         qpos[model.jnt_qposadr[joint]] = position
     for joint, (times, values) in velocities.items():
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
+    there, moving = np.zeros((2, model.nv), dtype=bool)
+    there[model.jnt_dofadr[list(positions)]] = True
+    moving[model.jnt_dofadr[[*positions, *velocities]]] = True
+    close_loops(model, qpos, qvel, there, moving)
     return InitialState(qpos, qvel, tuple(sorted(positions.keys() - velocities.keys())))
 
 
