@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.equalities import close_loops
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.signals import SignalType
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 VALUE_WINDOW_S = 0.02
 #: The slope of the position stands in for a velocity that is not measured, within this, s.
 SLOPE_WINDOW_S = 0.025
-#: Where the rate is too low for that window, two samples this close do, s.
+#: Where the rate is too low for these windows, two samples this close do, s.
 LONGEST_SLOPE_S = 0.5
 #: With so many samples a parabola is fitted: noise then costs less than curvature.
 PARABOLA_SAMPLES = 6
@@ -49,10 +50,11 @@ def initial_state(
 ) -> InitialState:
     """Estimate the state at an instant.
 
-    Joints that are not measured start at the model's qpos0, at rest. Where no velocity is measured
-    the slope of the polynomial that fits the positions around the start is taken, over the same
-    instants before and after where there are some: the derivative of a Savitzky-Golay filter
-    (doi:10.1021/ac60214a047), without its need for a constant period, and like that without phase.
+    Joints that are not measured start at the model's qpos0, at rest, or where its equalities tie
+    them to measured ones. Where no velocity is measured the slope of the polynomial that fits the
+    positions around the start is taken, over the same instants before and after where there are
+    some: the derivative of a Savitzky-Golay filter (doi:10.1021/ac60214a047), without its need for
+    a constant period, and like that without phase.
 
     Args:
         model: The compiled model.
@@ -65,11 +67,18 @@ def initial_state(
     positions = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTPOS, at))
     velocities = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTVEL, at))
     for joint, (times, values) in positions.items():
-        qpos[model.jnt_qposadr[joint]] = _value_at_zero(times, values)
-        if joint not in velocities:
+        if joint in velocities:
+            position = _carried((times, values), velocities[joint])
+        else:
+            position = _value_at_zero(times, values)
             qvel[model.jnt_dofadr[joint]] = _slope_at_zero(times, values)
+        qpos[model.jnt_qposadr[joint]] = position
     for joint, (times, values) in velocities.items():
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
+    there, moving = np.zeros((2, model.nv), dtype=bool)
+    there[model.jnt_dofadr[list(positions)]] = True
+    moving[model.jnt_dofadr[[*positions, *velocities]]] = True
+    close_loops(model, qpos, qvel, there, moving)
     return InitialState(qpos, qvel, tuple(sorted(positions.keys() - velocities.keys())))
 
 
@@ -122,17 +131,35 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
     return float(coefficients[0]), float(coefficients[1]) / scale
 
 
+def _near(times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
+    """Return the samples in a window, or the nearest two where there are fewer and these close."""
+    near = np.flatnonzero(np.abs(times) <= window)
+    if len(near) < 2:  # noqa: PLR2004 - a slope needs two samples
+        near = np.argsort(np.abs(times), kind='stable')[:2]
+        if np.abs(times[near]).max() > LONGEST_SLOPE_S:
+            near = near[:1]
+    return near
+
+
 def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    near = np.flatnonzero(np.abs(times) <= VALUE_WINDOW_S)
-    if not len(near):
-        near = np.argsort(np.abs(times), kind='stable')[:1]
+    near = _near(times, VALUE_WINDOW_S)
     return _fit(times[near], values[near])[0]
 
 
 def _slope_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    near = np.flatnonzero(np.abs(times) <= SLOPE_WINDOW_S)
-    if len(near) < 2:  # noqa: PLR2004 - a slope needs two samples
-        near = np.argsort(np.abs(times), kind='stable')[:2]
-        if np.abs(times[near]).max() > LONGEST_SLOPE_S:
-            return 0.0
+    near = _near(times, SLOPE_WINDOW_S)
     return _fit(times[near], values[near])[1]
+
+
+def _carried(
+    position: tuple[NDArray[np.float64], NDArray[np.float64]],
+    velocity: tuple[NDArray[np.float64], NDArray[np.float64]],
+) -> float:
+    """Return the position at zero; a lone sample goes there by the velocity on the way."""
+    times, values = position
+    nearest = int(np.argmin(np.abs(times)))
+    away = float(times[nearest])
+    alone = np.count_nonzero(np.abs(times) <= VALUE_WINDOW_S) < 2  # noqa: PLR2004
+    if not alone or abs(away) > LONGEST_SLOPE_S:
+        return _value_at_zero(times, values)
+    return float(values[nearest]) - away * _value_at_zero(velocity[0] - away / 2, velocity[1])

@@ -234,7 +234,7 @@ def find_segments(
         detail = f'instants of {len(instants)} left out: they are not in the segments asked for'
         kind, when = FindingKind.NOT_CHOSEN, spans_where(instants, left & ~kept, start)
         findings.append(HealthFinding(bag, bag, kind, outside, detail, spans=when))
-    kept &= instants >= known
+    kept = kept & (instants >= known)  # not in place: it may be what is left
     segments = []
     starts = [piece.first for cut in cuts for piece in cut.pieces]
     for run in _apart(instants, left, starts, config.gap):

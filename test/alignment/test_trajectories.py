@@ -262,6 +262,37 @@ def test_slow_and_quantised_positions_still_give_a_state(arm: Any, columns: Any)
     assert sequence.initial_qvel[1] == pytest.approx(2, abs=0.1)
 
 
+def test_what_was_measured_before_the_first_command_tells_the_state_at_the_start(
+    arm: Any, columns: Any
+):
+    times = np.arange(0, 2, 0.02)
+    state = columns.topic('/js', times, {'position': {'elbow': np.sin(5 * times)}})
+    (sequence,) = _align(columns.bag(state, columns.array([0.23])), arm).sequences
+    assert (sequence.origin_ns - columns.start) / 1e9 == pytest.approx(0.24)
+    # The samples at 0.22, 0.24 and 0.26 s; the slope over the latter two is 0.24 rad/s off.
+    expected = (np.sin(5 * 0.26) - np.sin(5 * 0.22)) / 0.04
+    assert sequence.initial_qvel[1] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('measured', [True, False])
+def test_a_joint_that_is_measured_seldom_starts_where_it_is_then(
+    arm: Any, columns: Any, measured: bool
+):
+    seldom = np.arange(0.022, 2, 0.04)
+    fields = {'position': {'elbow': np.sin(3 * seldom)}}
+    if measured:
+        fields['velocity'] = {'elbow': 3 * np.cos(3 * seldom)}
+    wrist = columns.topic('/js', TIMES, {'position': {'wrist': TIMES}})
+    bag = columns.bag(wrist, columns.topic('/slow', seldom, fields), columns.array([0.6]))
+    (sequence,) = _align(bag, arm).sequences
+    # It is measured at 0.582 and 0.622 s; where it was at the first is 17 mrad away.
+    off = abs(sequence.initial_qpos[1] - np.sin(3 * 0.6))
+    acceleration = 9 * np.sin(3 * 0.6)
+    # By a line between the two it is at most this, by the velocity a tenth of it.
+    assert off < acceleration * 0.04**2 / 8 * (0.1 if measured else 1.01)
+    assert sequence.initial_qvel[1] == pytest.approx(3 * np.cos(3 * 0.6), abs=0.02)
+
+
 def test_simulating_from_the_initial_state_gives_the_measurements(arm: Any, columns: Any):
     data = mujoco.MjData(arm)
     data.qpos[:3] = [0.3, -0.2, 0.5]
