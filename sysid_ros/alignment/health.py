@@ -93,6 +93,7 @@ class FindingKind(StrEnum):
     NO_NAMES = 'no names'
     NO_POSITION = 'no position'
     NO_STAMP = 'no stamp'
+    NO_TORQUE = 'no torque'
     NO_VELOCITY = 'no velocity'
     NOT_CHOSEN = 'not chosen'
     REORDERED_STAMP = 'reordered stamp'
@@ -235,6 +236,13 @@ _MEANINGS = {
         Grade.CAUTION,
         'The time of receipt counts, with all that held a message up.',
         'Publish a type with a header.',
+    ),
+    FindingKind.NO_TORQUE: Meaning(
+        Grade.CAUTION,
+        'Efforts that contradict what the model needs, and those of the same message, are left '
+        'out.',
+        'Give their columns the N·m per unit, if they are currents, and the sign: sysid map BAG '
+        'MODEL -o mapping.yaml. If they are torques, correct the masses of the model.',
     ),
     FindingKind.NO_VELOCITY: Meaning(
         Grade.NOTE,

@@ -271,6 +271,10 @@ class SmoothSignal(NamedTuple):
     rate: NDArray[np.float64]
     acceleration: NDArray[np.float64]
 
+    def at(self, rows: NDArray[np.int64]) -> SmoothSignal:
+        """Return it at some of the instants."""
+        return SmoothSignal(*(item[rows] for item in self))
+
     def scaled(self, factor: float, offset: float = 0.0) -> SmoothSignal:
         """Return it in another unit and from another zero."""
         values = factor * self.values + offset

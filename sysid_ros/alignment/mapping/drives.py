@@ -236,11 +236,7 @@ def make_drives(
         for row in measured
     ]
     bound = _bind(axes, measured, commanded, table)
-    rows = np.zeros(0, dtype=np.int64)
-    if motion is not None:
-        known = np.flatnonzero(motion.whole)
-        spread = np.linspace(0, len(known) - 1, min(len(known), _SAMPLES))
-        rows = known[spread.astype(np.int64)]
+    rows = np.zeros(0, dtype=np.int64) if motion is None else judged_at(motion)
     made = []
     for index, row in enumerate(measured):
         axis, column = axes[row], bound.get(index)
@@ -261,7 +257,7 @@ def make_drives(
                 None if column is None else axes[commanded[column]],
                 quantity,
                 command,
-                None if position is None else type(position)(*(item[rows] for item in position)),
+                None if position is None else position.at(rows),
                 None if effort is None else effort.values[rows],
                 following,
                 _NO_RESPONSE if motion is None else velocity_response(motion, row),
@@ -269,6 +265,13 @@ def make_drives(
             )
         )
     return tuple(made)
+
+
+def judged_at(motion: AxesMotion) -> NDArray[np.int64]:
+    """Return the instants at which hypotheses are judged."""
+    known = np.flatnonzero(motion.whole)
+    spread = np.linspace(0, len(known) - 1, min(len(known), _SAMPLES))
+    return known[spread.astype(np.int64)]
 
 
 def _is_whole(axis: Axis) -> bool:

@@ -30,17 +30,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy  # its parts are loaded when they are used
 
-from sysid_ros.alignment.mapping.axes import correlate
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, Unit, units
 from sysid_ros.alignment.mapping.mechanism import (
-    CARRIED,
     LEAST_SHIFT,
     MASSES,
     SHOWS,
+    contradiction,
     law_part,
     motion_bases,
     motion_part,
     scale_of,
+    scaled_law_part,
     scaled_part,
     servo_torque,
 )
@@ -77,8 +77,8 @@ _OTHER_GAINS = 1.0
 _SLACK = 0.05
 #: Cost of two joints that a message has in another order than the model, and of all of them.
 _SWAPPED, _SHUFFLED = 1.5, 4.0
-#: The least cost of another order where a bag has no names and as many columns as the model joints:
-#: nearly always they are in the model's order.
+#: The least cost of another order where the names of a bag are like none of the model's and it has
+#: as many columns as the model joints: nearly always they are listed from base to tool.
 _REARRANGED = 3.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
@@ -197,9 +197,10 @@ class Judge:
             [drive.command.name if drive.command else '' for drive in drives], names
         )
         self.alike = np.maximum(measured, commanded)
-        self._in_order = _in_message_order(drives)
-        unnamed = not any(drive.axis.named for drive in drives)
-        self._least_disorder = _REARRANGED if unnamed and len(drives) == len(names) else 0.0
+        # Names that are like none of the model's are no more than places in a message.
+        nameless = not self.alike.any() and len(drives) == len(names)
+        self._in_order = _in_message_order(drives, nameless=nameless)
+        self._least_disorder = _REARRANGED if nameless else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         named = self.alike >= SAME_CORE
         partial = len(names) <= _PARTIAL * len(drives)
@@ -385,15 +386,12 @@ class Judge:
             if len(self._torques) > _CACHED:
                 self._torques.clear()
                 self._explained.clear()
-            position = np.tile(self._mechanism.pose(), (self._count, 1))
-            velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
-            for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True):
-                moved = _moved(drive, guess, offset[0])
-                if guess.joint >= 0 and moved is not None:
-                    position[:, guess.joint] = moved.values
-                    velocity[:, guess.joint] = moved.rate
-                    acceleration[:, guess.joint] = moved.acceleration
-            self._torques[key] = self._mechanism.torques(position, velocity, acceleration)
+            moved = {
+                guess.joint: signal
+                for drive, guess, offset in zip(self.drives, guesses, offsets, strict=True)
+                if guess.joint >= 0 and (signal := _moved(drive, guess, offset[0])) is not None
+            }
+            self._torques[key] = self._mechanism.needed(moved, self._count)
         return self._torques[key]
 
     def _parts(
@@ -416,14 +414,14 @@ class Judge:
         if drive.effort is not None and effort is None:
             raw = guess.sign * guess.effort_sign * drive.effort
             if servo is not None:
-                explained = 1.0 - max(correlate(servo, raw), 0.0) ** 2
+                explained = scaled_law_part(raw, servo, motion)
             if bases is not None:
                 moved = scaled_part(raw, bases)
                 scale = math.nan if drive.own_efforts else scale_of(raw, bases, SHOWS)
                 cost = _LIKE_TORQUE * (1 / MASSES < scale < MASSES)
             return explained, moved, cost
         if effort is not None and servo is not None:
-            explained, cost = law_part(joint, effort, servo)
+            explained, cost = law_part(joint, effort, servo, motion)
         driving = servo if effort is None else effort
         if driving is not None and bases is not None:
             moved = motion_part(joint, driving, bases)
@@ -440,12 +438,11 @@ class Judge:
         row: int,
         guesses: tuple[Guess, ...],
         offsets: tuple[tuple[float, float], ...],
-        least: float = CARRIED,
     ) -> float:
         """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
 
-        NaN where the motion does not tell: bodies take less than the least part of it, friction and
-        armature the rest.
+        NaN where the motion does not tell: bodies take less than half of it, friction and armature
+        the rest.
         """
         drive, guess = self.drives[row], guesses[row]
         torques = self._all_torques(guesses, list(offsets))
@@ -453,9 +450,23 @@ class Judge:
         if drive.effort is None or moved is None or torques is None:
             return math.nan
         sign = guess.sign * guess.effort_sign
-        return sign * scale_of(
-            sign * drive.effort, motion_bases(torques[:, guess.joint], moved), least
-        )
+        return sign * scale_of(sign * drive.effort, motion_bases(torques[:, guess.joint], moved))
+
+    def contradiction(
+        self,
+        row: int,
+        guesses: tuple[Guess, ...],
+        offsets: tuple[tuple[float, float], ...],
+        scale: float,
+    ) -> float | None:
+        """Return how many times what the model needs a scaled effort is; None if it may be one."""
+        drive, guess = self.drives[row], guesses[row]
+        torques = self._all_torques(guesses, list(offsets))
+        moved = _moved(drive, guess)
+        if drive.effort is None or moved is None or torques is None:
+            return None
+        bases = motion_bases(torques[:, guess.joint], moved)
+        return contradiction(self.joints[guess.joint], scale * drive.effort, bases)
 
     def with_effort(self, row: int, guesses: list[Guess], unit: Unit) -> Guess:
         """Return a drive's guess with a unit of its effort; of its own, with the better sign."""
@@ -509,10 +520,13 @@ def _moved(drive: RecordedDrive, guess: Guess, offset: float = 0.0) -> SmoothSig
     return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
 
 
-def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]]:
+def _in_message_order(
+    drives: tuple[RecordedDrive, ...], *, nameless: bool
+) -> list[tuple[int, int]]:
     """Return the pairs of drives of one topic, the earlier first.
 
-    Drivers list joints along the arm or by the alphabet; the alphabet says nothing of the arm.
+    Drivers list joints along the arm or by the alphabet; the alphabet says nothing of the arm,
+    unless the names do not either.
     """
     topics: dict[str, list[int]] = {}
     for row, drive in enumerate(drives):
@@ -521,7 +535,7 @@ def _in_message_order(drives: tuple[RecordedDrive, ...]) -> list[tuple[int, int]
     for rows in topics.values():
         names = [drives[row].axis.name for row in rows]
         # An index says as much as an order of names does.
-        if names != sorted(names) or all(name.isdigit() for name in names):
+        if nameless or names != sorted(names) or all(name.isdigit() for name in names):
             pairs += itertools.combinations(rows, 2)
     return pairs
 

@@ -16,6 +16,8 @@ from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, scalar_joints
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from numpy.typing import NDArray
 
     from sysid_ros.alignment.mapping.axes import SmoothSignal
@@ -43,6 +45,12 @@ MASSES = 1.6
 CARRIED = 0.5
 #: They must take this part for its unit to show.
 SHOWS = 0.3
+#: An effort that is so many times what the model needs, or one so many times smaller, is no torque;
+#: payloads and guesses of armature and friction make it larger or smaller by the second at most.
+_ORDER, _MODEST = 10.0, 3.0
+#: What the model needs leaves at most this part of such an effort unexplained, and more of it where
+#: it is larger or smaller by a modest factor only.
+_TELLS = 0.4
 #: Any factors that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
@@ -82,6 +90,8 @@ class ModelJoint(NamedTuple):
         low: Least position, −inf where it has no limit.
         high: Largest position.
         armature: Of the joint and its actuators, kg·m² or kg.
+        damping: N·m·s/rad or N·s/m.
+        friction: Dry friction, N·m or N.
         law: Of the first servo on it, else of its first actuator, or None.
     """
 
@@ -91,6 +101,8 @@ class ModelJoint(NamedTuple):
     low: float
     high: float
     armature: float
+    damping: float
+    friction: float
     law: ActuatorLaw | None
 
 
@@ -150,6 +162,16 @@ class Mechanism:
         pose: NDArray[np.float64] = self._home[self._qpos]
         return pose
 
+    def needed(self, moved: Mapping[int, SmoothSignal], count: int) -> NDArray[np.float64]:
+        """Return the (count, k) torques that joints take, by index, as they moved."""
+        position = np.tile(self.pose(), (count, 1))
+        velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
+        for joint, signal in moved.items():
+            position[:, joint] = signal.values
+            velocity[:, joint] = signal.rate
+            acceleration[:, joint] = signal.acceleration
+        return self.torques(position, velocity, acceleration)
+
     def torques(
         self,
         position: NDArray[np.float64],
@@ -204,7 +226,8 @@ def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]
                 own = own._replace(known=own.known and actuator_name not in guessed)
                 law = own if law is None or own.commanded is not Quantity.EFFORT else law
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
-    return ModelJoint(name, joint, hinge, low, high, armature, law)
+    resists = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
+    return ModelJoint(name, joint, hinge, low, high, armature, *resists, law)
 
 
 def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
@@ -270,18 +293,40 @@ def servo_torque(
 
 
 def law_part(
-    joint: ModelJoint, effort: NDArray[np.float64], servo: NDArray[np.float64]
+    joint: ModelJoint,
+    effort: NDArray[np.float64],
+    servo: NDArray[np.float64],
+    moved: SmoothSignal,
 ) -> tuple[float, float]:
     """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
-    moving = servo - servo.mean()
-    size = float(moving @ moving)
-    gain = float(moving @ (effort - effort.mean())) / size if size > 0 else 1.0
+    gain, late = _law_fit(effort, servo, moved)
     gain = min(max(gain, 1 / _GAIN_LIMIT), _GAIN_LIMIT)
-    left = effort - gain * servo
+    left = effort - gain * servo - late * moved.rate
     stiffness = joint.law.stiffness if joint.law else 0.0
     slack = LEAST_SHIFT * gain * stiffness
     left -= min(max(float(left.mean()), -slack), slack)
     return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
+
+
+def scaled_law_part(
+    effort: NDArray[np.float64], servo: NDArray[np.float64], moved: SmoothSignal
+) -> float:
+    """Return the part of an effort of unknown scale that a servo's law leaves unexplained."""
+    gain, late = _law_fit(effort, servo, moved)
+    left = effort - gain * servo - late * moved.rate
+    return float(np.var(left) / np.var(effort)) if gain > 0 and np.ptp(effort) > 0 else 1.0
+
+
+def _law_fit(
+    effort: NDArray[np.float64], servo: NDArray[np.float64], moved: SmoothSignal
+) -> tuple[float, float]:
+    """Return by what a servo's torque and the speed explain an effort best, but for a constant.
+
+    Commands act late: a servo is behind by its stiffness times the delay and the speed.
+    """
+    columns = np.column_stack([servo, moved.rate])
+    found = np.linalg.lstsq(columns - columns.mean(axis=0), effort - effort.mean())[0]
+    return float(found[0]), float(found[1])
 
 
 def motion_bases(torque: NDArray[np.float64], moved: SmoothSignal) -> NDArray[np.float64]:
@@ -314,6 +359,38 @@ def scale_of(
     factor = _bounded(bases, driving, *_ANY)[0]
     carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(driving**2)))
     return 1.0 / float(factor) if carried > least else math.nan
+
+
+def contradiction(
+    joint: ModelJoint, effort: NDArray[np.float64], bases: NDArray[np.float64]
+) -> float | None:
+    """Return how many times what the model needs an (n,) effort is, if that says it is no torque.
+
+    The model needs what its bodies, armature, damping and dry friction take for the motion; of what
+    it has none of, there may be any. None where the effort may be a torque: where it agrees but for
+    a modest factor, and where the motion does not tell.
+    """
+    known = np.array([1.0, joint.armature, joint.damping, joint.friction])
+    columns = np.column_stack([bases @ known, bases[:, known == 0.0]])
+    most = np.full(columns.shape[1], np.inf)
+    least = np.zeros_like(most)
+    fits = {sign: sign * _bounded(columns, sign * effort, least, most) for sign in (1.0, -1.0)}
+    left = {sign: _part(effort - columns @ factors, effort) for sign, factors in fits.items()}
+    best = min(left, key=lambda sign: left[sign])
+    times = float(fits[best][0])
+    least[0], most[0] = 1 / _MODEST, _MODEST
+    usual = _part(effort - columns @ _bounded(columns, effort, least, most), effort)
+    if 1 / _ORDER < times < _ORDER or not left[best] < _TELLS < usual:
+        return None
+    return times
+
+
+def times_needed(times: float) -> str:
+    """Say how many times what the model needs an effort is."""
+    if times < 0:
+        return 'it goes against the torque that the model needs'
+    size = f'{times:.0f}' if times >= 1 else f'{times:.1g}'
+    return f'it is {size} times the torque that the model needs'
 
 
 def _bounded(

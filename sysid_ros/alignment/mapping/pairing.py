@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -20,8 +20,13 @@ from sysid_ros.alignment.health import (
 from sysid_ros.alignment.mapping import by_name as auto
 from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
-from sysid_ros.alignment.mapping.drives import velocity_response
-from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.alignment.mapping.drives import judged_at, velocity_response
+from sysid_ros.alignment.mapping.mechanism import (
+    Mechanism,
+    contradiction,
+    motion_bases,
+    times_needed,
+)
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
@@ -56,6 +61,8 @@ ADVICE = '`sysid map BAG MODEL` proposes a mapping'
 _CERTAIN, _NONE = 0.9, 0.3
 #: Factors between a velocity and the derivative of its position that no noise explains.
 _FACTOR = 3.0
+#: Why an effort is left out beside one that is no torque: a driver has one unit for all.
+_OTHERS = 'others of its message are no torques'
 #: Positions that are outside of a range by more than its width for half of the time are no radians.
 _HALF = 0.5
 
@@ -79,11 +86,13 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, find_arms(bag, leaders), list(scalar_joints(model)))
         found = _checked(bag, model, auto.auto_mapping(bag, model, leaders))
-        reason = next(_contradictions(bag, model, found.pairs), None)
+        axes, joints = _axes(bag, model, found.pairs)
+        motion = make_motion(axes)
+        reason = next(_contradictions(model, axes, joints, motion), None)
         if reason is not None:
             msg = f'Mapping by names cannot be right: {reason}; {ADVICE}.'
             raise AlignmentError(msg)
-        return found
+        return found if motion is None else _torques_only(bag, model, found, axes, joints, motion)
     widths = [int(width) for width in model.sensor_dim]
     pairs = [
         *_explicit(bag, PairRole.SENSOR, mapping.sensors, sensor_names(model), widths),
@@ -282,13 +291,78 @@ def _completed(
     return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
 
 
+def _torques_only(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    mapping: Mapping,
+    axes: list[Axis],
+    joints: list[int],
+    motion: AxesMotion,
+) -> Mapping:
+    """Leave out efforts that are no torques by what the model needs, and their message's others."""
+    told = dict(_no_torques(model, axes, joints, motion))
+    messages = {(column.topic, column.field) for column in told}
+    why = {
+        pair: told.get(column, _OTHERS)
+        for pair in mapping.pairs
+        if pair.role is PairRole.SENSOR and (pair.topic, pair.field) in messages
+        for column in [_Column(pair.topic, pair.field, pair.label)]
+    }
+    if not why:
+        return mapping
+    health, unmapped = list(mapping.health), list(mapping.unmapped)
+    for pair, detail in sorted(why.items(), key=lambda item: item[1] == _OTHERS):
+        channel = column_name(pair.topic, pair.field, pair.label)
+        text = f'{detail}; {pair.name!r} left out'
+        count = len(topic_columns(bag, pair.topic).receive_ns)
+        kind = FindingKind.NO_TORQUE
+        health.append(HealthFinding(bag.path.name, channel, kind, count, text, left_out=pair.name))
+        unmapped.append(Unmapped(UnmappedKind.SENSOR, pair.name, f'{channel}: {detail}'))
+    kept = tuple(pair for pair in mapping.pairs if pair not in why)
+    return Mapping(kept, tuple(unmapped), tuple(health))
+
+
+class _Column(NamedTuple):
+    topic: str
+    field: str
+    label: str
+
+
+def _no_torques(
+    model: mujoco.MjModel, axes: list[Axis], joints: list[int], motion: AxesMotion
+) -> Iterator[tuple[_Column, str]]:
+    """Yield the efforts that what the model needs contradicts."""
+    mechanism, rows = Mechanism(model), judged_at(motion)
+    places = {joint.id: index for index, joint in enumerate(mechanism.joints)}
+    measured = {
+        row: places[joint]
+        for row, (axis, joint) in enumerate(zip(axes, joints, strict=True))
+        if not axis.commanded and joint in places
+    }
+    moved = {
+        place: motion.signals[row, Quantity.POSITION].at(rows)
+        for row, place in measured.items()
+        if (row, Quantity.POSITION) in motion.signals
+    }
+    if not mechanism.fixed or not moved:
+        return
+    torques = mechanism.needed(moved, len(rows))
+    for row, place in measured.items():
+        effort = motion.signals.get((row, Quantity.EFFORT))
+        if effort is None or place not in moved:
+            continue
+        joint, bases = mechanism.joints[place], motion_bases(torques[:, place], moved[place])
+        times = contradiction(joint, effort.values[rows], bases)
+        if times is not None:
+            column = axes[row].columns[Quantity.EFFORT]
+            yield _Column(column.topic, column.field, column.label), times_needed(times)
+
+
 def _contradictions(
-    bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]
+    model: mujoco.MjModel, axes: list[Axis], joints: list[int], motion: AxesMotion | None
 ) -> Iterator[str]:
     """Yield what cannot be right about pairs by names, which have no scales and offsets."""
-    axes, joints = _axes(bag, model, pairs)
     yield from _out_of_range(model, axes, joints)
-    motion = make_motion(axes)
     if motion is None:
         return
     for row, axis in enumerate(axes):

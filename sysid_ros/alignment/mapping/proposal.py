@@ -23,7 +23,7 @@ from sysid_ros.alignment.mapping.axes import EffortKind, find_axes, make_motion
 from sysid_ros.alignment.mapping.couplings import find_couplings
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
 from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
-from sysid_ros.alignment.mapping.mechanism import MASSES, SHOWS, Mechanism
+from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -349,30 +349,45 @@ def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Rea
     drive, guess = judge.drives[row], found.guesses[row]
     joint, column = judge.joints[guess.joint], drive.axis.columns[Quantity.EFFORT]
     name = _identity(judge, found, row)
-    scale = guess.sign * guess.effort_sign * guess.effort_unit.factor
-    score = min(_score(found, row, Choice.JOINT, Choice.SIGN, Choice.EFFORT), limit)
+    score = min(_score(found, row, Choice.JOINT, Choice.SIGN), limit)
     si = Quantity.EFFORT.unit(slide=not joint.hinge)
     kind = column.kind
-    if guess.effort_unit is OWN_UNITS:
+    scale, times = _torque_scale(judge, found, row)
+    if scale is None:
         scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets)
-        known = math.isfinite(scale)
-        scale, score = scale if known else 1.0, min(score, _UNSCALED)
-        size = f'about {scale:.2g} {si} per unit by the masses' if known else 'scale unknown'
+        scale = scale if math.isfinite(scale) else 1 / times
+        known, score = math.isfinite(scale), min(score, _UNSCALED)
+        size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
         named = f'a {kind} by its name' if kind is not EffortKind.TORQUE else ''
+        scale = scale if known else 1.0
         kind = EffortKind.CURRENT if kind is EffortKind.TORQUE else kind
         notes = [name, f'{named or f"no torque in {si} but a current or the like"}: {size}']
     else:
-        notes = [name, *_notes(scale, guess.effort_unit.name, 0.0, joint), 'taken as torque']
+        unit = guess.effort_unit.name if abs(scale) != 1.0 else si
+        notes = [name, *_notes(scale, unit, 0.0, joint), 'taken as torque']
+        if scale != guess.sign:
+            score = min(score, _score(found, row, Choice.EFFORT))
         if _beside_currents(judge, found, row):
             score = min(score, _UNSCALED)
             notes.append('others of its message are no torques')
-        elif not _are_torques(judge, found, drive.axis.topic):
-            score = min(score, _UNSCALED)
-            notes.append('but nothing that the joints carry tells that it is none in other units')
     servo = found.verdict.parts[row][0]
     if servo < _EXPLAINED:
         notes.append(f'{1 - servo:.0%} explained by the servo')
     return _Reading(column, scale, 0.0, score, _join(notes), kind)
+
+
+def _torque_scale(judge: Judge, found: BestHypothesis, row: int) -> tuple[float | None, float]:
+    """Return the N·m or N per unit of an effort, None where it is no torque.
+
+    It is one as messages say, unless its name or what the model needs contradicts: then the second
+    is how many times what the model needs it is, NaN where that is unknown.
+    """
+    drive, guess = judge.drives[row], found.guesses[row]
+    own = guess.effort_unit is OWN_UNITS
+    scale = guess.sign * (1.0 if own else guess.effort_sign * guess.effort_unit.factor)
+    times = judge.contradiction(row, found.guesses, found.verdict.offsets, scale)
+    torque = times is None and not drive.own_efforts
+    return scale if torque else None, math.nan if times is None else times / guess.sign
 
 
 def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float]:
@@ -388,34 +403,15 @@ def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float
     return _UNSCALED if named_otherwise else 1.0, _BY_RANGE if guess.turn else 1.0
 
 
-def _are_torques(judge: Judge, found: BestHypothesis, topic: str) -> bool:
-    """Whether what the joints carry, or a servo's law, shows that a message's efforts are torques.
-
-    Where no torques can be computed, the message is believed.
-    """
-    rows = [
-        row
-        for row, (drive, guess) in enumerate(zip(judge.drives, found.guesses, strict=True))
-        if drive.axis.topic == topic and drive.effort is not None and guess.joint >= 0
-    ]
-    parts = [found.verdict.parts[row] for row in rows]
-    if all(math.isnan(moved) for _, moved in parts):
-        return True
-    for row, (servo, moved) in zip(rows, parts, strict=True):
-        guess = found.guesses[row]
-        scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets, SHOWS)
-        scale /= guess.sign * guess.effort_sign * guess.effort_unit.factor
-        if servo < _EXPLAINED or (moved < _EXPLAINED and 1 / MASSES < scale < MASSES):
-            return True
-    return False
-
-
 def _beside_currents(judge: Judge, found: BestHypothesis, row: int) -> bool:
     """Whether efforts of other joints in a drive's message are in units of their own."""
     topic = judge.drives[row].axis.topic
     return any(
-        drive.axis.topic == topic and guess.effort_unit is OWN_UNITS
-        for drive, guess in zip(judge.drives, found.guesses, strict=True)
+        drive.axis.topic == topic
+        and guess.joint >= 0
+        and drive.effort is not None
+        and _torque_scale(judge, found, other)[0] is None
+        for other, (drive, guess) in enumerate(zip(judge.drives, found.guesses, strict=True))
     )
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TIMES = np.arange(0, 2, 0.01)
 TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
+#: Efforts that no motion contradicts.
+NOISE = np.random.default_rng(0).normal(size=len(TIMES))
 
 
 def _pairs(mapping: Mapping, role: PairRole) -> dict[str, tuple[str, str, str]]:
@@ -43,7 +45,7 @@ def test_sensors_are_found_by_what_they_refer_to(arm: Any, columns: Any):
         {
             'position': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
             'velocity': {'wrist': TIMES, 'elbow': TIMES, 'shoulder': TIMES},
-            'effort': {'wrist': TIMES, 'elbow': -TIMES, 'shoulder': TIMES},
+            'effort': {'wrist': NOISE, 'elbow': -NOISE, 'shoulder': NOISE},
         },
     )
     mapping = map_columns(columns.bag(state), arm, 'auto')
@@ -341,6 +343,61 @@ def test_auto_refuses_what_the_motion_contradicts(
         mapped(speed, commands)
 
 
+LOADED = """
+<mujoco>
+  <worldbody>
+    <body>
+      <joint name="shoulder" axis="0 1 0" armature=".01"/><geom size=".05" pos=".1 0 0"/>
+      <body pos=".2 0 0">
+        <joint name="elbow" axis="0 1 0" armature=".01"/><geom size=".05" pos=".1 0 0"/>
+      </body>
+    </body>
+  </worldbody>
+  <sensor>
+    <jointpos joint="shoulder" name="q1"/><jointactuatorfrc joint="shoulder" name="e1"/>
+    <jointpos joint="elbow" name="q2"/><jointactuatorfrc joint="elbow" name="e2"/>
+  </sensor>
+</mujoco>
+"""
+
+
+@pytest.mark.parametrize(
+    ('per_newton_metre', 'told'),
+    [
+        ((1.0, 1.0), ()),
+        ((3.0, 0.4), ()),
+        ((1.0, float('nan')), ()),
+        ((1000.0, 1000.0), ('times the torque', 'times the torque')),
+        ((1.0, 0.02), ('0.02 times', 'others of its message')),
+        ((-1.0, 1.0), ('against', 'others of its message')),
+    ],
+)
+def test_auto_leaves_out_efforts_that_are_no_torques(
+    columns: Any, per_newton_metre: tuple[float, float], told: tuple[str, ...]
+):
+    joints = ['shoulder', 'elbow']
+    model = mujoco.MjModel.from_xml_string(LOADED)
+    data = mujoco.MjData(model)
+    swing = np.column_stack([SWING[joint] for joint in joints])
+    torque = np.empty_like(swing)
+    for row, position in enumerate(swing):
+        data.qpos[:] = position
+        data.qvel[:] = [SPEED[joint][row] for joint in joints]
+        data.qacc[:] = -np.array([9, 16]) * position
+        mujoco.mj_inverse(model, data)
+        torque[row] = data.qfrc_inverse
+    torque += 0.05 * np.abs(torque).max() * np.random.default_rng(0).normal(size=torque.shape)
+    values = dict(zip(joints, (torque * per_newton_metre).T, strict=True))
+    fields = {'position': {joint: SWING[joint] for joint in joints}, 'effort': values}
+    found = map_columns(columns.bag(columns.topic('/js', LONG, fields)), model, 'auto')
+    findings = [item for item in found.health if item.kind == 'no torque']
+    assert len(findings) == len(told)
+    assert all(text in item.detail for item, text in zip(findings, told, strict=True))
+    efforts = [pair.label for pair in found.pairs if pair.field == 'effort']
+    absent = [joint for joint, of in zip(joints, per_newton_metre, strict=True) if np.isnan(of)]
+    assert efforts == ([] if told else [joint for joint in joints if joint not in absent])
+
+
 def test_auto_refuses_positions_that_no_joint_can_have(columns: Any):
     model = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body><joint name="j" range="-90 90"/><geom size=".1"/></body>'
@@ -403,11 +460,11 @@ def test_efforts_that_a_controller_sent_are_those_of_position_servos(arm: Any, c
     state = columns.topic(
         '/joint_states',
         TIMES,
-        {name: {'shoulder': TIMES} for name in ('position', 'effort')},
+        {'position': {'shoulder': TIMES}, 'effort': {'shoulder': NOISE}},
     )
     asked = {'reference_positions': {'shoulder': TIMES}}
     for effort, expected in (
-        (np.sin(TIMES), ('/jtc/controller_state', 'output.effort', 'shoulder')),
+        (-NOISE, ('/jtc/controller_state', 'output.effort', 'shoulder')),
         (np.zeros(len(TIMES)), ('/joint_states', 'effort', 'shoulder')),
     ):
         sent = _controller_state(columns, **asked, output_effort={'shoulder': effort})
