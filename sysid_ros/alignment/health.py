@@ -306,9 +306,9 @@ _MEANINGS = {
         'Give its column a scale: sysid map BAG MODEL -o mapping.yaml.',
     ),
     FindingKind.VELOCITY_LAG: Meaning(
-        Grade.CAUTION,
-        'A filter makes the velocity late, which friction and damping take up.',
-        'Add sensor/NAME/delay to the parameters, or leave the velocity out of the mapping.',
+        Grade.NOTE,
+        'The velocity is late, which armature and damping would take up: a fit leaves it out.',
+        'Add sensor/NAME/delay to the parameters to have it compared.',
     ),
     FindingKind.VELOCITY_SIGN: Meaning(
         Grade.FAULT,

@@ -84,6 +84,7 @@ class Alignment:
         stamps: Topic and where the times of its rows are from, of topics that are paired.
         places: Name, begin and end of each sequence, s from the first measurement.
         seconds: From the first to the last measurement.
+        begins: Of each sequence what was measured around its start, s from there.
     """
 
     bag: str
@@ -95,6 +96,7 @@ class Alignment:
     stamps: tuple[tuple[str, StampSource], ...] = ()
     places: tuple[tuple[str, Span], ...] = ()
     seconds: float = 0.0
+    begins: tuple[tuple[TimeSeries, ...], ...] = ()
 
 
 class _Selection(NamedTuple):
@@ -187,6 +189,7 @@ def align(
             for number, (_, span) in enumerate(place for item in aligned for place in item.places)
         ),
         max(item.seconds for item in aligned),
+        tuple(begin for item in aligned for begin in item.begins),
     )
 
 
@@ -249,7 +252,8 @@ def _align(
         bag, model, selections, instants, stamped, segments, longest_delay
     )
     health += skipped
-    starts = [_start(bag, model, selections, span) for span in spans]
+    begins = tuple(_begin(bag, selections, span) for span in spans)
+    starts = [initial_state(model, begin) for begin in begins]
     health += derived_findings(name, model, starts)
     sequences = tuple(
         _trajectory(bag, name if len(spans) == 1 else f'{name}_{number}', selections, span, start)
@@ -268,6 +272,7 @@ def _align(
             for sequence, span in zip(sequences, spans, strict=True)
         ),
         (int(instants[-1]) - began) / SECOND_NS,
+        begins,
     )
 
 
@@ -422,10 +427,8 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
     return Signals(samples(tells_motion), samples(tells_effort), samples(is_command))
 
 
-def _start(
-    bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection], span: Segment
-) -> InitialState:
-    """Estimate the state at the first instant from what was measured around it."""
+def _begin(bag: BagColumns, selections: list[_Selection], span: Segment) -> tuple[TimeSeries, ...]:
+    """Return what was measured around the first instant, from which the state there is told."""
     reach = round(LONGEST_SLOPE_S * SECOND_NS)
     measured = []
     for item in selections:
@@ -436,7 +439,7 @@ def _start(
             # A slope needs two samples, however far away they are.
             rows = slice(max(first, min(near[0], here - 2)), min(stop, max(near[1], here + 2)))
             measured.append(_series(bag, item, rows, span.first))
-    return initial_state(model, measured)
+    return tuple(measured)
 
 
 def _trajectory(

@@ -24,7 +24,7 @@ from sysid_ros.alignment.pairs import (
     raw_values,
 )
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.inspection.lag import lag
+from sysid_ros.inspection.late_velocities import ERRORS, usual, velocity_lag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,10 +57,6 @@ AGREEMENT = 0.5
 #: Where they agree as well as this, a factor between them that is further off is reported.
 CLOSE = 0.9
 FACTOR = 1.3
-#: A velocity is late from this on, s, and from so many periods, and when that is certain.
-LATE_S = 5e-3
-LATE_PERIODS = 1.5
-LATE_DEVIATIONS = 3.0
 #: A motion is at least so many steps of the encoder.
 MOTION_STEPS = 20
 #: Over a window it is so many times what one sample differs from the next; noise would be once.
@@ -305,18 +301,14 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
 
 def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
     """Find velocities that come from a filter, and are late against the positions beside them."""
-    integral = scipy.integrate.cumulative_trapezoid(velocity.values, velocity.times, initial=0)
-    found = lag(position.times, position.values, velocity.times, integral, interpolated=True)
-    if found is None:
-        return
-    # The slope between two samples is half a period late.
-    usual = max(LATE_S, LATE_PERIODS * float(np.median(np.diff(velocity.times))))
-    if found.seconds > usual + LATE_DEVIATIONS * found.deviation:
+    found = velocity_lag(position.times, position.values, velocity.times, velocity.values)
+    interval = float(np.median(np.diff(velocity.times)))
+    if found is not None and found.seconds > usual(interval) + ERRORS * found.deviation:
         detail = (
             f'lags the position by {1e3 * found.seconds:.0f} ± {1.96e3 * found.deviation:.0f} ms, '
-            f'as a filter does: give it a delay among the parameters, or leave it out'
+            'as after a filter'
         )
-        late = round(found.seconds / float(np.median(np.diff(velocity.times))))
+        late = round(found.seconds / interval)
         yield HealthFinding(bag, velocity.channel, FindingKind.VELOCITY_LAG, late, detail)
 
 

@@ -24,6 +24,7 @@ from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, listed, nearest
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
+from sysid_ros.inspection.late_velocities import late_velocities, only, without_late
 from sysid_ros.model.implied import (
     add_actuators,
     implied_actuators,
@@ -42,7 +43,6 @@ from sysid_ros.pipeline.driven import (
     without_undriven,
 )
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
-from sysid_ros.signals import TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -251,10 +251,20 @@ def load(
         for item in alignment.health:
             if item.kind is FindingKind.SIMULATED_TIME:
                 observer.stage(f'{item.subject}: {item.detail}')
-        alignment = _as_sampled(alignment)
+        recordings.append(CalibrationBag(path, role, _as_sampled(alignment)))
+    spared = {
+        target.name
+        for parameter in early
+        for target in parameter.targets
+        if target.role is Acting.SENSOR and target.attribute == 'delay'
+    }
+    late = late_velocities(model, [each.alignment for each in recordings], spared)
+    for place, each in enumerate(recordings):
+        alignment = each.alignment
         if config.sensors is not None:
             alignment = _select(alignment, config.sensors)
-        recordings.append(CalibrationBag(path, role, alignment))
+        alignment = without_late(alignment, model, late)
+        recordings[place] = dataclasses.replace(each, alignment=alignment)
     problem = Problem(
         spec,
         model,
@@ -331,16 +341,13 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
             hint = nearest(sensor, sorted(mapped))
             msg = f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
             raise ConfigError(msg)
-    sequences = []
-    for sequence in alignment.sequences:
-        measurements = tuple(
-            TimeSeries(series.times, series.data, kept)
-            for series in sequence.measurements
-            if (kept := {n: e for n, e in series.signal_mapping.items() if _is_any(n, sensors)})
-        )
+    sequences, begins = [], []
+    for sequence, begin in zip(alignment.sequences, alignment.begins, strict=True):
+        measurements = only(sequence.measurements, lambda name: _is_any(name, sensors))
         if measurements:
             sequences.append(dataclasses.replace(sequence, measurements=measurements))
-    return dataclasses.replace(alignment, sequences=tuple(sequences))
+            begins.append(begin)
+    return dataclasses.replace(alignment, sequences=tuple(sequences), begins=tuple(begins))
 
 
 def _longest_delay(parameters: tuple[Unknown, ...]) -> float:

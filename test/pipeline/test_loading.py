@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mujoco
+import numpy as np
 import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import CalibrationConfig
+from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
+from sysid_ros.pipeline import loading
 from sysid_ros.pipeline.loading import CalibrationBag, Problem, parameters_of, unlike_stamps
 
 if TYPE_CHECKING:
@@ -101,3 +104,37 @@ def test_topics_that_are_timed_in_another_way_in_some_bags_are_found() -> None:
     assert (finding.subject, finding.count) == ('/js', 2)
     assert finding.detail.startswith('header in a, c; receive in b; no delay is right for all')
     assert list(unlike_stamps(bags[::2])) == []
+
+
+@pytest.mark.parametrize(
+    ('more', 'compared'),
+    [
+        ({}, {'j_position'}),
+        ({'sensors': ['j_position', 'j_velocity']}, {'j_position'}),
+        ({'sensors': ['j_velocity']}, {'j_velocity'}),
+        ({'parameters': [{'target': 'sensor/j_velocity/delay'}]}, {'j_position', 'j_velocity'}),
+    ],
+)
+def test_velocities_that_a_driver_filters_are_not_compared(
+    columns: Any, monkeypatch: Any, tmp_path: Path, more: dict[str, Any], compared: set[str]
+) -> None:
+    times = np.arange(0, 10, 0.01)
+    fields = {
+        'position': {'j': np.sin(3 * times) + np.sin(5 * times)},
+        'velocity': {'j': 3 * np.cos(3 * times - 0.09) + 5 * np.cos(5 * times - 0.15)},
+    }
+    bag = columns.bag(columns.topic('/joint_states', times, fields))
+    monkeypatch.setattr(loading, 'read_bag', lambda _: bag)
+    (tmp_path / 'run').mkdir()
+    body = MODEL.partition('<sensor>')[0]
+    (tmp_path / 'arm.xml').write_text(f'{body}</mujoco>')
+    config = CalibrationConfig.model_validate(
+        {
+            'model': tmp_path / 'arm.xml',
+            'bags': [{'path': str(tmp_path / 'run')}],
+            'parameters': [{'target': 'joint/j/damping'}],
+            **more,
+        }
+    )
+    (sequence,) = loading.load(config, Nobody()).sequences('train')
+    assert {name for series in sequence.measurements for name in series.names} == compared
