@@ -13,8 +13,7 @@ import numpy as np
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import Quantity
-from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import listed, some
+from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
@@ -40,7 +39,7 @@ from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.results.tool import tool_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -102,7 +101,7 @@ def assemble(
     compared = by_windows(seen, fit)
     warnings = (
         *remembered.warnings,
-        *_warnings(problem.model, fit, seen, found.of_links),
+        *_warnings(problem.model, fit, seen),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
             for item in unlike_stamps(recordings)
@@ -396,9 +395,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         )
 
 
-def _warnings(
-    model: mujoco.MjModel, fit: Fit, seen: Estimated, of_links: Collection[str]
-) -> Iterator[str]:
+def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each."""
     # Of a limit of time the reservation says more, or the gate.
     if not fit.solution.success and fit.solution.status != 'time':
@@ -418,13 +415,6 @@ def _warnings(
             f'{worse} of {len(ends)} starts that were solved ended at a higher cost than the best: '
             'there is more than one optimum, and more starts may find a better one.'
         )
-    doubtful = [
-        parameter.name
-        for parameter, interval in zip(fit.parameters, fit.intervals, strict=True)
-        if interval.verdict_kind is not VerdictKind.IDENTIFIED and parameter.name not in of_links
-    ]
-    if doubtful:
-        yield f'Not identified: {listed(doubtful)}.'
     for recording in seen.problem.recordings:
         if not recording.alignment.sequences:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.errors import ConfigError, ResultError, how_many, listed
+from sysid_ros.errors import ConfigError, ResultError, how_many
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.observer import Nobody
@@ -340,9 +340,6 @@ def result_of(
     if math.isnan(found.held_out_before):
         warnings.append('Nothing is held out: --validation-kp says which logs shall be.')
     warnings.extend(gaps(servo, training))
-    doubtful = [p.name for p in found.parameters if not p.identified]
-    if doubtful:
-        warnings.append(f'Not identified: {listed(doubtful)}.')
     return judge(found.model_copy(update={'warnings': tuple(warnings)}), config.gate)
 
 
