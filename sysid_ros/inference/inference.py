@@ -239,8 +239,8 @@ def _limited(
         found[index] = Verdict(
             VerdictKind.MODEL_LIMITED,
             explanation=f'With {lacks.whose[index]} it would be about '
-            f'{x[index] + lacks.shift[index]:.3g} ({lacks.shift[index]:+.2g}): add that to the '
-            'model, or record motion on which it has no effect.',
+            f'{x[index] + lacks.shift[index]:.3g} ({lacks.shift[index]:+.2g}): '
+            f'{lacks.remedies[index]}.',
         )
     return found
 
@@ -294,7 +294,7 @@ def _lacks(lacks: Lacks) -> tuple[str, ...]:
         f'The model lacks something; residuals follow {told}.{instead} Intervals allow for what '
         'any of that would change.'
     )
-    return (note,)
+    return (note, *(each.clock for each in lacks.terms if each.clock))
 
 
 def _granted(

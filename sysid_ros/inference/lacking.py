@@ -55,11 +55,13 @@ class Lacking(NamedTuple):
         title: What it is and where, for people.
         sigmas: How many standard errors its amount is from none.
         own: (p,) by how much parameters would change with it, more than with those before it.
+        clock: What is wrong with a recording's stamps, and what to do about it; else empty.
     """
 
     title: str
     sigmas: float
     own: Array
+    clock: str = ''
 
 
 class Lacks(NamedTuple):
@@ -70,12 +72,14 @@ class Lacks(NamedTuple):
         instead: Titles of what explains them nearly as well as the first.
         shift: (p,) the most that parameters would change, with all terms or what there is instead.
         whose: (p,) title of what would change each so.
+        remedies: (p,) what to do about that.
     """
 
     terms: tuple[Lacking, ...]
     instead: tuple[str, ...]
     shift: Array
     whose: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
 
 
 def lacking(
@@ -114,33 +118,44 @@ def lacking(
     if not chosen:
         return Lacks((), (), np.zeros(len(unknowns)), ())
     chosen = _by_kind(problem(chosen), chosen)
-    sigmas = _sigmas(problem(chosen), len(unknowns)).tolist()
+    sigmas = _sigmas(problem(chosen), len(unknowns))
     steps = [_step(problem(chosen[:count])) for count in range(len(chosen) + 1)]
     ways = np.array([step[: len(unknowns)] for step in steps])
+    # Steps are how far what is there is above the optimum.
+    amounts = -steps[-1][len(unknowns) :]
     lacks = tuple(
-        Lacking(term.title, sigma, own)
-        for term, sigma, own in zip(chosen, sigmas, ways[:-1] - ways[1:], strict=True)
+        Lacking(term.title, sigma, own, _clock(term, amount, abs(amount) / sigma))
+        for term, sigma, own, amount in zip(
+            chosen, sigmas.tolist(), ways[:-1] - ways[1:], amounts.tolist(), strict=True
+        )
     )
     told = {_title([term]) for term in chosen} | {_title(each) for each in _together(chosen)}
-    others = [(title, own) for title, own in instead if title not in told]
+    others = [(each, own) for each, own in instead if _title(each) not in told]
     shifts = np.array([ways[0] - ways[-1], *(own for _, own in others)])
     most = np.argmax(np.abs(shifts), axis=0)
     mainly = np.argmax(np.abs([term.own for term in lacks]), axis=0)
+    causes = [others[m - 1][0] if m else [chosen[k]] for m, k in zip(most, mainly, strict=True)]
     return Lacks(
         lacks,
-        tuple(title for title, _ in others),
+        tuple(_title(each) for each, _ in others),
         shifts[most, np.arange(len(unknowns))],
-        tuple(others[m - 1][0] if m else lacks[k].title for m, k in zip(most, mainly, strict=True)),
+        tuple(_title(each) for each in causes),
+        tuple(each[0].lack.remedy for each in causes),
     )
+
+
+def _clock(term: Term, amount: float, error: float) -> str:
+    """Say what is wrong with the stamps of a recording, if that is what a term is."""
+    said = term.lack.measured(amount, error)
+    return said and (f'Stamps of {term.where!r} {said} against its commands: {term.lack.remedy}.')
 
 
 def _selected(
     problem: Callable[[Sequence[Term]], Linear], terms: Sequence[Term], count: int
-) -> tuple[list[Term], list[tuple[str, Array]]]:
+) -> tuple[list[Term], list[tuple[Sequence[Term], Array]]]:
     """Return the terms that residuals follow, in the order in which they were found.
 
-    And what explains them nearly as well as the first, by title, with the (count,) changes of the
-    parameters.
+    And what explains them nearly as well as the first, with the (count,) changes of the parameters.
     """
 
     def by_chance(sigmas: float) -> bool:
@@ -157,7 +172,7 @@ def _selected(
         return tried
 
     chosen: list[Term] = []
-    instead: list[tuple[str, Array]] = []
+    instead: list[tuple[Sequence[Term], Array]] = []
     left = _together(terms)
     for _ in range(_MOST):
         if not left:
@@ -165,7 +180,7 @@ def _selected(
         sigmas, shifts = _screened(problem(chosen), left)
         if not chosen:
             near = _nearly_as_well(left, sigmas)
-            instead = [(_title(left[k]), shifts[k, :count]) for k in near]
+            instead = [(left[k], shifts[k, :count]) for k in near]
         best = int(np.argmax(sigmas))
         if by_chance(sigmas[best]):
             break
@@ -179,7 +194,7 @@ def _selected(
 
 
 def _by_kind(linear: Linear, terms: Sequence[Term]) -> list[Term]:
-    """Return terms in the order of how certain those of their kind are, taken together."""
+    """Return terms in the order of how certain those of their kind are together, then each is."""
     count = len(linear.x) - len(terms)
     amounts = _step(linear)[count:]
     known = spread(dataclasses.replace(linear, residual=linear.left)).covariance[count:, count:]
@@ -191,7 +206,9 @@ def _by_kind(linear: Linear, terms: Sequence[Term]) -> list[Term]:
         covariance = np.nan_to_num(known[np.ix_(places, places)])
         squares = amounts[places] @ np.linalg.pinv(covariance, hermitian=True) @ amounts[places]
         sigmas[kind] = _as_sigmas(max(float(squares), 0.0), len(places))
-    return sorted(terms, key=lambda term: -sigmas[term.lack])
+    own = np.abs(amounts) / np.sqrt(np.maximum(np.diag(known), np.finfo(np.float64).tiny))
+    order = sorted(range(len(terms)), key=lambda place: (-sigmas[terms[place].lack], -own[place]))
+    return [terms[place] for place in order]
 
 
 def _among(term: Term, terms: Sequence[Term]) -> bool:
