@@ -98,7 +98,6 @@ class FindingKind(StrEnum):
     NOT_CHOSEN = 'not chosen'
     REORDERED_STAMP = 'reordered stamp'
     REST = 'rest'
-    SHIFT = 'shift'
     SHORT_SEQUENCE = 'short sequence'
     SIMULATED_TIME = 'simulated time'
     SPIKES = 'spikes'
@@ -256,12 +255,6 @@ _MEANINGS = {
         'Let one driver publish on the topic.',
     ),
     FindingKind.REST: Meaning(Grade.NOTE, 'The pieces at rest are left out, as you asked.'),
-    FindingKind.SHIFT: Meaning(
-        Grade.CAUTION,
-        'The stamps of measurements do not fit those of commands; damping and friction take that '
-        'up.',
-        'Add a delay to the parameters: sensor/*/delay or actuator/*/delay.',
-    ),
     FindingKind.SHORT_SEQUENCE: Meaning(Grade.NOTE, 'The part is left out.'),
     FindingKind.SIMULATED_TIME: Meaning(Grade.NOTE, 'Times are those of the simulation.'),
     FindingKind.SPIKES: Meaning(

@@ -425,42 +425,6 @@ class Residuals:
             return slice(0, 0)
         return slice(compared[0].rows.start, compared[-1].rows.stop)
 
-    def shifted(
-        self, x: NDArray[np.float64], limit: float
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Return residuals as a function of how far the measurements are moved in time.
-
-        Args:
-            x: (p,) candidate; it is simulated once.
-            limit: Seconds; samples nearer to the ends of their sequence are left out, so that the
-                same ones are compared at every shift up to it.
-
-        Returns:
-            A function from the (number of sequences,) seconds by which each sequence's
-            measurements are moved to later stamps to the (n,) residuals; NaN for those left out.
-        """
-        x = self._complete(x[None])[0]
-        kept: list[tuple[int, Compared, dict[str, NDArray[np.float64]]]] = []
-        every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
-        for part, block in self._simulate(x[None], every):
-            for compared in part.compared:
-                source = compared.readings.source
-                kept.append((part.index, compared, {source: block.rows[source][0].copy()}))
-        taken = np.zeros(len(self.samples.time), dtype=bool)
-        for run, compared, _ in kept:
-            end = (self.runs[run].steps - 2) * self.runs[run].timestep - limit
-            times = self.samples.time[compared.rows]
-            taken[compared.rows] = (times >= limit) & (times <= end)
-
-        def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-            found = np.zeros(len(taken))
-            for run, compared, rows in kept:
-                values = compared.readings.residual(rows, x, float(shifts[run]))
-                found[compared.rows] = compared.picked(compared.scale * values)
-            return np.where(taken, found, np.nan)
-
-        return residual
-
     def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
         """Return how far each sensor's residuals scatter around zero, dimensionless.
 

@@ -59,6 +59,25 @@ class TermKind(enum.StrEnum):
     DELAY = 'another delay of the commands'
     PAYLOAD = 'another mass'
     TILT = 'another direction of gravity'
+    OFFSET = 'a clock offset'
+    DRIFT = 'a clock drift'
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it moves parameters, for people."""
+        if self in (TermKind.OFFSET, TermKind.DRIFT):
+            return 'stamp states and commands by one clock, or synchronise their clocks'
+        return 'add that to the model, or record motion on which it has no effect'
+
+    def measured(self, amount: float, error: float) -> str:
+        """Say how much of a clock's there is, with its standard error; empty of other kinds."""
+        if self is TermKind.OFFSET:
+            way = 'are late' if amount > 0 else 'are early'
+            return f'{way} by {1e3 * abs(amount):.3g} ± {1e3 * error:.2g} ms'
+        if self is TermKind.DRIFT:
+            way = 'run fast' if amount > 0 else 'run slow'
+            return f'{way} by {1e6 * abs(amount):.3g} ± {1e6 * error:.2g} ppm'
+        return ''
 
 
 class Term(NamedTuple):
@@ -66,7 +85,7 @@ class Term(NamedTuple):
 
     Attributes:
         lack: What it is.
-        where: Name of the joint, actuator or body that it is of; empty where it is of all.
+        where: Name of the joint, actuator, body or recording that it is of; empty where of all.
         change: (n,) change of the residuals by one unit of it.
         amount: So much of it that nobody would have noticed; 0 where that cannot be said.
         assumed: That amount, for people.
@@ -194,8 +213,9 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
     """Return what terms that the model may lack would do to the residuals at a (p,) candidate.
 
     Each is simulated in an amount so small that what it does is in proportion; what is between an
-    encoder and its link is added to what the encoder reads. There are none where motions are
-    prescribed or driven by laws that MuJoCo lacks, and none that do nothing.
+    encoder and its link is added to what the encoder reads, and clocks move what was simulated.
+    There are none where motions are prescribed or driven by laws that MuJoCo lacks, and none that
+    do nothing.
     """
     if isinstance(residuals, WithArrivals):
         return [
@@ -213,6 +233,7 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
     sizes = _sizes(motions)
     changes: dict[tuple[TermKind, str, int], Array] = {}
     amounts: dict[int, tuple[float, str]] = {}
+    slopes = np.zeros(len(residuals.samples.time))
     for index, motion in enumerate(motions):
         rows, at = residuals.rows(index), residuals.of_record(index, x, motion.record)
         tries = [*_tries(motion, sizes), *_behind(motion)]
@@ -222,11 +243,40 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
                 (each.lack, each.where, number), np.zeros(len(residuals.samples.time))
             )
             change[rows] = (residuals.of_record(index, x, record) - at) / _SMALL
-    return [
+        ahead = {field: row + np.gradient(row, axis=0) for field, row in motion.record.items()}
+        slopes[rows] = at - residuals.of_record(index, x, ahead)
+        slopes[rows] /= motion.model.opt.timestep
+    found = [
         Term(lack, where, change, *amounts.get(number, ()))
         for (lack, where, number), change in changes.items()
-        if np.all(np.isfinite(change)) and np.any(change)
     ]
+    found += _clocks(residuals, slopes)
+    return [term for term in found if np.all(np.isfinite(term.change)) and np.any(term.change)]
+
+
+def _clocks(residuals: Residuals, slopes: Array) -> Iterator[Term]:
+    """Yield what another clock of states than of commands does in each recording.
+
+    Stamps that are late by s belong to what is predicted for t - s.
+
+    Args:
+        residuals: What was fitted.
+        slopes: (n,) derivative of what is predicted by time, in units of the noise, 1/s.
+    """
+    samples = residuals.samples
+    origins = np.array([run.sequence.origin_ns for run in residuals.runs])
+    time = 1e-9 * (origins - origins.min())[samples.sequence] + samples.time
+    bags = np.array(samples.bags)[samples.sequence]
+    every = tuple(dict.fromkeys(samples.bags))
+    for bag in every:
+        own = (bags == bag) & (samples.sensor >= 0)
+        if own.any():
+            late = np.where(own, slopes, 0.0)
+            # Of all there is, it is what a delay of the commands is.
+            if len(every) > 1:
+                yield Term(TermKind.OFFSET, bag, late)
+            middle = (time[own].min() + time[own].max()) / 2
+            yield Term(TermKind.DRIFT, bag, late * (time - middle))
 
 
 class _Size(NamedTuple):

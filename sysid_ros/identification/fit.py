@@ -24,7 +24,6 @@ from sysid_ros.estimation.nuisances import (
 from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings, with_steady_slopes
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
     SOLVED_STARTS,
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.solver.least_squares import Solution
     from sysid_ros.estimation.solver.problem import Iteration
     from sysid_ros.estimation.solver.starts import Attempt
-    from sysid_ros.estimation.stamps import ShiftReport
     from sysid_ros.estimation.start import FirstSolution
     from sysid_ros.inference import Inference, Interval
     from sysid_ros.inference.inference import DataOnly
@@ -95,8 +93,6 @@ class Fit:
         dead: Sensors that never move in any sequence; they were left out.
         left_out: Sequence name to the number of its measured samples that were not compared,
             because a delay that the bounds allow would place them outside of the simulation.
-        shift: Whether a shift of the measurements in time explains them better; None where the
-            sequences are too short to tell.
         attempts: What became of each start, where there were several.
         start: Where the fit started: ``nominal``, ``regression``, ``windows``, ``spread`` or
             ``sampled``.
@@ -128,7 +124,6 @@ class Fit:
     sequences: tuple[str, ...]
     dead: tuple[str, ...] = ()
     left_out: dict[str, int] = field(default_factory=dict)
-    shift: ShiftReport | None = None
     attempts: tuple[Attempt, ...] = ()
     start: str = 'nominal'
     start_sentence: str = ''
@@ -344,10 +339,6 @@ def fit(  # noqa: PLR0913 (documented API)
             sequences=tuple(sequence.name for sequence in sequences),
             dead=whole.dead,
             left_out=_left_out(whole),
-            # Where the motion is prescribed, the delay of forces is an unknown of the fit.
-            shift=None
-            if simulator.prescribed or first.window is not None
-            else examine_stamps(residuals, solution),
             attempts=begun.attempts if begun else first.attempts,
             start=first.start.name,
             start_sentence=first.start.sentence,

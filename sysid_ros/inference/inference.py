@@ -212,7 +212,7 @@ def _widened(
         if disagreement is None or QUANTILE * abs(shift) > reach[index] / math.sqrt(2):
             why = (
                 f'With {lacks.whose[index]} it would be about {value + shift:.3g} ({shift:+.2g}): '
-                'add that to the model, or record motion on which it has no effect.'
+                f'{lacks.remedies[index]}.'
             )
         else:
             why = (
@@ -260,7 +260,7 @@ def _lacks(lacks: Lacks) -> tuple[str, ...]:
         f'The model lacks something; residuals follow {told}.{instead} Intervals allow for what '
         'any of that would change.'
     )
-    return (note,)
+    return (note, *(each.clock for each in lacks.terms if each.clock))
 
 
 def _granted(

@@ -50,6 +50,7 @@ class Lacking(NamedTuple):
         sigmas: How many standard errors its amount is from none.
         share: Part of the remaining cost that it removes, after those before it.
         own: (p,) by how much parameters would change with it, more than with those before it.
+        clock: What is wrong with a recording's stamps, and what to do about it; else empty.
     """
 
     lack: TermKind
@@ -57,6 +58,7 @@ class Lacking(NamedTuple):
     sigmas: float
     share: float
     own: Array
+    clock: str = ''
 
 
 class Lacks(NamedTuple):
@@ -67,12 +69,14 @@ class Lacks(NamedTuple):
         instead: Titles of what explains them nearly as well as the first.
         shift: (p,) the most that parameters would change, with all terms or what there is instead.
         whose: (p,) title of what would change each so.
+        remedies: (p,) what to do about that.
     """
 
     terms: tuple[Lacking, ...]
     instead: tuple[str, ...]
     shift: Array
     whose: tuple[str, ...]
+    remedies: tuple[str, ...] = ()
 
 
 def lacking(linear: Linear, terms: Sequence[Term]) -> Lacks:
@@ -97,27 +101,45 @@ def lacking(linear: Linear, terms: Sequence[Term]) -> Lacks:
         return Lacks((), (), np.zeros(count), ())
     chosen = search.by_kind(chosen)
     named = [terms[place] for place in chosen]
-    ways = np.array([search.step(chosen[:number]) for number in range(len(chosen) + 1)])
+    steps = np.array([search.step(chosen[:number]) for number in range(len(chosen) + 1)])
+    ways, sigmas = steps[:, :count], search.trial(chosen).sigmas
     costs = np.array([search.cost(chosen[:number]) for number in range(len(chosen) + 1)])
     shares = (costs[:-1] - costs[1:]) / costs[0]
+    # Steps are how far what is there is above the optimum.
+    amounts = -steps[-1, count + np.array(chosen)]
     lacks = tuple(
-        Lacking(term.lack, term.title, float(sigma), float(share), own)
-        for term, sigma, share, own in zip(
-            named, search.trial(chosen).sigmas, shares, ways[:-1] - ways[1:], strict=True
+        Lacking(
+            term.lack,
+            term.title,
+            float(sigma),
+            float(share),
+            own,
+            _clock(term, float(amount), float(abs(amount) / sigma)),
+        )
+        for term, sigma, share, own, amount in zip(
+            named, sigmas, shares, ways[:-1] - ways[1:], amounts, strict=True
         )
     )
     told = {_title([term]) for term in named}
     told |= {_title([named[k] for k in each]) for each in _together(named)}
-    others = [(title, own) for title, own in instead if title not in told]
+    others = [(each, own) for each, own in instead if _title(each) not in told]
     shifts = np.array([ways[0] - ways[-1], *(own for _, own in others)])
     most = np.argmax(np.abs(shifts), axis=0)
     mainly = np.argmax(np.abs([term.own for term in lacks]), axis=0)
+    causes = [others[m - 1][0] if m else [named[k]] for m, k in zip(most, mainly, strict=True)]
     return Lacks(
         lacks,
-        tuple(title for title, _ in others),
+        tuple(_title(each) for each, _ in others),
         shifts[most, np.arange(count)],
-        tuple(others[m - 1][0] if m else lacks[k].title for m, k in zip(most, mainly, strict=True)),
+        tuple(_title(each) for each in causes),
+        tuple(each[0].lack.remedy for each in causes),
     )
+
+
+def _clock(term: Term, amount: float, error: float) -> str:
+    """Say what is wrong with the stamps of a recording, if that is what a term is."""
+    said = term.lack.measured(amount, error)
+    return said and f'Stamps of {term.where!r} {said} against its commands: {term.lack.remedy}.'
 
 
 class _Trial(NamedTuple):
@@ -144,14 +166,13 @@ class _Search:
         self._series = series_of(linear.samples)
         self._trials: dict[tuple[int, ...], _Trial] = {}
 
-    def selected(self) -> tuple[list[int], list[tuple[str, Array]]]:
+    def selected(self) -> tuple[list[int], list[tuple[list[Term], Array]]]:
         """Return the terms that residuals follow, in the order in which they were found.
 
-        And what explains them nearly as well as the first, by title, with the (p,) changes of the
-        parameters.
+        And what explains them nearly as well as the first, with the (p,) changes of the parameters.
         """
         chosen: list[int] = []
-        instead: list[tuple[str, Array]] = []
+        instead: list[tuple[list[Term], Array]] = []
         left = _together(self._terms)
         for _ in range(_MOST):
             if not left:
@@ -159,7 +180,7 @@ class _Search:
             sigmas, shifts = self._screened(chosen, left)
             if not chosen:
                 near = _nearly_as_well([self._of(each) for each in left], sigmas)
-                instead = [(_title(self._of(left[k])), shifts[k]) for k in near]
+                instead = [(self._of(left[k]), shifts[k]) for k in near]
             best = int(np.argmax(sigmas))
             if self._by_chance(sigmas[best]):
                 break
@@ -172,7 +193,7 @@ class _Search:
         return chosen, instead
 
     def by_kind(self, chosen: Sequence[int]) -> list[int]:
-        """Return terms in the order of how certain those of their kind are, taken together."""
+        """Return terms in the order of how certain those of their kind are, then each is."""
         trial = self.trial(chosen)
         kinds: dict[TermKind, list[int]] = {}
         for number, place in enumerate(chosen):
@@ -182,14 +203,15 @@ class _Search:
             inverse = np.linalg.pinv(trial.covariance[np.ix_(own, own)], hermitian=True)
             squares = float(trial.amounts[own] @ inverse @ trial.amounts[own])
             sigmas[kind] = _as_sigmas(max(squares, 0.0), len(own))
-        return sorted(chosen, key=lambda place: -sigmas[self._terms[place].lack])
+        alone = dict(zip(chosen, trial.sigmas.tolist(), strict=True))
+        return sorted(chosen, key=lambda k: (-sigmas[self._terms[k].lack], -alone[k]))
 
     def step(self, chosen: Sequence[int]) -> Array:
-        """Return how far the (p,) parameters are above their optimum with terms beside them."""
+        """Return how far parameters and all terms are above their optimum with some of these."""
         problem = self._with(chosen)
         found = np.zeros(len(self._held.scale))
         found[problem.free] = problem.inverse @ self._pull[problem.free]
-        return (found / self._held.scale)[: len(self._held.x)]
+        return np.asarray(found / self._held.scale)
 
     def cost(self, chosen: Sequence[int]) -> float:
         """Return the sum of squares that is left with terms beside the parameters."""

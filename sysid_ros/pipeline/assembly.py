@@ -54,11 +54,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-#: What to do when the measurements fit better at other times.
-_SHIFTED = (
-    'check stamps and clocks, or identify the delay of the sensors, target sensor/*/delay, '
-    'or that of the commands, target actuator/*/delay'
-)
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
 #: An error of arrival of more than this part of the largest is at the limit.
@@ -101,7 +96,7 @@ def assemble(
     compared = by_windows(seen, fit)
     warnings = (
         *remembered.warnings,
-        *_warnings(problem.model, fit, seen),
+        *_warnings(fit, seen),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
             for item in unlike_stamps(recordings)
@@ -115,7 +110,6 @@ def assemble(
         'health': (
             *_offsets(fit),
             *_too_late(fit, recordings),
-            *_shifts(fit),
             *_left_out(fit, recordings),
             *(finding for recording in recordings for finding in recording.alignment.health),
             *_stuck(problem.model, recordings),
@@ -353,23 +347,6 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
             )
 
 
-def _shifts(fit: Fit) -> Iterator[HealthFinding]:
-    """Say which sequences' measurements fit better at other times."""
-    if fit.shift is None:
-        return
-    for sequence, report in zip(fit.sequences, fit.shift.per_sequence, strict=False):
-        if report.significant:
-            yield HealthFinding(
-                bag=sequence,
-                subject='measurements',
-                kind=FindingKind.SHIFT,
-                count=1,
-                detail=f'moved by {1e3 * report.shift:+.3g} ms, standard error '
-                f'{1e3 * report.error:.2g} ms, they are explained better; that removes '
-                f'{100 * report.gain:.3g} % of the remaining cost',
-            )
-
-
 def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
@@ -395,7 +372,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         )
 
 
-def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]:
+def _warnings(fit: Fit, seen: Estimated) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each."""
     # Of a limit of time the reservation says more, or the gate.
     if not fit.solution.success and fit.solution.status != 'time':
@@ -406,8 +383,6 @@ def _warnings(model: mujoco.MjModel, fit: Fit, seen: Estimated) -> Iterator[str]
             f'The recordings are so long that of some series only one sample in {most} was '
             'fitted: all of them would take more than 1 GB of memory.'
         )
-    if fit.shift is not None and fit.shift.alarming:
-        yield fit.shift.sentence(model.opt.timestep, fit.sequences, _SHIFTED)
     ends = [attempt.cost for attempt in fit.attempts if math.isfinite(attempt.cost)]
     worse = sum(end > (1 + _SAME_COST) * min(ends) for end in ends)
     if worse:

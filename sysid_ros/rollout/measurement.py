@@ -235,16 +235,15 @@ class Readings:
         return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
 
     def residual(
-        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64], shift: float = 0.0
+        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Return the (n, k) measured minus predicted readings of one candidate.
 
         Args:
             rows: Recorded field to (steps, width); row k describes the state at ``k * timestep``.
             x: (p,) candidate.
-            shift: Seconds by which the measurements are moved to later stamps.
         """
-        state, _ = self._state(rows, x, shift=shift)
+        state, _ = self._state(rows, x)
         if not self.lawful:
             return self.measured - state
         found: NDArray[np.float64] = (
@@ -305,10 +304,9 @@ class Readings:
         x: NDArray[np.float64],
         *,
         slopes: bool = False,
-        shift: float = 0.0,
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the (n, k) values at the times that the readings describe, and their slopes."""
-        delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws]) - shift
+        delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws])
         delayed = any(law.delay is not None for law in self.laws)
         if not delays.any() and not (slopes and delayed):
             return np.array(self.simulated(rows)), np.empty((0, 0))

@@ -21,10 +21,10 @@ from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.stamps import examine_stamps
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.callbacks import CustomResiduals
 from sysid_ros.toolbox.residual_fn import ResidualFunction
+from sysid_ros.toolbox.stamps import find_shift
 from sysid_ros.toolbox.unknowns import unknowns_of
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Backend, Loss
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
     from sysid_ros.estimation.solver.starts import Attempt
-    from sysid_ros.estimation.stamps import ShiftReport
     from sysid_ros.toolbox.parameter import ParameterDict
+    from sysid_ros.toolbox.stamps import StampShift
 
 
 #: Names of optimizers of the toolbox, and ours, to names of backends.
@@ -286,15 +286,15 @@ class _Fit(NamedTuple):
     residuals: Residuals
     solution: Solution
     refused: int = 0
-    shift: ShiftReport | None = None
+    shift: StampShift | None = None
 
 
 def _with_right_times(
     fit: _Fit, residual_fn: ResidualFunction, search: _MinimumSearch, params: ParameterDict
 ) -> _Fit:
     """Check the stamps of what was fitted, and fit again where they are those of a rollout."""
-    shift = examine_stamps(fit.residuals, fit.solution)
-    earlier = residual_fn.one_step_earlier() if shift and shift.alarming else None
+    shift = find_shift(fit.residuals, fit.solution)
+    earlier = residual_fn.one_step_earlier() if shift and shift.significant else None
     if earlier is not None:
         moved = earlier.prepared(params).residuals
         assert isinstance(moved, Residuals)  # noqa: S101 (it has the other's callbacks)
@@ -304,11 +304,10 @@ def _with_right_times(
             residual_fn.become(earlier)
             warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
             fit = fit._replace(residuals=moved, solution=_joined(fit.solution, again))
-            shift = examine_stamps(moved, again)
-    if shift is not None and shift.alarming:
+            shift = find_shift(moved, again)
+    if shift is not None and shift.significant:
         timestep = max(run.timestep for run in fit.residuals.runs)
-        names = [run.sequence.name for run in fit.residuals.runs]
-        warnings.warn(shift.sentence(timestep, names), StampWarning, stacklevel=3)
+        warnings.warn(shift.sentence(timestep), StampWarning, stacklevel=3)
     return fit._replace(shift=shift)
 
 

@@ -103,9 +103,8 @@ def fitted_result(
     if not opt_result.get('success', True):
         warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
     shift = opt_result.get('shift')
-    if shift is not None and shift.alarming:
-        timestep = models_sequences[0].gt_model.opt.timestep
-        warnings.append(shift.sentence(timestep, [label for label, _ in labels]))
+    if shift is not None and shift.significant:
+        warnings.append(shift.sentence(models_sequences[0].gt_model.opt.timestep))
     doubtful = [e.name for e in found if e.verdict is not VerdictKind.IDENTIFIED]
     if doubtful:
         warnings.append(f'Not identified: {", ".join(doubtful)}.')

@@ -101,9 +101,9 @@ def _summary(
         'stamp_shift': None
         if shift is None
         else {
-            'seconds': shift.shift,
+            'seconds': shift.seconds,
+            'error': shift.error,
             'gain': shift.gain,
-            'p_value': shift.p_value,
             'significant': shift.significant,
         },
         'interval_level': 0.95,

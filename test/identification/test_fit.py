@@ -580,24 +580,6 @@ def test_values_that_do_not_compile_are_named(measure: Measure, commands: TimeSe
         quick(spec, size, [run])
 
 
-@pytest.mark.parametrize('late', [0.0, 0.0035])
-def test_stamps_that_are_late_are_told(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, late: float
-) -> None:
-    runs = []
-    for seed in range(2):
-        run = measure(model, SEVERAL, name=str(seed), commands=commands, noise=NOISE, seed=seed)
-        (series,) = run.measurements
-        moved = TimeSeries(series.times + late, series.data, series.signal_mapping)
-        runs.append(dataclasses.replace(run, measurements=(moved,)))
-    found = quick(model, unknowns(model, *SEVERAL), runs)
-    assert found.shift is not None
-    assert found.shift.significant == bool(late)
-    if late:
-        assert found.shift.shift == pytest.approx(-late, abs=5e-4)
-    assert found.sequences == ('0', '1')
-
-
 def test_samples_that_a_delay_may_place_outside_are_counted(
     model: mujoco.MjModel, measure: Measure, commands: TimeSeries
 ) -> None:

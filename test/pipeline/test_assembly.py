@@ -161,22 +161,23 @@ def test_sensors_with_several_values_are_shown_by_component(
     measured = _sequence('held', 2).measurements[0].data
     (plot,) = (p for p in result.plots if (p.sequence, p.sensor) == ('held', 'camera[2]'))
     np.testing.assert_allclose(plot.measured, measured[:, 5], rtol=1e-5)
-    assert not any(finding.kind in {'shift', 'masked'} for finding in result.health)
+    assert not any(finding.kind == 'masked' for finding in result.health)
 
 
 @pytest.mark.slow
-def test_measurements_that_are_late_are_a_warning_and_a_finding_per_sequence(
+def test_a_recording_whose_measurements_are_late_is_named_with_its_clock(
     result_of: Callable[..., CalibrationResult],
 ) -> None:
-    late = [_sequence(name, seed, late=0.006) for seed, name in enumerate(('one', 'two', 'held'))]
-    result = result_of(*late)
-    (warning,) = (w for w in result.warnings if 'explained significantly better' in w)
-    assert 'Measurements moved by -' in warning
-    assert 'sensor/*/delay' in warning
-    assert 'sensor_stamps' not in warning
-    found = {f.bag: f.detail for f in result.health if f.kind == 'shift'}
-    assert set(found) == {'one', 'two'}
-    assert all(detail.startswith('moved by -') for detail in found.values())
+    late = {'one': 0.0, 'two': 0.006, 'held': 0.0}
+    result = result_of(*(_sequence(name, k, late[name]) for k, name in enumerate(late)))
+    assert result.inference is not None
+    (said,) = (note for note in result.inference.notes if note.startswith("Stamps of 'two' are"))
+    assert said.startswith("Stamps of 'two' are late by ")
+    assert said.endswith(
+        'against its commands: stamp states and commands by one clock, or synchronise their clocks.'
+    )
+    (damping,) = result.parameters
+    assert damping.low < TRUTH[damping.name] < damping.high
 
 
 @pytest.mark.slow

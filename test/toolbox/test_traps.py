@@ -197,7 +197,7 @@ def test_the_tutorials_stamps_are_understood_unsaid_and_told_once() -> None:
         found, result = sysid.optimize(mass(), fn, verbose=False)
     assert found['mass'].value[0] == pytest.approx(1.0, rel=1e-6)
     assert len(told) == 1
-    assert not result.shift.alarming
+    assert not result.shift.significant
     assert [step.number for step in result.trace] == list(range(result.nit))
     residuals, _, records = fn(result.x, found)
     assert np.abs(residuals[0]).max() < 1e-4  # of the noise
@@ -241,7 +241,7 @@ def test_the_tutorials_stamps_are_warned_of_with_their_shift() -> None:
     with pytest.warns(sysid.StampWarning, match=r'-2\.0\d ms .* one time step late'):
         found, result = sysid.optimize(mass(), fn, verbose=False)
     assert found['mass'].value[0] == pytest.approx(1.01, abs=0.005)
-    assert result.shift.alarming
+    assert result.shift.significant
 
 
 def stiffness(nominal: float, start: float) -> sysid.ParameterDict:

@@ -25,7 +25,7 @@ from sysid_ros.estimation.solver.problem import DerivedResiduals
 from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -284,20 +284,6 @@ class WithArrivals(DerivedResiduals):
             residual=self._without(bare.residual[:, None], known)[:, 0],
             jacobian=self._without(bare.jacobian, changes),
         )
-
-    def shifted(
-        self, x: NDArray[np.float64], limit: float
-    ) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
-        """Return residuals as a function of how far the measurements are moved in time."""
-        bare, known = self.bare.shifted(x, limit), self._known(x[None])
-
-        def residual(shifts: NDArray[np.float64]) -> NDArray[np.float64]:
-            values = bare(shifts)
-            found = self._without(np.nan_to_num(values)[:, None], known)[:, 0]
-            found[: len(values)][np.isnan(values)] = np.nan
-            return found
-
-        return residual
 
     def errors(self) -> dict[str, tuple[NDArray[np.float64], ...]]:
         """Return sequence name to the (n,) errors of each series of commands, s."""
