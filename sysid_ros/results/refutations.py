@@ -28,7 +28,7 @@ NEAR = 1.0
 _WORSE, _CHANCE = 1.05, 0.01
 #: What the model lacks refutes it where it is about times, which all values make up for, and
 #: explains more than this part of the remaining cost.
-_OF_TIMES = frozenset({TermKind.DELAY})
+_OF_TIMES = frozenset({TermKind.DELAY, TermKind.OFFSET, TermKind.DRIFT})
 MOST_SHARE = 0.1
 #: What parameters of times write.
 _TIMES = frozenset({'delay', 'arrival_offset', 'trajectory_offset'})
