@@ -203,6 +203,8 @@ def _widened(
         reach: (p,) how far the ends of the intervals are from the values.
     """
     found = list(each)
+    if not lacks.terms and disagreement is None:
+        return found
     for index, verdict in enumerate(each):
         value = float(linear.x[index])
         known = reach[index] <= widest(value, linear.unknowns[index])

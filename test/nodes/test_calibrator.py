@@ -676,7 +676,7 @@ def test_the_refit_client_prints_the_answer_and_what_is_latched(running: Running
     assert client.wait(FIT_TIMEOUT) == 0
     for line in (
         'success: True',
-        'message: accepted: Held-out error, nominal → fitted: positions ',
+        'message: 4 of 4 parameters identified. accepted: Held-out error, nominal → fitted: pos',
         '/calibrator/parameters: 4 parameters',
         '  joint/knee/damping ',
         '/calibrator/mjcf: ',
