@@ -70,6 +70,7 @@ class InitDocument(NamedTuple):
     parameters: Sequence[ProposedTarget]
     notes: Sequence[str]
     problem: str
+    question: str
 
 
 class ConversionDocument(NamedTuple):

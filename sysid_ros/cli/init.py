@@ -90,6 +90,7 @@ def _document(found: CalibrationProposal, written: Sequence[Path]) -> InitDocume
         found.targets,
         found.notes,
         found.problem,
+        found.question,
     )
 
 
@@ -123,7 +124,9 @@ def _print_mapping(found: CalibrationProposal) -> None:
         for pair in doubtful:
             say(f'            look at {pair.role.value} {pair.name}: {pair.reason}')
     if found.guessed:
-        say(f'            guessed from motion and order, look at them: {guesses(found)}')
+        say(f'            look at that: {guesses(found)}')
+    if found.question:
+        say(f'            {found.question}')
 
 
 def _print_targets(found: CalibrationProposal) -> None:

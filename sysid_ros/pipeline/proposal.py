@@ -21,6 +21,7 @@ import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, aggregated, dead_columns
 from sysid_ros.alignment.mapping.arms import in_namespace
+from sysid_ros.alignment.mapping.axes import EffortKind
 from sysid_ros.alignment.mapping.implied import imply_actuators, propose_with_actuators
 from sysid_ros.alignment.mapping.names import similarities
 from sysid_ros.alignment.mapping.pairing import map_columns
@@ -34,6 +35,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.start.motion import measured_joints
 from sysid_ros.files import matching
 from sysid_ros.inference.verdicts import widest
 from sysid_ros.inspection.inspection import inspect
@@ -50,6 +52,7 @@ from sysid_ros.pipeline.loading import falling_base, load
 from sysid_ros.pipeline.preflight import predicted
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator
+from sysid_ros.rollout.runs import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -62,6 +65,7 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
+    from sysid_ros.rollout.runs import HeldCommand
 
 #: Words in the name of a recording by which it is held out.
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
@@ -81,6 +85,13 @@ _TRIED_S = 90.0
 _LONGEST_S = 120.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
+#: A servo's stiffness is another one where it differs by this factor; its commands act so late, s.
+#: It is clear where the law explains this part of its force, but for what the speed does.
+_OTHER_GAINS, _CLEAR, _LATE = 1.25, 0.95, np.arange(0.0, 0.06, 0.002)
+#: A command is read over this time, s.
+_INSTANT = 1e-6
+#: A servo follows faster than that, Hz, and is damped to come after its command by less, s.
+_SLOWEST, _LATEST = 2.0, 0.1
 #: Bounds are so many times the model's own number, or inertia.
 _TIMES = 10.0
 #: Gains of shipped models may be far too large: they are made for following well. These parts of
@@ -94,8 +105,11 @@ _MANY_STEPS = 3e6
 _FRICTION = 0.2
 #: Commands are at most so late where nothing is measured of it, s, and at the very most.
 _DELAY, _LONGEST_DELAY = 0.05, 0.5
-#: What is left out first where the recordings cannot tell parameters apart.
+#: What is left out first where the recordings cannot tell parameters apart. A mass never is: where
+#: efforts are mapped, what else would bear a payload that is not fitted.
 _RANKS = ('kv', 'kp', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
+#: Why gains are left out that measured forces do not contradict.
+_TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 #: What is wrong with every recording is not said of each.
 _USUAL = frozenset({FindingKind.UNMAPPED, FindingKind.BEFORE_FIRST_COMMAND})
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
@@ -188,6 +202,7 @@ class CalibrationProposal:
         problem: Why nothing could be tried; empty where it was.
         hurried: Whether the recordings are so long that time is limited.
         sensors: Those that are compared; empty for all that are mapped.
+        question: What nobody but the user knows of the mapping; empty where there is none.
     """
 
     model: Path
@@ -202,6 +217,7 @@ class CalibrationProposal:
     problem: str = ''
     hurried: bool = False
     sensors: tuple[str, ...] = ()
+    question: str = ''
 
     @property
     def chosen(self) -> tuple[ProposedTarget, ...]:
@@ -345,7 +361,10 @@ def propose_calibration(
     steps = sum(bag.seconds for bag in proposal.of_role('train')) / compiled.opt.timestep
     hurried = steps * (1 + len(proposal.chosen)) > _MANY_STEPS
     sensors = () if _tell_efforts(reports) else _positions(compiled, measured)
-    return _tried(dataclasses.replace(proposal, hurried=hurried, sensors=sensors), observer)
+    question = question_of(mapping, reports)
+    return _tried(
+        dataclasses.replace(proposal, hurried=hurried, sensors=sensors, question=question), observer
+    )
 
 
 def _read(
@@ -499,9 +518,35 @@ def _findings(found: Inspection) -> Iterator[str]:
     for group in aggregated(
         item
         for item in found.findings
-        if item.kind not in _USUAL and (item.subject not in columns or item.subject in used)
+        if item.kind not in _USUAL
+        and (item.left_out or item.subject not in columns or item.subject in used)
     ):
         yield f'{group.kind.grade}: {group.kind}: {group.text(bags=False)}'
+
+
+def question_of(mapping: Proposal | None, reports: Sequence[Inspection]) -> str:
+    """Ask for the unit of efforts that are no torques."""
+    lines = '`sysid map BAG MODEL -o mapping.yaml` writes lines for them'
+    columns = [
+        item.subject
+        for found in reports
+        for item in found.findings
+        if item.kind is FindingKind.NO_TORQUE
+    ]
+    if mapping is not None:
+        columns = [
+            column_name(pair.topic, pair.field, pair.labels[0])
+            for pair in mapping.pairs
+            if pair.kind in {EffortKind.CURRENT, EffortKind.PWM} and not pair.confident
+        ]
+        lines = 'the mapping has lines for them, which are commented out'
+    if not columns:
+        return ''
+    return (
+        f'How many N·m (N) is a unit of {some(dict.fromkeys(columns), _NAMED)}? They are no '
+        f'torques of this model, and no efforts of their message are compared: {lines}, where that '
+        'is the scale.'
+    )
 
 
 def _sensors(reports: Sequence[Inspection]) -> set[str]:
@@ -572,38 +617,29 @@ def _targets(
     dofs = [int(model.joint(name).dofadr[0]) for name in joints]
     if not joints:
         return ()
-    forces, inertia = _forces(model), _inertia(model)
-    armature = max(max(_TIMES * inertia[dof], _ARMATURE) for dof in dofs)
     gains = [_gains(model, name) for name in joints]
-    damping = max(_TIMES * max(float(model.dof_damping[dof]) for dof in dofs), 1.0)
-    damping = max(damping, *(2 * kv for _, _, kv in gains))
-    friction = max(
-        *(_FRICTION * forces[dof] for dof in dofs),
-        *(_TIMES * float(model.dof_frictionloss[dof]) for dof in dofs),
-        0.1,
-    )
+    commanded = {joint.name for found in reports for joint in found.joints if joint.command}
+    most = most_of(model, dofs, gains)
     guessed = implied_actuators(spec)
     # Without efforts only the sum of both is told: the larger one can make up for the other.
     by_servo = {
         name: actuator
         for name, dof, (actuator, _, kv) in zip(joints, dofs, gains, strict=True)
         if not told and actuator not in guessed and kv > float(model.dof_damping[dof])
+        if name in commanded
     }
     found = [
         ProposedTarget(
             f'joint/{name}/{attribute}',
-            (0.0, _rounded_up(most)),
+            (0.0, _rounded_up(limit)),
             left_out="cannot be told from the servo's kv without efforts"
             if attribute == 'damping' and name in by_servo
             else '',
         )
-        for attribute, most in (
-            ('armature', armature),
-            ('damping', damping),
-            ('frictionloss', friction),
-        )
-        for name in joints
+        for attribute, each in most.items()
+        for name, limit in zip(joints, each, strict=True)
     ]
+    gains = [gain for name, gain in zip(joints, gains, strict=True) if name in commanded]
     for attribute, place in (('kp', 1), ('kv', 2)):
         values = {gain[0]: float(gain[place]) for gain in gains if gain[place]}
         trusted = () if attribute == 'kp' else set(values) - set(by_servo.values())
@@ -616,7 +652,7 @@ def _targets(
                 'actuator/*/delay', (0.0, _rounded_up(most)), name='command_delay', shared=True
             )
         )
-    tool = _last_body(model, joints)
+    tool = last_body(model, joints)
     if tool is not None:
         mass = float(model.body(tool).mass[0])
         why = '' if told else 'no efforts are mapped, which tell masses'
@@ -627,6 +663,22 @@ def _targets(
             )
         )
     return tuple(_with_patterns(found, spec, model))
+
+
+def most_of(
+    model: mujoco.MjModel, dofs: Sequence[int], gains: Sequence[tuple[str, float, float]]
+) -> dict[str, list[float]]:
+    """Return attribute to the most of it that each joint may have, by its servo and the model."""
+    forces, inertia = _forces(model), _inertia(model)
+    found: dict[str, list[float]] = {'armature': [], 'damping': [], 'frictionloss': []}
+    for dof, (_, kp, kv) in zip(dofs, gains, strict=True):
+        damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
+        found['armature'].append(
+            max(_TIMES * inertia[dof], _ARMATURE, kp / (2 * math.pi * _SLOWEST) ** 2)
+        )
+        found['damping'].append(max(_TIMES * damping, 1.0, 2 * kv, _LATEST * kp))
+        found['frictionloss'].append(max(_FRICTION * forces[dof], _TIMES * friction, 0.1))
+    return found
 
 
 def _with_patterns(
@@ -661,7 +713,7 @@ def _of_servos(
     for actuator in values:
         why = ''
         if actuator not in guessed and told:
-            why = "the model's own gains are taken as they are; drop the # where they are guesses"
+            why = _TRUSTED
         elif actuator not in guessed and actuator in trusted:
             why = "cannot be told from the joint's damping without efforts"
         bounds = (
@@ -713,19 +765,17 @@ def _forces(model: mujoco.MjModel) -> np.ndarray[Any, np.dtype[np.float64]]:
     return found
 
 
-def _last_body(model: mujoco.MjModel, joints: Sequence[str]) -> str | None:
-    """Return the body with a mass at the end of the longest chain, if all of that moves."""
+def last_body(model: mujoco.MjModel, joints: Sequence[str]) -> str | None:
+    """Return the last body with a mass behind the last joint of the longest chain that moves."""
     depths = np.zeros(model.nbody, int)
     for body in range(1, model.nbody):
         depths[body] = depths[model.body_parentid[body]] + 1
     owner = max((int(model.jnt_bodyid[model.joint(name).id]) for name in joints), key=depths.item)
-    below = [owner]
+    fixed = [owner]
     for body in range(owner + 1, model.nbody):
-        if model.body_parentid[body] in below:
-            if model.body_jntnum[body]:
-                return None
-            below.append(body)
-    heavy = [body for body in below if model.body(body).name and model.body_mass[body] > 0]
+        if model.body_parentid[body] in fixed and not model.body_jntnum[body]:
+            fixed.append(body)
+    heavy = [body for body in fixed if model.body(body).name and model.body_mass[body] > 0]
     return str(model.body(max(heavy, key=depths.item)).name) if heavy else None
 
 
@@ -781,7 +831,7 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
         problem = f'No joint of the model moves in the training recordings, {longest:.2g} s long.'
         return dataclasses.replace(proposal, problem=problem)
     try:
-        proposal = _softened(proposal, observer)
+        proposal = _with_gains(_softened(proposal, observer), observer)
         for _ in range(_ROUNDS):
             found = _first_steps(proposal, observer)
             slow = found.seconds > _LONGEST_S
@@ -836,6 +886,81 @@ def _softened(proposal: CalibrationProposal, observer: Observer) -> CalibrationP
         'more like the robot: the fit begins there.'
     )
     return dataclasses.replace(proposal, targets=tuple(targets), notes=(*proposal.notes, note))
+
+
+def _with_gains(proposal: CalibrationProposal, observer: Observer) -> CalibrationProposal:
+    """Identify the gains of servos, too, where measured forces show others."""
+    trusted = [item for item in proposal.targets if item.left_out == _TRUSTED]
+    if not trusted or not gains_contradicted(load(trial_of(proposal), observer)):
+        return proposal
+    targets = tuple(
+        dataclasses.replace(item, left_out='') if item in trusted else item
+        for item in proposal.targets
+    )
+    note = (
+        'Measured forces show other stiffnesses of the servos than the model has: their gains are '
+        'identified, too.'
+    )
+    return dataclasses.replace(proposal, targets=targets, notes=(*proposal.notes, note))
+
+
+def gains_contradicted(problem: Problem) -> bool:
+    """Return whether measured forces show other stiffnesses than those of most of the servos.
+
+    A servo's force is ``kp (command - position) - kv velocity``. Regressed on what the position
+    misses, it tells the least that kp can be, and regressed the other way the most: there is noise
+    in both. All commands are taken to be late by the time that explains all forces best.
+    """
+    model = problem.model
+    samples: dict[int, list[_Forced]] = {}
+    for sequence in problem.sequences('train'):
+        run = prepare(model, sequence)
+        measured = measured_joints(model, run)
+        for command in run.commands:
+            joint = model.joint(int(model.actuator_trnid[command.actuator, 0]))
+            dof = int(joint.dofadr[0])
+            stiffness = _gains(model, joint.name)[1]
+            if stiffness and dof in measured.position and dof in measured.torque:
+                times, force = measured.torque[dof]
+                position = np.interp(times, *measured.position[dof])
+                one = _Forced(command.held, times, position, force, stiffness)
+                samples.setdefault(command.actuator, []).append(one)
+    tried = [[_stiffness(runs, late) for runs in samples.values()] for late in _LATE]
+    found = min(tried, key=lambda each: sum(math.log1p(-low / high) for low, high in each))
+    other = [
+        low > _CLEAR * high > 0 and (low > _OTHER_GAINS or high < 1 / _OTHER_GAINS)
+        for low, high in found
+    ]
+    return 2 * sum(other) > len(other)
+
+
+class _Forced(NamedTuple):
+    """What a servo did in a sequence: (n,) s, rad, N·m; and its stiffness in the model."""
+
+    command: HeldCommand
+    times: np.ndarray[Any, np.dtype[np.float64]]
+    position: np.ndarray[Any, np.dtype[np.float64]]
+    force: np.ndarray[Any, np.dtype[np.float64]]
+    stiffness: float
+
+
+def _stiffness(runs: Sequence[_Forced], late: float) -> tuple[float, float]:
+    """Return how many times the model's a stiffness is, at least and most, if commands are late."""
+    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
+
+    pairs = []
+    for run in runs:
+        edges = np.stack([run.times, run.times + _INSTANT], axis=1).ravel()
+        missed = run.stiffness * (run.command.means(edges, late)[::2] - run.position)
+        speeds = (
+            np.gradient(run.position, run.times),
+            CubicSpline(run.times, run.position)(run.times, 1),
+        )
+        others = np.column_stack([np.ones(len(run.times)), *speeds])
+        both = np.column_stack([missed, run.force])
+        pairs.append(both - others @ np.linalg.lstsq(others, both)[0])
+    (missed_squares, product), (_, force_squares) = sum(pair.T @ pair for pair in pairs)
+    return product / missed_squares, force_squares / product
 
 
 def _as_one(
@@ -918,7 +1043,7 @@ def _judged(proposal: CalibrationProposal, found: Preflight) -> CalibrationPropo
         if (said := by_name.get(item.name or item.target)) is not None
         and said.verdict_kind is VerdictKind.CONFOUNDED
     ]
-    worst = min((_RANKS.index(item.attribute) for item in confounded), default=-1)
+    worst = min((item.attribute for item in confounded), key=_RANKS.index, default='')
     targets = [
         item if item.left_out else _after(item, by_name.get(item.name or item.target), worst)
         for item in proposal.targets
@@ -926,14 +1051,14 @@ def _judged(proposal: CalibrationProposal, found: Preflight) -> CalibrationPropo
     return dataclasses.replace(proposal, targets=tuple(targets))
 
 
-def _after(item: ProposedTarget, said: PredictedParameter | None, worst: int) -> ProposedTarget:
+def _after(item: ProposedTarget, said: PredictedParameter | None, worst: str) -> ProposedTarget:
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
-    last = said.verdict_kind is VerdictKind.CONFOUNDED and _RANKS.index(item.attribute) == worst
+    last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst
     # What begins elsewhere would be at the model's own value again.
-    if (lost or last) and item.initial is None:
+    if (lost or last) and item.attribute != 'mass' and item.initial is None:
         return dataclasses.replace(item, left_out=kind, note=told)
     return dataclasses.replace(item, note=told)

@@ -163,25 +163,24 @@ def second_name(path: Path) -> str:
 
 
 def _mapping_lines(proposal: CalibrationProposal, mapping: str) -> list[str]:
+    asked = [proposal.question] if proposal.question else []
     if proposal.mapping is None:
-        return [
-            '# Which column is which joint: their names agree, so they are paired by name.',
-            'mapping: auto',
-        ]
+        text = 'Which column is which joint: their names agree, so they are paired by name.'
+        return [*_folded([text, *asked]), 'mapping: auto']
     doubtful = [pair.name for pair in proposal.mapping.pairs if not pair.confident]
     text = 'Which column is which joint, in which unit: proposed from names and motion.'
     if doubtful:
         text += f' Not certain, and commented out there: {some(doubtful)}: look at them.'
     if proposal.guessed:
-        text += (
-            f' Guessed from motion and order, not from names: {guesses(proposal)}: look at them.'
-        )
-    return [*_folded([text]), f'mapping: {scalar(mapping)}']
+        asked = [f'Is that right? {guesses(proposal)}.', *asked]
+    return [*_folded([text, *asked]), f'mapping: {scalar(mapping)}']
 
 
 def guesses(proposal: CalibrationProposal) -> str:
-    """Name what is paired by motion alone."""
-    return some(f'{pair.name} is {",".join(pair.labels)}' for pair in proposal.guessed)
+    """Name what is paired by motion or order alone, with the score of what is least certain."""
+    pairs = some(f'{pair.name} is {",".join(pair.labels)}' for pair in proposal.guessed)
+    least = min(pair.score for pair in proposal.guessed)
+    return f'Guessed from motion and order, not from names, scores from {least:.2f}: {pairs}'
 
 
 def _target_lines(targets: Sequence[ProposedTarget]) -> Iterator[str]:

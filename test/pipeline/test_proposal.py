@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import mujoco
+import numpy as np
 import pytest
 
 from builders.recorded_pendulum import FOLDER
@@ -25,12 +29,18 @@ from sysid_ros.pipeline.proposal import (
     ProposedTarget,
     best_part,
     find_bags,
+    gains_contradicted,
+    last_body,
+    most_of,
     of_all,
     propose_calibration,
     roles_of,
     sort_arguments,
 )
 from sysid_ros.pipeline.proposal_text import to_yaml
+from sysid_ros.rollout.prediction import predict
+from sysid_ros.signals import SignalType
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -141,6 +151,40 @@ def test_what_a_share_of_recordings_does_not_tell_all_may(
     assert of_all(said, unknown, share).verdict_kind is kind
 
 
+HAND = """
+<mujoco>
+  <worldbody>
+    <body name="upper">
+      <joint name="elbow" armature="1"/><geom size=".05" mass="1"/>
+      <body name="hand" pos=".2 0 0">
+        <joint name="wrist" armature=".001" damping=".5"/><geom size=".02" mass=".1"/>
+        <body name="flange"><geom size=".02" mass=".1"/></body>
+        <body name="finger"><joint name="finger"/><geom size=".01" mass=".01"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_the_last_body_that_moves_is_a_candidate_though_fingers_stand_still() -> None:
+    model = mujoco.MjModel.from_xml_string(HAND)
+    assert last_body(model, ['elbow', 'wrist']) == 'flange'
+    assert last_body(model, ['elbow']) == 'upper'
+    assert last_body(model, ['elbow', 'wrist', 'finger']) == 'finger'
+
+
+def test_bounds_are_those_of_each_joint() -> None:
+    model = mujoco.MjModel.from_xml_string(HAND)
+    weak = most_of(model, [0, 1], [('', 0.0, 0.0), ('', 0.0, 0.0)])
+    assert weak['armature'] == [pytest.approx(10.0, rel=0.05), 0.2]
+    assert weak['damping'] == [1.0, 5.0]
+    strong = most_of(model, [0, 1], [('', 4000.0, 1.0), ('', 10.0, 4.0)])
+    assert strong['armature'] == [pytest.approx(4000 / (4 * math.pi) ** 2), 0.2]
+    assert strong['damping'] == [400.0, 8.0]
+    assert strong['frictionloss'] == weak['frictionloss']
+
+
 def servo(kp: float) -> str:
     return f'<position name="m" joint="j" kp="{kp}" kv="{kp / 50}" forcerange="-4 4"/>'
 
@@ -155,6 +199,40 @@ def test_gains_that_are_far_too_large_are_begun_at_a_part_of_them(
     targets = 'actuator/m/kp', 'actuator/m/kv', 'actuator/m/delay'
     problem = workshop.problem(workshop.spec(actuator=servo(300.0)), targets, *runs)
     assert best_part(problem, 0.02) == part
+
+
+def forced(kp: float) -> mujoco.MjSpec:
+    """Return a pendulum on a servo, whose force is measured."""
+    return mujoco.MjSpec.from_string(
+        '<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody><body>'
+        '<joint name="j" axis="0 1 0" damping=".1"/><geom size=".05" pos="0 0 -.3"/></body>'
+        f'</worldbody><actuator>{servo(kp).replace("4", "90")}</actuator>'
+        '<sensor><jointpos name="q" joint="j"/><jointactuatorfrc name="f" joint="j"/></sensor>'
+        '</mujoco>'
+    )
+
+
+@pytest.mark.parametrize(('hidden', 'contradicted'), [(60.0, True), (33.0, False), (15.0, True)])
+def test_gains_that_measured_forces_contradict_are_told(
+    workshop: Any, hidden: float, contradicted: bool
+) -> None:
+    times = np.arange(0, 6, 0.01)
+    told = 0.5 * np.sin(5 * times) + 0.3 * np.sin(11 * times + 1)
+    kinds = {'q': SignalType.MjSensor, 'f': SignalType.MjSensor}
+    series = workshop._series
+    sequence = Trajectory(
+        'a',
+        0,
+        np.zeros(1),
+        np.zeros(1),
+        (series(times, told[:, None], {'m': SignalType.MjCtrl}),),
+        (series(times, np.zeros((len(times), 2)), kinds),),
+    )
+    truth = predict(forced(hidden), [sequence], threads=1)[0].channels[0][0]
+    noise = np.array([1e-4, 0.02]) * np.random.default_rng(0).normal(size=truth.shape)
+    measured = dataclasses.replace(sequence, measurements=(series(times, truth + noise, kinds),))
+    problem = workshop.problem(forced(30.0), ('joint/j/damping',), measured)
+    assert gains_contradicted(problem) == contradicted
 
 
 def test_what_begins_elsewhere_and_what_is_compared_is_written(tmp_path: Path) -> None:

@@ -380,7 +380,7 @@ def contradiction(
     times = float(fits[best][0])
     least[0], most[0] = 1 / _MODEST, _MODEST
     usual = _part(effort - columns @ _bounded(columns, effort, least, most), effort)
-    if 1 / _ORDER < times < _ORDER or not left[best] < _TELLS < usual:
+    if not times or 1 / _ORDER < times < _ORDER or not left[best] < _TELLS < usual:
         return None
     return times
 
