@@ -124,7 +124,7 @@ def lacking(
     # Steps are how far what is there is above the optimum.
     amounts = -steps[-1][len(unknowns) :]
     lacks = tuple(
-        Lacking(term.title, sigma, own, _clock(term, amount, abs(amount) / sigma))
+        Lacking(term.title, sigma, own, _clock(term, amount, sigma))
         for term, sigma, own, amount in zip(
             chosen, sigmas.tolist(), ways[:-1] - ways[1:], amounts.tolist(), strict=True
         )
@@ -144,10 +144,12 @@ def lacking(
     )
 
 
-def _clock(term: Term, amount: float, error: float) -> str:
+def _clock(term: Term, amount: float, sigmas: float) -> str:
     """Say what is wrong with the stamps of a recording, if that is what a term is."""
-    said = term.lack.measured(amount, error)
-    return said and (f'Stamps of {term.where!r} {said} against its commands: {term.lack.remedy}.')
+    said = term.lack.measured(amount, abs(amount) / sigmas if sigmas else np.inf)
+    if not said:
+        return ''
+    return f'Stamps of {term.where!r} {said} against its commands: {term.lack.remedy}.'
 
 
 def _selected(
@@ -206,7 +208,7 @@ def _by_kind(linear: Linear, terms: Sequence[Term]) -> list[Term]:
         covariance = np.nan_to_num(known[np.ix_(places, places)])
         squares = amounts[places] @ np.linalg.pinv(covariance, hermitian=True) @ amounts[places]
         sigmas[kind] = _as_sigmas(max(float(squares), 0.0), len(places))
-    own = np.abs(amounts) / np.sqrt(np.maximum(np.diag(known), np.finfo(np.float64).tiny))
+    own = np.nan_to_num(np.abs(amounts) / np.sqrt(np.diag(known)))
     order = sorted(range(len(terms)), key=lambda place: (-sigmas[terms[place].lack], -own[place]))
     return [terms[place] for place in order]
 
