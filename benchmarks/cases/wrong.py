@@ -29,6 +29,7 @@ class Plant(NamedTuple):
         change: Of the compiled robot.
         force: From velocities to further forces of the two joints.
         late: s by which commands act later.
+        drift: s per s by which the clock that stamps states runs fast.
         joints: Of the encoders.
     """
 
@@ -38,6 +39,7 @@ class Plant(NamedTuple):
     change: Callable[[mujoco.MjModel], object] = lambda _: None
     force: Callable[[Array], Array] = np.zeros_like
     late: float = 0.0
+    drift: float = 0.0
 
 
 def _between(attributes: str) -> str:
@@ -95,6 +97,7 @@ PLANTS = {
         'elastic joints', TermKind.ELASTICITY, _between('stiffness="600" damping="1"')
     ),
     'delay': Plant('commands 8 ms later', TermKind.DELAY, late=0.008),
+    'drift': Plant('states stamped 500 ppm fast', TermKind.DRIFT, drift=500e-6),
     'tilt': Plant('gravity tilted by 3 degrees', TermKind.TILT, change=_tilt),
 }
 
@@ -131,4 +134,4 @@ def happen(plant: Plant, moved: noisy.Motion) -> noisy.Clean:
         data.qfrc_applied[dofs] = plant.force(speed)
         mujoco.mj_step(true, data)
     times = np.arange(0, steps, every) * true.opt.timestep - noisy.LEAD
-    return noisy.Clean(moved, times, rows[::every])
+    return noisy.Clean(moved, times * (1 + plant.drift), rows[::every])

@@ -114,7 +114,7 @@ def lacking(linear: Linear, terms: Sequence[Term]) -> Lacks:
             float(sigma),
             float(share),
             own,
-            _clock(term, float(amount), float(abs(amount) / sigma)),
+            _clock(term, float(amount), float(sigma)),
         )
         for term, sigma, share, own, amount in zip(
             named, sigmas, shares, ways[:-1] - ways[1:], amounts, strict=True
@@ -136,9 +136,9 @@ def lacking(linear: Linear, terms: Sequence[Term]) -> Lacks:
     )
 
 
-def _clock(term: Term, amount: float, error: float) -> str:
+def _clock(term: Term, amount: float, sigmas: float) -> str:
     """Say what is wrong with the stamps of a recording, if that is what a term is."""
-    said = term.lack.measured(amount, error)
+    said = term.lack.measured(amount, abs(amount) / sigmas if sigmas else np.inf)
     return said and f'Stamps of {term.where!r} {said} against its commands: {term.lack.remedy}.'
 
 
