@@ -646,10 +646,10 @@ def _targets(
         found += _of_servos(attribute, values, guessed, told=told, trusted=trusted)
     if any(bag.commanded for bag in bags) and model.nactuator:
         lags = [bag.lag for bag in bags if not math.isnan(bag.lag)]
-        most = min(max(_DELAY, *(1.5 * lag for lag in lags), 0.0), _LONGEST_DELAY)
+        latest = min(max(_DELAY, *(1.5 * lag for lag in lags), 0.0), _LONGEST_DELAY)
         found.append(
             ProposedTarget(
-                'actuator/*/delay', (0.0, _rounded_up(most)), name='command_delay', shared=True
+                'actuator/*/delay', (0.0, _rounded_up(latest)), name='command_delay', shared=True
             )
         )
     tool = last_body(model, joints)
