@@ -109,7 +109,7 @@ def test_one_parameter_alone_keeps_its_interval() -> None:
 
 def at_zero(shift: float) -> tuple[Solution, Inference, Inference]:
     """Fit a second parameter that would be so many standard errors below its bound of zero."""
-    unknowns = [Unknown('a', (), 1.0, -1e3, 1e3), Unknown('b', (), 1.0, 0.0, 1e3)]
+    unknowns = [Unknown('a', (), 1.0, -1e3, 1e3), Unknown('b', (), 4.0, 0.0, 1e3)]
     noise = np.random.default_rng(3).standard_normal(COUNT)
     columns = waves(np.eye(2))
     free = np.linalg.lstsq(columns, noise, rcond=None)[0]
