@@ -21,7 +21,12 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
-from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings, with_steady_slopes
+from sysid_ros.estimation.solver.least_squares import (
+    LIMITS,
+    SolverSettings,
+    no_effect,
+    with_steady_slopes,
+)
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import (
@@ -288,6 +293,9 @@ def fit(  # noqa: PLR0913 (documented API)
         if first is None and starts > 1:
             first = initialize_from(context, whole, start, _spread(unknowns, starts, seed))
         first = first or initialize(context, whole, start, windowed=windowed)
+        if not first.solution.jacobian[:, : len(parameters)].any():
+            # Beside them, delays and arrivals may be unknown.
+            raise no_effect(parameters)
         starts_fixed = False
         if first.window is None and context.may_go_on:
             freed = _with_free_starts(context, first, sequences)

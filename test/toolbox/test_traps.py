@@ -506,12 +506,17 @@ def test_silence_is_silence(
     assert {'status', 'message', 'cost', 'nfev', 'success', 'jac', 'grad'} <= set(result)
 
 
-def test_a_parameter_without_effect_is_named(cart_recording: Recording) -> None:
+def test_a_parameter_without_effect_keeps_its_value_and_others_are_found(
+    cart_recording: Recording,
+) -> None:
     params = mass()
     params.add(sysid.Parameter('idle', 1.0, 0.5, 2.0, modifier=lambda _, __: None))
     fn = sysid.build_residual_fn(models_sequences=cart_recording.sequences())
-    with pytest.raises(ValueError, match="'idle'"):
-        sysid.optimize(params, fn, verbose=False)
+    found, result = sysid.optimize(params, fn, verbose=False)
+    alone, _ = sysid.optimize(mass(), fn, verbose=False)
+    assert result.success
+    assert found['idle'].value == pytest.approx(1.0)
+    assert found['mass'].value == pytest.approx(alone['mass'].value)
 
 
 def mass_and_gear() -> sysid.ParameterDict:

@@ -22,12 +22,13 @@ from sysid_ros.estimation.solver.scipy_methods import off_bounds, run_scipy
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import Loss
     from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
+    from sysid_ros.model.unknown import Unknown
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
@@ -357,17 +358,20 @@ def _find_effects(descent: Descent) -> None:
             continue
         moves = any(not np.array_equal(point.residual, here.residual) for point in points)
         if len(silent) == len(here.z) and not moves:
-            names = ', '.join(repr(unknown.name) for unknown in descent.residuals.unknowns)
-            msg = (
-                f'Nothing that was measured changes with any parameter ({names}); record what '
-                'they move.'
-            )
-            raise FitError(msg)
+            raise no_effect(descent.residuals.unknowns)
         best = min(points, key=lambda point: point.cost)
         if not best.cost < here.cost:
             return
         descent.status = None
         descent.begin(best.z)
+
+
+def no_effect(unknowns: Iterable[Unknown]) -> FitError:
+    """Return what is said where no parameter changes anything."""
+    names = ', '.join(repr(unknown.name) for unknown in unknowns)
+    return FitError(
+        f'Nothing that was measured changes with any parameter ({names}); record what they move.'
+    )
 
 
 def _silent(descent: Descent) -> NDArray[np.int64]:
