@@ -619,7 +619,7 @@ def _targets(
         return ()
     gains = [_gains(model, name) for name in joints]
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
-    most = most_of(model, dofs, gains)
+    limits = most_of(model, dofs, gains)
     guessed = implied_actuators(spec)
     # Without efforts only the sum of both is told: the larger one can make up for the other.
     by_servo = {
@@ -636,7 +636,7 @@ def _targets(
             if attribute == 'damping' and name in by_servo
             else '',
         )
-        for attribute, each in most.items()
+        for attribute, each in limits.items()
         for name, limit in zip(joints, each, strict=True)
     ]
     gains = [gain for name, gain in zip(joints, gains, strict=True) if name in commanded]
