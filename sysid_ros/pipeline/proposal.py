@@ -105,7 +105,7 @@ _MANY_STEPS = 3e6
 _FRICTION = 0.2
 #: Commands are at most so late where nothing is measured of it, s, and at the very most.
 _DELAY, _LONGEST_DELAY = 0.05, 0.5
-#: What is left out first where the recordings cannot tell parameters apart. A mass never is: where
+#: What is left out first where the recordings cannot tell parameters apart. A mass is not: where
 #: efforts are mapped, what else would bear a payload that is not fitted.
 _RANKS = ('kv', 'kp', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
 #: Why gains are left out that measured forces do not contradict.
@@ -1057,8 +1057,8 @@ def _after(item: ProposedTarget, said: PredictedParameter | None, worst: str) ->
     told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
-    last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst
+    last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass'
     # What begins elsewhere would be at the model's own value again.
-    if (lost or last) and item.attribute != 'mass' and item.initial is None:
+    if (lost or last) and item.initial is None:
         return dataclasses.replace(item, left_out=kind, note=told)
     return dataclasses.replace(item, note=told)

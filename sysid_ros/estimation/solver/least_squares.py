@@ -35,6 +35,8 @@ BACKENDS: tuple[Backend, ...] = get_args(Backend)
 #: An effect of a parameter that has none at the start is looked for at these parts of the way from
 #: the lower to the upper bound or, where there is none, one scale from the start.
 _PROBES = (0.0, 1e-3, 0.01, 0.1, 0.5, 1.0)
+#: It has none where the cost falls by less: that is one standard error, or rounding.
+_EFFECT = 0.5
 
 #: A convex loss gives way to a redescending one when its step is below this, in standard errors.
 _NEAR = 0.3
@@ -360,7 +362,7 @@ def _find_effects(descent: Descent) -> None:
         if len(silent) == len(here.z) and not moves:
             raise no_effect(descent.residuals.unknowns)
         best = min(points, key=lambda point: point.cost)
-        if not best.cost < here.cost:
+        if not best.cost < here.cost - _EFFECT:
             return
         descent.status = None
         descent.begin(best.z)
