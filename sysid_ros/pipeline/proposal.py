@@ -35,7 +35,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.motion import measured_joints
+from sysid_ros.estimation.start.servo_law import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.inference.verdicts import widest
 from sysid_ros.inspection.inspection import inspect
@@ -52,7 +52,6 @@ from sysid_ros.pipeline.loading import falling_base, load
 from sysid_ros.pipeline.preflight import predicted
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.rollout.runs import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -65,7 +64,6 @@ if TYPE_CHECKING:
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
     from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
-    from sysid_ros.rollout.runs import HeldCommand
 
 #: Words in the name of a recording by which it is held out.
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
@@ -85,11 +83,9 @@ _TRIED_S = 90.0
 _LONGEST_S = 120.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
-#: A servo's stiffness is another one where it differs by this factor; its commands act so late, s.
-#: It is clear where the law explains this part of its force, but for what the speed does.
-_OTHER_GAINS, _CLEAR, _LATE = 1.25, 0.95, np.arange(0.0, 0.06, 0.002)
-#: A command is read over this time, s.
-_INSTANT = 1e-6
+#: A servo's stiffness is another one where it differs by this factor, and is clear where the law
+#: explains this part of its force, but for what the speed does.
+_OTHER_GAINS, _CLEAR = 1.25, 0.95
 #: A servo follows faster than that, Hz, and is damped to come after its command by less, s.
 _SLOWEST, _LATEST = 2.0, 0.1
 #: Bounds are so many times the model's own number, or inertia.
@@ -905,62 +901,19 @@ def _with_gains(proposal: CalibrationProposal, observer: Observer) -> Calibratio
 
 
 def gains_contradicted(problem: Problem) -> bool:
-    """Return whether measured forces show other stiffnesses than those of most of the servos.
-
-    A servo's force is ``kp (command - position) - kv velocity``. Regressed on what the position
-    misses, it tells the least that kp can be, and regressed the other way the most: there is noise
-    in both. All commands are taken to be late by the time that explains all forces best.
-    """
+    """Return whether measured forces show other stiffnesses than those of most of the servos."""
     model = problem.model
-    samples: dict[int, list[_Forced]] = {}
-    for sequence in problem.sequences('train'):
-        run = prepare(model, sequence)
-        measured = measured_joints(model, run)
-        for command in run.commands:
-            joint = model.joint(int(model.actuator_trnid[command.actuator, 0]))
-            dof = int(joint.dofadr[0])
-            stiffness = _gains(model, joint.name)[1]
-            if stiffness and dof in measured.position and dof in measured.torque:
-                times, force = measured.torque[dof]
-                position = np.interp(times, *measured.position[dof])
-                one = _Forced(command.held, times, position, force, stiffness)
-                samples.setdefault(command.actuator, []).append(one)
-    tried = [[_stiffness(runs, late) for runs in samples.values()] for late in _LATE]
-    found = min(tried, key=lambda each: sum(math.log1p(-low / high) for low, high in each))
+    found = servo_gains(model, problem.sequences('train'))
+    ratios = [
+        (gains.low / own, gains.high / own)
+        for actuator, gains in found.items()
+        if (own := _gains(model, model.joint(int(model.actuator_trnid[actuator, 0])).name)[1])
+    ]
     other = [
         low > _CLEAR * high > 0 and (low > _OTHER_GAINS or high < 1 / _OTHER_GAINS)
-        for low, high in found
+        for low, high in ratios
     ]
     return 2 * sum(other) > len(other)
-
-
-class _Forced(NamedTuple):
-    """What a servo did in a sequence: (n,) s, rad, N·m; and its stiffness in the model."""
-
-    command: HeldCommand
-    times: np.ndarray[Any, np.dtype[np.float64]]
-    position: np.ndarray[Any, np.dtype[np.float64]]
-    force: np.ndarray[Any, np.dtype[np.float64]]
-    stiffness: float
-
-
-def _stiffness(runs: Sequence[_Forced], late: float) -> tuple[float, float]:
-    """Return how many times the model's a stiffness is, at least and most, if commands are late."""
-    from scipy.interpolate import CubicSpline  # noqa: PLC0415 (slow to import)
-
-    pairs = []
-    for run in runs:
-        edges = np.stack([run.times, run.times + _INSTANT], axis=1).ravel()
-        missed = run.stiffness * (run.command.means(edges, late)[::2] - run.position)
-        speeds = (
-            np.gradient(run.position, run.times),
-            CubicSpline(run.times, run.position)(run.times, 1),
-        )
-        others = np.column_stack([np.ones(len(run.times)), *speeds])
-        both = np.column_stack([missed, run.force])
-        pairs.append(both - others @ np.linalg.lstsq(others, both)[0])
-    (missed_squares, product), (_, force_squares) = sum(pair.T @ pair for pair in pairs)
-    return product / missed_squares, force_squares / product
 
 
 def _as_one(

@@ -227,6 +227,7 @@ def test_gains_that_measured_forces_contradict_are_told(
         np.zeros(1),
         (series(times, told[:, None], {'m': SignalType.MjCtrl}),),
         (series(times, np.zeros((len(times), 2)), kinds),),
+        sampled=True,
     )
     truth = predict(forced(hidden), [sequence], threads=1)[0].channels[0][0]
     noise = np.array([1e-4, 0.02]) * np.random.default_rng(0).normal(size=truth.shape)

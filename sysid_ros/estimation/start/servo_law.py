@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The delay of servos' commands, from measured forces alone and without a simulation.
+"""The delay and gains of servos, from measured forces alone and without a simulation.
 
 A servo exerts ``kp (command - position) - kv velocity``. Read at an instant, its force shows which
 command was in force then. Where states and commands are synchronous, that is a step function of the
@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, NamedTuple
 
+import mujoco
 import numpy as np
 from scipy.interpolate import CubicSpline
 
@@ -24,9 +25,8 @@ from sysid_ros.rollout.inverse import meaning
 from sysid_ros.rollout.runs import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    import mujoco
     from numpy.typing import NDArray
 
     from sysid_ros.model.unknown import Unknown
@@ -39,10 +39,14 @@ _STEP = 5e-4
 #: Delays explain forces equally well where what they leave differs by less than this factor: more
 #: than the walls of a wrong friction make, and far less than a command's period does.
 _ALIKE = 1.02
+#: Commands are at most so late where nobody says how late they may be, s.
+_LATEST = 0.1
+#: Forces tell a stiffness where both regressions agree to this part.
+CLEAR = 0.8
 #: A joint with fewer samples shows nothing.
 _FEWEST = 50
 #: Forces are explained entirely where less than this part of their squares is left.
-_EXACT = 1e-12
+_EXACT, _TINY = 1e-12, 1e-300
 #: A force within this part of its limit is taken to be limited.
 _LIMITED = 0.01
 
@@ -51,8 +55,8 @@ class _Law(NamedTuple):
     """What one joint's force is regressed on, in one sequence.
 
     Attributes:
-        force: (n,) measured.
-        position: (n,) measured.
+        force: (n,) measured, at the actuator.
+        position: (n,) measured, in the unit of the command.
         others: (n, k) one, and the velocity as positions and, if there is one, a sensor tell it.
         times: (n,) s.
         held: Its command.
@@ -72,31 +76,97 @@ class Tooth(NamedTuple):
     high: float
 
 
+class Gains(NamedTuple):
+    """What measured forces say of a servo's gains.
+
+    Attributes:
+        low: Least stiffness: forces regressed on what the position misses, which has noise …
+        high: … and greatest: regressed the other way, as if forces had all of the noise, N·m/rad.
+        kv: Damping at the stiffness between, N·m·s/rad.
+    """
+
+    low: float
+    high: float
+    kv: float
+
+    @property
+    def kp(self) -> float | None:
+        """The stiffness, N·m/rad; None where forces do not tell it."""
+        return float(np.sqrt(self.low * self.high)) if self.low > CLEAR * self.high > 0 else None
+
+
 def aimed(
     model: mujoco.MjModel, unknowns: Sequence[Unknown], sequences: Sequence[Trajectory]
 ) -> tuple[Unknown, ...]:
-    """Return unknowns of which delays begin, and stay, where forces show the servos' law.
+    """Return unknowns of which delays and gains begin where forces show the servos' law.
 
-    They may leave by a time step of the model: so much earlier or later than its forces a fit's
-    motion may be.
+    Delays stay there, but for a time step of the model: so much earlier or later than its forces a
+    fit's motion may be.
 
     Args:
         model: The compiled model.
         unknowns: What is to be identified.
         sequences: The recordings.
     """
-    runs = [prepare(model, sequence) for sequence in sequences if sequence.sampled]
-    laws = _laws(model, runs)
-    found = []
-    for unknown in unknowns:
-        own = [
-            laws[target.row]
+    laws = _laws(model, sequences)
+    delays = {row: float(model.actuator_delay[row]) for row in laws}
+    found = list(unknowns)
+    for place, unknown in enumerate(unknowns):
+        rows = [
+            target.row
             for target in unknown.targets
             if target.role is Role.COMMAND and target.attribute == 'delay' and target.row in laws
         ]
+        own = [laws[row] for row in rows]
         tooth = _tooth(own, unknown.min_value, unknown.max_value) if own else None
-        found.append(unknown if tooth is None else _within(tooth, unknown, model.opt.timestep))
-    return tuple(found)
+        if tooth is not None:
+            found[place] = _within(tooth, unknown, model.opt.timestep)
+        delays |= dict.fromkeys(rows, found[place].nominal)
+    gains = {row: _gains(law, delays[row]) for row, law in laws.items()}
+    return tuple(_begun(unknown, gains) for unknown in found)
+
+
+def _begun(unknown: Unknown, gains: Mapping[int, Gains]) -> Unknown:
+    """Return an unknown that begins at the gain that forces show, if it is one."""
+    kinds = {target.attribute for target in unknown.targets}
+    own = [
+        gains[target.row]
+        for target in unknown.targets
+        if target.path.startswith('actuator/') and target.row in gains
+    ]
+    if not (kinds <= {'kp', 'kv'} and len(own) == len(unknown.targets)):
+        return unknown
+    if any(each.kp is None or each.kv <= 0 for each in own):
+        return unknown
+    values = [each.kv if kinds == {'kv'} else each.kp or 0.0 for each in own]
+    start = float(np.clip(np.median(values), unknown.min_value, unknown.max_value))
+    return dataclasses.replace(unknown, nominal=start)
+
+
+def servo_gains(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> dict[int, Gains]:
+    """Return actuator to what forces say of its gains, if all commands are late by one time."""
+    laws = _laws(model, sequences)
+    tooth = _tooth(list(laws.values()), 0.0, _LATEST) if laws else None
+    late = 0.0 if tooth is None else (tooth.low + tooth.high) / 2
+    return {row: _gains(law, late) for row, law in laws.items()}
+
+
+def _gains(joint: Sequence[_Law], delay: float) -> Gains:
+    """Return what the forces of a joint say of its servo at a delay."""
+    others = np.concatenate([law.others for law in joint])
+    both = np.concatenate(
+        [
+            np.column_stack([law.held.in_force(law.times - delay) - law.position, law.force])
+            for law in joint
+        ]
+    )
+    slopes = np.linalg.lstsq(others, both)[0]
+    rest = both - others @ slopes
+    (missed, product), (_, force) = rest.T @ rest
+    low, high = product / max(missed, _TINY), force / product if product else np.inf
+    # Without the stiffness's part, forces fall with the velocity in all of its columns.
+    kv = np.sqrt(max(low * high, 0.0)) * slopes[1:, 0].sum() - slopes[1:, 1].sum()
+    return Gains(float(low), float(high), float(kv))
 
 
 def _within(tooth: Tooth, unknown: Unknown, slack: float) -> Unknown:
@@ -109,10 +179,10 @@ def _within(tooth: Tooth, unknown: Unknown, slack: float) -> Unknown:
     )
 
 
-def _laws(model: mujoco.MjModel, runs: Sequence[Run]) -> dict[int, list[_Law]]:
+def _laws(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> dict[int, list[_Law]]:
     """Return, by actuator, what its force is regressed on in each sequence that measures it."""
     found: dict[int, list[_Law]] = {}
-    for run in runs:
+    for run in [prepare(model, sequence) for sequence in sequences if sequence.sampled]:
         for force in sampled_forces(model, run):
             law = _law(model, run, force)
             if law is not None:
@@ -152,9 +222,13 @@ def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
     known &= (values > (1 - _LIMITED) * low) & (values < (1 - _LIMITED) * high)
     if known.sum() < _FEWEST:
         return None
+    # What a command is held against: of a servo the length of its transmission, of a motor nothing.
+    gain, bias = model.actuator_gainprm[force.actuator, 0], model.actuator_biasprm[force.actuator]
+    affine = model.actuator_biastype[force.actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+    ratio = -bias[1] / gain * model.actuator_gear[force.actuator, 0] if affine and gain else 0.0
     return _Law(
-        values[known],
-        np.interp(times, at, position)[known],
+        values[known] / force.factor,
+        ratio * np.interp(times, at, position)[known],
         np.column_stack(others)[known],
         times[known],
         run.commands[force.command].held,

@@ -8,7 +8,7 @@ import dataclasses
 
 import pytest
 
-from builders.fine_robot import PERIOD, recorded, spec, unsampled
+from builders.fine_robot import KP, PERIOD, recorded, spec, unsampled
 from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.model.unknown import Unknown, make_unknowns
 
@@ -35,6 +35,20 @@ def test_the_period_of_the_delay_is_found_whatever_the_model_believes(delay: flo
 def test_a_delay_at_the_wall_is_not_shut_out() -> None:
     (found,) = aimed(spec().compile(), [_delay()], [recorded(delay=2 * PERIOD)])
     assert found.min_value < 2 * PERIOD < found.max_value
+
+
+def test_gains_begin_where_forces_show_them() -> None:
+    wrong = spec()
+    for actuator in wrong.actuators:
+        actuator.gainprm[0] *= 1.7
+        actuator.biasprm[1] *= 1.7
+        actuator.biasprm[2] *= 0.4
+    model = wrong.compile()
+    gains = [u for what in ('kp', 'kv') for u in make_unknowns(f'actuator/*/{what}', model)]
+    found = aimed(model, [*gains, _delay()], [recorded(seed=1)])
+    assert [u.nominal for u in found[:2]] == pytest.approx(KP, rel=0.02)
+    assert [u.nominal for u in found[2:4]] == pytest.approx([15.0, 6.0], rel=0.1)
+    assert [u.min_value for u in found[:4]] == [u.min_value for u in gains]
 
 
 def test_bounds_of_the_user_hold() -> None:
