@@ -101,9 +101,10 @@ _MANY_STEPS = 3e6
 _FRICTION = 0.2
 #: Commands are at most so late where nothing is measured of it, s, and at the very most.
 _DELAY, _LONGEST_DELAY = 0.05, 0.5
-#: What is left out first where the recordings cannot tell parameters apart. A mass is not: where
-#: efforts are mapped, what else would bear a payload that is not fitted.
-_RANKS = ('kv', 'kp', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
+#: What is left out first where the recordings cannot tell parameters apart: of a servo that no
+#: weight loads only ratios to its stiffness, which its controller sets. A mass is not left out:
+#: where efforts are mapped, what else would bear a payload that is not fitted.
+_RANKS = ('kp', 'kv', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
 #: Why gains are left out that measured forces do not contradict.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 #: What is wrong with every recording is not said of each.
