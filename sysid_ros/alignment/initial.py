@@ -27,8 +27,9 @@ VALUE_WINDOW_S = 0.02
 SLOPE_WINDOW_S = 0.025
 #: Where the rate is too low for these windows, two samples this close do, s.
 LONGEST_SLOPE_S = 0.5
-#: With so many samples a parabola is fitted: noise then costs less than curvature.
-PARABOLA_SAMPLES = 6
+#: With so many samples a parabola is fitted: noise then costs less than curvature. Between samples
+#: on both sides it never costs more than that of one, and three are enough.
+PARABOLA_SAMPLES, _BOTH_SIDES = 6, 3
 
 
 class InitialState(NamedTuple):
@@ -126,7 +127,8 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
     scale = float(np.ptp(times))
     if not scale:
         return float(values.mean()), 0.0
-    degree = 2 if len(times) >= PARABOLA_SAMPLES else 1
+    both = times.min() < 0.0 < times.max()
+    degree = 2 if len(times) >= (_BOTH_SIDES if both else PARABOLA_SAMPLES) else 1
     coefficients = np.polynomial.polynomial.polyfit(times / scale, values, degree)
     return float(coefficients[0]), float(coefficients[1]) / scale
 

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sysid_ros.config.calibration import StartChoice
+    from sysid_ros.estimation.arrivals import WithArrivals
     from sysid_ros.estimation.layout import Samples
     from sysid_ros.estimation.priors import JointPrior
     from sysid_ros.estimation.residuals import Residuals
@@ -307,27 +308,9 @@ def fit(  # noqa: PLR0913 (documented API)
         if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
             # It may not have arrived for jumps; where they are known, time goes into steps instead.
             solution = with_steady_slopes(residuals, solution, settings.loss)
-        steps = {
-            sensor: step / residuals.noise[sensor]
-            for sensor, step in encoder_steps(residuals.runs).items()
-            if sensor in residuals.noise
-        }
-        log.stage('intervals and verdicts')
-        # What a fit did not get to would pass for what its model lacks.
-        complete = judged and first.window is None and solution.status not in LIMITS
-        complete &= not settings.rough
-        late = complete and context.is_late
-        lacks = terms(residuals, x) if complete and not late else ()
-        notes = (_NOT_LOOKED,) * late + (_STARTS_FIXED,) * starts_fixed
-        found = infer(
-            solution,
-            sharpened(residuals, solution),
-            residuals.unknowns,
-            dataclasses.replace(residuals.samples, encoder_steps=steps),
-            loss=settings.loss,
-            terms=lacks,
-        )
-        found = dataclasses.replace(found, notes=(*found.notes, *notes))
+        found = _inferred(context, residuals, solution, whole=first.window is None, judged=judged)
+        notes = (*found.notes, _STARTS_FIXED) if starts_fixed else found.notes
+        found = dataclasses.replace(found, notes=notes)
         count = len(parameters)
         # Residuals with free starts count the simulations of the whole as their own.
         counted = [residuals] if first.window is None or residuals is whole else [whole, residuals]
@@ -407,6 +390,36 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
         for series, stride in zip(sequence.measurements, strides, strict=True)
     )
     return dataclasses.replace(sequence, measurements=measurements)
+
+
+def _inferred(
+    context: FitContext,
+    residuals: Residuals | WithArrivals,
+    solution: Solution,
+    *,
+    whole: bool,
+    judged: bool,
+) -> Inference:
+    """Return intervals and verdicts, and what the model lacks where there is time for that."""
+    steps = {
+        sensor: step / residuals.noise[sensor]
+        for sensor, step in encoder_steps(residuals.runs).items()
+        if sensor in residuals.noise
+    }
+    if judged:
+        context.log.stage('intervals and verdicts')
+    # What a fit did not get to would pass for what its model lacks.
+    complete = judged and whole and solution.status not in LIMITS and not context.settings.rough
+    late = complete and context.is_late
+    found = infer(
+        solution,
+        sharpened(residuals, solution),
+        residuals.unknowns,
+        dataclasses.replace(residuals.samples, encoder_steps=steps),
+        loss=context.settings.loss,
+        terms=terms(residuals, solution.x) if complete and not late else (),
+    )
+    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late))
 
 
 def _all_unknowns(

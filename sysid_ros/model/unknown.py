@@ -38,6 +38,8 @@ class Unknown:
             by a factor, its logarithm.
         prior: Mean and standard deviation of what is known before the fit, in the value's unit;
             None where only the bounds are known.
+        in_force: Of a delay, between which delays the command acts that forces are read under;
+            None where the delay itself says which.
     """
 
     name: str
@@ -47,6 +49,7 @@ class Unknown:
     max_value: float
     scale: Scale = 'linear'
     prior: tuple[float, float] | None = None
+    in_force: tuple[float, float] | None = None
 
     @property
     def unit(self) -> str:

@@ -103,7 +103,7 @@ _FRICTION = 0.2
 _DELAY, _LONGEST_DELAY = 0.05, 0.5
 #: What is left out first where the recordings cannot tell parameters apart: of a servo that no
 #: weight loads only ratios to its stiffness, which its controller sets. A mass is not left out:
-#: where efforts are mapped, what else would bear a payload that is not fitted.
+#: what else would bear a payload that is not fitted.
 _RANKS = ('kp', 'kv', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
 #: Why gains are left out that measured forces do not contradict.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
@@ -652,12 +652,9 @@ def _targets(
     tool = last_body(model, joints)
     if tool is not None:
         mass = float(model.body(tool).mass[0])
-        why = '' if told else 'no efforts are mapped, which tell masses'
         bounds = 0.1 * mass, _TIMES * mass
         found.append(
-            ProposedTarget(
-                f'body/{tool}/mass', (_two_digits(bounds[0]), _two_digits(bounds[1])), left_out=why
-            )
+            ProposedTarget(f'body/{tool}/mass', (_two_digits(bounds[0]), _two_digits(bounds[1])))
         )
     return tuple(_with_patterns(found, spec, model))
 

@@ -46,7 +46,12 @@ class Controls:
     """Turns the commands of a sequence into one control per step and candidate."""
 
     def __init__(
-        self, model: mujoco.MjModel, written: list[tuple[Target, int]], *, native: bool = False
+        self,
+        model: mujoco.MjModel,
+        written: list[tuple[Target, int]],
+        *,
+        native: bool = False,
+        shown: Mapping[int, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
         """Find the columns that act on commands.
 
@@ -54,7 +59,9 @@ class Controls:
             model: The compiled model, with its native actuator delays.
             written: Targets and the columns of a candidate that they take their values from.
             native: Whether the simulation itself applies the model's delays.
+            shown: Column of a delay to those between which forces show that it is.
         """
+        self._shown = shown
         self._nu = model.nu
         self._timestep = float(model.opt.timestep)
         self._delays = np.array(model.actuator_delay, dtype=np.float64)
@@ -125,6 +132,8 @@ class Controls:
     ) -> NDArray[np.float64]:
         """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
         command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
+        column = self._columns['delay'].get(command.actuator, -1)
+        delays = np.clip(delays, *self._shown.get(column, (-np.inf, np.inf)))
         distinct, inverse = np.unique(delays, return_inverse=True)
         held = np.stack([command.held.in_force(times - delay) for delay in distinct])
         told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)

@@ -189,7 +189,8 @@ class Simulator:
             self.model = drives.prepared(self.model)
             self._stepper = drives.stepper(self.model, self._written)
         self._writer = Writer(model, self._written, learnt=learnt)
-        self._controls = Controls(model, self._written, native=build is not None)
+        shown = {j: p.in_force for j, p in enumerate(self.parameters) if p.in_force is not None}
+        self._controls = Controls(model, self._written, native=build is not None, shown=shown)
         self._pool = Pool(
             self.model,
             self._writer if build is None else None,

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _NS = 1e9
+#: What takes effect so little later is in force already, s: times are sums of floats.
+_INSTANT = 1e-9
 
 
 class TrajectoryCommand(NamedTuple):
@@ -120,6 +122,16 @@ class CommandQueue:
             ]
         self.late += late > 0
         return late
+
+    def in_force(self) -> NDArray[np.float64]:
+        """Return the (nu,) commands in force where the next step begins."""
+        found: NDArray[np.float64] = self._current.copy()
+        for row, pending in enumerate(self._pending):
+            for effect, value, straight in pending:
+                if straight or effect > self._now + _INSTANT:
+                    break
+                found[row] = value
+        return found
 
     def mean(self, start: float, end: float) -> NDArray[np.float64]:
         """Return the (nu,) mean commands of a time step, and forget what is past.

@@ -203,18 +203,26 @@ class Plant:
         last = int(np.floor(until / self.timestep + 1e-6))
         while self._step < last:
             start = self._step * self.timestep
+            in_force = self._queue.in_force()
             commands = self._queue.mean(start, (self._step + 1) * self.timestep)
             if self._step != round(self._samples / (self._rate * self.timestep)):
                 self._advance(commands)
                 self._step += 1
                 continue
             position, velocity = self._sensors.state(self._data)
-            # Forces are computed with this step's command, before the state moves on.
-            self._advance(commands)
+            if self._driven is None:
+                # A driver reads the force under the command that is in force then.
+                self._data.ctrl[:] = in_force
+                mujoco.mj_forward(self.model, self._data)
+                effort = self._sensors.effort(self._data)
+                self._advance(commands)
+            else:
+                self._advance(commands)
+                effort = self._sensors.effort(self._data)
             self._step += 1
             self._samples += 1
             self._check(start)
-            yield self._sensors.measure(start, position, velocity, self._data)
+            yield self._sensors.measure(start, position, velocity, effort)
 
     def _advance(self, commands: NDArray[np.float64]) -> None:
         """Make one step with (nu,) commands."""
@@ -261,12 +269,16 @@ class _Sensors:
         """Return copies of the true positions and velocities."""
         return data.qpos[self._qpos], data.qvel[self._dofs]
 
+    def effort(self, data: mujoco.MjData) -> NDArray[np.float64]:
+        """Return a copy of the true forces, as they were computed last."""
+        return np.asarray(data.sensordata[self._efforts])
+
     def measure(
         self,
         time: float,
         position: NDArray[np.float64],
         velocity: NDArray[np.float64],
-        data: mujoco.MjData,
+        effort: NDArray[np.float64],
     ) -> Sample:
         errors = self._rng.standard_normal((3, len(position)))
         position = position + self._noise.position * errors[0]
@@ -276,7 +288,7 @@ class _Sensors:
             time,
             position,
             velocity + self._noise.velocity * errors[1],
-            data.sensordata[self._efforts] + self._noise.effort * errors[2],
+            effort + self._noise.effort * errors[2],
         )
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from builders.models import rod
-from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
@@ -80,7 +79,7 @@ def held(found: Inference) -> list[bool]:
 
 def test_one_clock_is_not_taken_for_two(found: Found) -> None:
     for clocks in ([right], [right] * 3):
-        assert not any('clock' in lack for lack in found(clocks).lacking)
+        assert not any('clock' in lack.title for lack in found(clocks).lacking)
 
 
 @pytest.mark.parametrize('ppm', [-500.0, -100.0, 100.0, 500.0])
@@ -89,7 +88,7 @@ def test_a_clock_that_drifts_is_named_with_its_rate_and_intervals_hold_the_truth
 ) -> None:
     told = found([lambda times: times * (1 + 1e-6 * ppm)])
     # That clocks agreed when it began makes a delay of the drift half-way, too.
-    assert "a clock drift of 'run_0'" in told.lacking
+    assert "a clock drift of 'run_0'" in [lack.title for lack in told.lacking]
     (note,) = (note for note in told.notes if note.startswith("Stamps of 'run_0' run"))
     said = re.search(r'run (fast|slow) by (\S+) ± (\S+) ppm against its commands: stamp ', note)
     assert said is not None
@@ -97,21 +96,13 @@ def test_a_clock_that_drifts_is_named_with_its_rate_and_intervals_hold_the_truth
     assert way == ('fast' if ppm > 0 else 'slow')
     assert abs(float(size) - abs(ppm)) < 4 * float(error)
     assert all(held(told))
-    assert not any(
-        own.verdict_kind is VerdictKind.IDENTIFIED and not own.noise_low <= value <= own.noise_high
-        for own, value in zip(told.intervals, TRUTH.values(), strict=False)
-    )
 
 
 @pytest.mark.parametrize('late', [-0.002, 0.005])
 def test_the_one_recording_whose_stamps_are_late_is_named(found: Found, late: float) -> None:
     told = found([right, lambda times: times + late, right])
-    assert told.lacking[0] == "a clock offset of 'run_1'"
+    assert told.lacking[0].title == "a clock offset of 'run_1'"
     assert any(note.startswith("Stamps of 'run_1' are ") for note in told.notes)
     assert all(held(told))
     armature = told.intervals[0]
-    assert armature.verdict_kind is VerdictKind.MODEL_LIMITED
-    assert armature.explanation.startswith("With a clock offset of 'run_1' it would be about 0.08")
-    assert armature.explanation.endswith(
-        'stamp states and commands by one clock, or synchronise their clocks.'
-    )
+    assert armature.high - armature.low > 3 * (armature.noise_high - armature.noise_low)

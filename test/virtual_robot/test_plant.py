@@ -89,9 +89,11 @@ def test_the_plant_is_a_plain_loop_over_mj_step_with_the_mean_command_of_each_st
         start, end = step * 0.002, (step + 1) * 0.002
         cuts = np.array([start, *changes[(changes > start) & (changes < end)], end])
         held = [_in_force(moment, arrivals, commands) for moment in (cuts[1:] + cuts[:-1]) / 2]
-        data.ctrl[:] = np.average(held, axis=0, weights=np.diff(cuts))
+        # Forces are read under the command that is in force at that instant.
+        data.ctrl[:] = _in_force(start + 1e-9, arrivals, commands)
         mujoco.mj_forward(model, data)
         expected.append(data.sensordata.copy())
+        data.ctrl[:] = np.average(held, axis=0, weights=np.diff(cuts))
         mujoco.mj_step(model, data)
     assert len(samples) == 750
     np.testing.assert_allclose(_table(samples), np.array(expected), atol=1e-6)

@@ -100,8 +100,8 @@ def aimed(
 ) -> tuple[Unknown, ...]:
     """Return unknowns of which delays and gains begin where forces show the servos' law.
 
-    Delays stay there, but for a time step of the model: so much earlier or later than its forces a
-    fit's motion may be.
+    The command in force stays that which forces show. Delays may leave for a time step of the
+    model: so much earlier or later than its forces a fit's motion may be.
 
     Args:
         model: The compiled model.
@@ -176,6 +176,7 @@ def _within(tooth: Tooth, unknown: Unknown, slack: float) -> Unknown:
         nominal=(tooth.low + tooth.high) / 2,
         min_value=max(tooth.low - slack, unknown.min_value),
         max_value=min(tooth.high + slack, unknown.max_value),
+        in_force=tooth,
     )
 
 
