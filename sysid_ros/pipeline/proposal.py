@@ -616,8 +616,11 @@ def _targets(
         return ()
     gains = [_gains(model, name) for name in joints]
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
-    limits = most_of(model, dofs, gains)
+    # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     guessed = implied_actuators(spec)
+    stiffest = _TIMES * max((kp for name, kp, _ in gains if name in guessed), default=0.0)
+    servos = [(name, stiffest if name in guessed else kp, kv) for name, kp, kv in gains]
+    limits = most_of(model, dofs, servos)
     # Without efforts only the sum of both is told: the larger one can make up for the other.
     by_servo = {
         name: actuator
