@@ -52,7 +52,8 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
         noise = dict(residuals.noise)
         noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
-        settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
+        # Of a fit that another one follows, one estimate is enough.
+        settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE or last > ROUGH_TOLERANCE
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
         tolerance = arrivals.tolerance(last) if settled else ROUGH_TOLERANCE

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.loading import Problem
 
+#: A fit that another one follows ends this near its optimum, in standard errors.
+_UNJUDGED = 0.3
+
 
 def fit_training(
     config: CalibrationConfig,
@@ -62,7 +65,7 @@ def fit_training(
                 config.solver.backend,
                 config.solver.loss,
                 config.solver.max_iterations,
-                config.solver.accuracy,
+                config.solver.accuracy if judged else max(config.solver.accuracy, _UNJUDGED),
                 deadline=deadline,
             ),
             start=config.solver.start,

@@ -469,7 +469,7 @@ def _solved(
         residuals,
         x,
         settings=context.settings,
-        tolerance=ROUGH_TOLERANCE,
+        tolerance=max(ROUGH_TOLERANCE, context.settings.accuracy),
         begun=begun,
         cancel=context.cancel,
         observe=context.log,
