@@ -23,7 +23,9 @@ _WEIGHTINGS, _WEIGHT_TOLERANCE = 4, 0.02
 _WINDOW_TOLERANCE = 0.01
 
 
-def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals) -> Solution:
+def solve_weighted(
+    context: FitContext, first: FirstSolution, arrivals: Arrivals, *, once: bool = False
+) -> Solution:
     """Solve and estimate the noise in turns, until the estimates stand still.
 
     Errors of the commands' arrival are told from the noise before it is estimated. Where the model
@@ -34,6 +36,7 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         first: Where from.
         arrivals: Finds when commands acted, and says what is fitted; the noise of these residuals
             is changed.
+        once: Whether one estimate is enough, as of a fit that another one follows.
     """
     floors = smallest_noise(arrivals.residuals.runs)
     last = context.settings.accuracy
@@ -52,8 +55,7 @@ def solve_weighted(context: FitContext, first: FirstSolution, arrivals: Arrivals
         moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
         noise = dict(residuals.noise)
         noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
-        # Of a fit that another one follows, one estimate is enough.
-        settled = weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE or last > ROUGH_TOLERANCE
+        settled = once or weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
         tolerance = arrivals.tolerance(last) if settled else ROUGH_TOLERANCE

@@ -303,7 +303,7 @@ def fit(  # noqa: PLR0913 (documented API)
             starts_fixed = freed is None
             first = freed or first
         arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
-        solution = solve_weighted(context, first, arrivals)
+        solution = solve_weighted(context, first, arrivals, once=not judged)
         residuals, x = arrivals.residuals, solution.x
         if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
             # It may not have arrived for jumps; where they are known, time goes into steps instead.

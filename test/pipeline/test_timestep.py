@@ -128,7 +128,7 @@ def test_a_fit_is_corrected_for_a_step_that_recordings_tell_from_the_model_s(
     assert np.all(off[2:4] > 0.04)
     assert np.all(fixed[2:4] < 0.02)
     assert found.noise['elbow_effort'] == pytest.approx(0.02, rel=0.05)
-    assert coarse.noise['elbow_effort'] > 0.03
+    assert coarse.noise['elbow_effort'] > 0.025
     (note,) = timestep_note(arm, exact, arm, found, 0)
     assert note.startswith('The recordings follow the model at a time step of 0.0005 s')
 

@@ -469,7 +469,7 @@ def _solved(
         residuals,
         x,
         settings=context.settings,
-        tolerance=max(ROUGH_TOLERANCE, context.settings.accuracy),
+        tolerance=ROUGH_TOLERANCE,
         begun=begun,
         cancel=context.cancel,
         observe=context.log,
