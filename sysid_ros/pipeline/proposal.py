@@ -104,7 +104,7 @@ _DELAY, _LONGEST_DELAY = 0.05, 0.5
 #: What is left out first where the recordings cannot tell parameters apart: of a servo that no
 #: weight loads only ratios to its stiffness, which its controller sets. A mass is not left out:
 #: what else would bear a payload that is not fitted.
-_RANKS = ('kp', 'kv', 'mass', 'armature', 'damping', 'frictionloss', 'delay')
+_RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: Why gains are left out that measured forces do not contradict.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 #: What is wrong with every recording is not said of each.
@@ -657,7 +657,10 @@ def _targets(
         mass = float(model.body(tool).mass[0])
         bounds = 0.1 * mass, _TIMES * mass
         found.append(
-            ProposedTarget(f'body/{tool}/mass', (_two_digits(bounds[0]), _two_digits(bounds[1])))
+            # What is heavier than believed has a larger inertia, too.
+            ProposedTarget(
+                f'body/{tool}/mass_scaled', (_two_digits(bounds[0]), _two_digits(bounds[1]))
+            )
         )
     return tuple(_with_patterns(found, spec, model))
 
@@ -1011,7 +1014,7 @@ def _after(item: ProposedTarget, said: PredictedParameter | None, worst: str) ->
     told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
-    last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass'
+    last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     # What begins elsewhere would be at the model's own value again.
     if (lost or last) and item.initial is None:
         return dataclasses.replace(item, left_out=kind, note=told)

@@ -31,7 +31,7 @@ _MEANINGS = {
     'kp': 'Stiffness of the position servos, N·m/rad.',
     'kv': 'Damping of the servos, N·m·s/rad.',
     'delay': 'From the stamp of a command to the servo, s: one for all.',
-    'mass': 'What the last body weighs, kg: a tool or payload.',
+    'mass_scaled': 'What the last body weighs, kg, with the inertia of that: a tool or payload.',
 }
 
 #: Why another estimator than auto.

@@ -62,7 +62,7 @@ def test_a_result_is_named_by_its_folder_in_either_way(results: Results, sysid: 
 def test_rejected_and_unknown_results_are_refused_and_nothing_moves(results: Results, sysid: Sysid):
     for name, sentence in (
         (results.rejected.name, 'was rejected: It did not fall.\n'),
-        ('2026-13-01T00-00-00Z', "There is no result '2026-13-01T00-00-00Z' in 'out'; nearest: "),
+        (f'{results.last.name}0', f"There is no result '{results.last.name}0' in 'out'; nearest: "),
     ):
         done = sysid('rollback', 'out', name)
         assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)

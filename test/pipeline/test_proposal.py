@@ -263,6 +263,8 @@ def test_what_is_proposed_is_what_the_robot_hides() -> None:
         'joint/*/damping',
         'joint/*/frictionloss',
         'actuator/*/delay',
-        'body/*/mass',
+        'body/*/mass_scaled',
     }
-    assert [item.target for item in found.chosen if item.attribute == 'mass'] == ['body/tip/mass']
+    assert [i.target for i in found.chosen if i.attribute == 'mass_scaled'] == [
+        'body/tip/mass_scaled'
+    ]
