@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.alignment import Format, write_series
 from sysid_ros.config import MemoryConfig
 from sysid_ros.errors import how_many, listed
+from sysid_ros.estimation.solver.least_squares import LIMITS
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.identification.observer import Nobody
@@ -39,6 +40,7 @@ from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.timestep import (
     CORRECTIONS,
     corrected,
+    may_correct,
     spoken_for,
     timestep_note,
     with_timestep,
@@ -331,13 +333,18 @@ def _fitted(
         What was found, the problem with the step of predictions, and what was fitted in the end.
     """
     fit_to = partial(fit_training, config, observer=observer, cancel=cancel, deadline=deadline)
+    if config.estimator == 'windows' or not may_correct(problem, config.solver):
+        return fit_to(fitted), problem, fitted
     found = fit_to(fitted, judged=False)
     exact, like = spoken_for(problem, fitted, found, config.solver), fitted
     for last in range(CORRECTIONS) if exact.model is not fitted.model else ():
+        if found.solution.status in LIMITS:
+            break
         observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
         like = corrected(exact, fitted, found, config.solver.threads)
         found = fit_to(like, begun=found, judged=last + 1 == CORRECTIONS)
-    if like is fitted:
+    # A fit that reached its limit ends there.
+    if like is fitted and found.solution.status not in LIMITS:
         found = fit_to(fitted, begun=found)
     return found, exact, like
 

@@ -94,6 +94,16 @@ def _may_change(problem: Problem, sequences: Sequence[Trajectory]) -> bool:
     return not bound and not any(sequence.motion is not None for sequence in sequences)
 
 
+def may_correct(problem: Problem, solver: SolverConfig) -> bool:
+    """Return whether a fit may have to be corrected for its time step.
+
+    Args:
+        problem: What is to be identified.
+        solver: ``timestep``; the model's own, where it is asked for, is taken at its word.
+    """
+    return solver.timestep != 'model' and _may_change(problem, problem.sequences('train'))
+
+
 def spoken_for(problem: Problem, fitted: Problem, fit: Fit, solver: SolverConfig) -> Problem:
     """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
@@ -103,11 +113,8 @@ def spoken_for(problem: Problem, fitted: Problem, fit: Fit, solver: SolverConfig
         fit: What was found.
         solver: ``timestep``; another than ``auto`` is taken at its word.
     """
-    sequences = fit.as_arrived(fitted.sequences('train'))
-    if solver.timestep != 'auto':
-        return fitted if solver.timestep == 'model' else problem
     whole = fit.window is None and not fit.arrival_errors and not fit.strides
-    if not (_may_change(problem, sequences) and whole) or fit.solution.status in LIMITS:
+    if solver.timestep != 'auto' or not whole or fit.solution.status in LIMITS:
         return problem
     finer = stepped(problem, _FINER * float(problem.model.opt.timestep))
     changed = corrected(finer, fitted, fit, solver.threads)

@@ -48,11 +48,7 @@ def unlogged() -> Iterator[None]:
 
 
 class Pool:
-    """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model.
-
-    Attributes:
-        model: The compiled model.
-    """
+    """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model."""
 
     def __init__(
         self,
@@ -72,7 +68,7 @@ class Pool:
             size: Number of simulations to be ready for.
             also: Further fields that each simulation has its own values of.
         """
-        self.model = model
+        self._model = model
         self._writer = writer
         self._threads = threads
         self._size = max(size, 2 * threads)
@@ -92,7 +88,7 @@ class Pool:
         if self._batch is None or self._batch.nsim < count:
             self._size = max(self._size, count)
             self._fields.clear()
-            self._batch = Batch(self.model, self._size, self._threads)
+            self._batch = Batch(self._model, self._size, self._threads)
             for field in sorted(self._also):
                 self._batch.expand(field)
             if self._writer is not None:
@@ -106,7 +102,7 @@ class Pool:
         own = self._fields.get(field)
         if own is not None:
             return own[places]
-        return np.tile(np.ravel(getattr(self.model, field)), (len(places), 1))
+        return np.tile(np.ravel(getattr(self._model, field)), (len(places), 1))
 
     def buffer(self, item: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
         """Return an array for what is recorded, in memory that is used again by the next.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
-from scipy.interpolate import CubicSpline
+import scipy  # its parts are loaded when they are used
 
 from sysid_ros.model.targets import Role
 from sysid_ros.rollout.instants import sampled_forces
@@ -42,7 +42,7 @@ _ALIKE = 1.02
 #: Commands are at most so late where nobody says how late they may be, s.
 _LATEST = 0.1
 #: Forces tell a stiffness where both regressions agree to this part.
-CLEAR = 0.8
+_CLEAR = 0.8
 #: A joint with fewer samples shows nothing.
 _FEWEST = 50
 #: Forces are explained entirely where less than this part of their squares is left.
@@ -92,7 +92,7 @@ class Gains(NamedTuple):
     @property
     def kp(self) -> float | None:
         """The stiffness, N·m/rad; None where forces do not tell it."""
-        return float(np.sqrt(self.low * self.high)) if self.low > CLEAR * self.high > 0 else None
+        return float(np.sqrt(self.low * self.high)) if self.low > _CLEAR * self.high > 0 else None
 
 
 def aimed(
@@ -211,7 +211,7 @@ def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
     # Differences of positions are smooth, a spline through them follows what is fast: a regression
     # takes of each what explains the force.
     others = [np.ones(len(times)), np.interp(times, at, np.gradient(position, at))]
-    others.append(CubicSpline(at, position)(times, 1))
+    others.append(scipy.interpolate.CubicSpline(at, position)(times, 1))
     if 'velocity' in state:
         stamps, velocity = (part[np.isfinite(state['velocity'][1])] for part in state['velocity'])
         others.append(np.interp(times, stamps, velocity) if len(stamps) else np.zeros(len(times)))
