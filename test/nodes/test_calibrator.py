@@ -163,10 +163,10 @@ def long_problem(recordings: Path, problem: Path) -> Path:
     """Return a calibration.yaml that is busy for longer than any test looks at it."""
     folder = problem.parent
     shutil.copytree(recordings / 'long', folder / 'train_long')
-    # Four times the steps: each iteration takes a second or two.
-    text = PENDULUM.replace('timestep="0.002"', 'timestep="0.0005"')
+    # Sixteen times the steps: each iteration takes some seconds.
+    text = PENDULUM.replace('timestep="0.002"', 'timestep="0.000125"')
     (folder / 'arm.xml').write_text(text)
-    problem.write_text(CALIBRATION + 'solver: {threads: 1}\n')
+    problem.write_text(CALIBRATION + 'solver: {threads: 1, timestep: model}\n')
     return problem
 
 
@@ -433,7 +433,7 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
 def test_a_refit_answers_when_its_budget_is_used_up(
     start_node: StartNode, ros_client: RosClient, long_problem: Path
 ):
-    process = start_node(CALIBRATOR, *_arguments(config=long_problem, budget=8.0))
+    process = start_node(CALIBRATOR, *_arguments(config=long_problem, budget=5.0))
     process.wait_for_line(READY, FIT_TIMEOUT)
     node = Node(process, ros_client)
     before = _files(long_problem.parent)
@@ -441,7 +441,7 @@ def test_a_refit_answers_when_its_budget_is_used_up(
     success, message = node.ask('refit')
 
     assert not success
-    assert message.startswith('The refit used up its budget of 8 s while it was at "')
+    assert message.startswith('The refit used up its budget of 5 s while it was at "')
     assert _files(long_problem.parent) == before
     status = node.status(lambda status: 'used up its budget' in status.message)
     assert status.level == type(status).WARN
