@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
     from sysid_ros.bags import BagColumns
-    from sysid_ros.config.calibration import Role, Scale
+    from sysid_ros.config.calibration import Role
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inspection.inspection import Inspection, JointReport
     from sysid_ros.model.unknown import Unknown
@@ -105,6 +105,12 @@ _DELAY, _LONGEST_DELAY = 0.05, 0.5
 #: weight loads only ratios to its stiffness, which its controller sets. A mass is not left out:
 #: what else would bear a payload that is not fitted.
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
+#: What recordings cannot tell apart is known from the model so well: a standard deviation in units
+#: of its value. Gains are set by somebody; the rest of a drive is hardly ever known.
+_BELIEVED, _GUESSED = 0.3, 1.0
+_BELIEF = (
+    "The model's value is believed to {:.0f} % (prior): say how well you know it, or hold it (#)."
+)
 #: Why gains are left out that measured forces do not contradict.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 #: What is wrong with every recording is not said of each.
@@ -143,24 +149,24 @@ class ProposedTarget:
     Attributes:
         target: Of one element, or the pattern of all.
         bounds: In the target's unit.
-        scale: Whether the solver moves the value or its logarithm.
         name: In the result; empty for the target.
         shared: Whether the pattern has one value.
         elements: So many the pattern of all elements means; 0 where not all are proposed.
         left_out: Why it is not identified, in a few words; empty where it is.
         note: What the first steps of a fit say of it; empty where it is simply identified.
         initial: Where it begins; None for the model's own value.
+        deviation: Standard deviation of what is known of it before the fit; None for nothing.
     """
 
     target: str
     bounds: tuple[float, float]
-    scale: Scale = 'linear'
     name: str = ''
     shared: bool = False
     elements: int = 0
     left_out: str = ''
     note: str = ''
     initial: float | None = None
+    deviation: float | None = None
 
     @property
     def attribute(self) -> str:
@@ -179,7 +185,8 @@ class ProposedTarget:
         found |= {'target': self.target, 'bounds': list(self.bounds)}
         found |= {'shared': True} if self.shared else {}
         found |= {} if self.initial is None else {'initial': self.initial}
-        return found | ({} if self.scale == 'linear' else {'scale': self.scale})
+        found |= {} if self.deviation is None else {'prior': {'std': self.deviation}}
+        return found
 
 
 @dataclass(frozen=True)
@@ -720,7 +727,7 @@ def _of_servos(
             _two_digits(min(values.values()) / _TIMES),
             _two_digits(max(values.values()) * _TIMES),
         )
-        yield ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, 'log', left_out=why)
+        yield ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, left_out=why)
 
 
 def _gains(model: mujoco.MjModel, joint: str) -> tuple[str, float, float]:
@@ -836,10 +843,7 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             found = _first_steps(proposal, observer)
             slow = found.seconds > _LONGEST_S
             changed = _judged(proposal, found)
-            settled = (len(changed.chosen), changed.estimator) == (
-                len(proposal.chosen),
-                proposal.estimator,
-            )
+            settled = trial_of(changed) == trial_of(proposal)
             proposal = changed
             if settled or slow or not changed.chosen:
                 break
@@ -999,23 +1003,41 @@ def _judged(proposal: CalibrationProposal, found: Preflight) -> CalibrationPropo
         for item in proposal.chosen
         if (said := by_name.get(item.name or item.target)) is not None
         and said.verdict_kind is VerdictKind.CONFOUNDED
+        and item.deviation is None
     ]
     worst = min((item.attribute for item in confounded), key=_RANKS.index, default='')
     targets = [
-        item if item.left_out else _after(item, by_name.get(item.name or item.target), worst)
+        item if item.left_out else after_steps(item, by_name.get(item.name or item.target), worst)
         for item in proposal.targets
     ]
     return dataclasses.replace(proposal, targets=tuple(targets))
 
 
-def _after(item: ProposedTarget, said: PredictedParameter | None, worst: str) -> ProposedTarget:
+def after_steps(
+    item: ProposedTarget, said: PredictedParameter | None, worst: str
+) -> ProposedTarget:
+    """Return what becomes of a candidate by what the first steps of a fit say.
+
+    What is not excited is left out. What is confounded is not: held, it would decide on all that
+    cannot be told from it, whose intervals would not know that. The least important of it gets a
+    prior around the model's value instead.
+
+    Args:
+        item: The candidate.
+        said: What is said of it; None where nothing is.
+        worst: The least important attribute of what is confounded.
+    """
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')
     told = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
-    kind = str(said.verdict_kind)
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
     # What begins elsewhere would be at the model's own value again.
-    if (lost or last) and item.initial is None:
-        return dataclasses.replace(item, left_out=kind, note=told)
-    return dataclasses.replace(item, note=told)
+    if item.initial is not None or not (lost or last):
+        return dataclasses.replace(item, note=told)
+    if lost or not said.nominal:
+        return dataclasses.replace(item, left_out=str(said.verdict_kind), note=told)
+    part = _BELIEVED if item.attribute in {'kp', 'kv'} else _GUESSED
+    note = f'{told} {_BELIEF.format(100 * part)}'
+    deviation = _two_digits(part * abs(said.nominal))
+    return dataclasses.replace(item, deviation=deviation, note=note)

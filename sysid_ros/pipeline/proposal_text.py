@@ -204,7 +204,7 @@ def by_attribute(items: Sequence[ProposedTarget]) -> list[ProposedTarget]:
 def together(items: Iterable[ProposedTarget]) -> list[ProposedTarget]:
     """Return targets as one pattern where that stands for them, and no other."""
     own = list(items)
-    values = {(i.bounds, i.scale, i.left_out, i.note, i.initial) for i in own}
+    values = {(i.bounds, i.left_out, i.note, i.initial, i.deviation) for i in own}
     every = len(values) == 1 and 1 < len(own) == own[0].elements
     return [dataclasses.replace(own[0], target=own[0].pattern)] if every else own
 
@@ -215,5 +215,5 @@ def _entry(item: ProposedTarget) -> str:
     parts += [f'target: {scalar(item.target)}', f'bounds: [{low!r}, {high!r}]']
     parts += [] if item.initial is None else [f'initial: {item.initial!r}']
     parts += ['shared: true'] if item.shared else []
-    parts += [] if item.scale == 'linear' else [f'scale: {item.scale}']
+    parts += [] if item.deviation is None else [f'prior: {{std: {item.deviation!r}}}']
     return f'{{{", ".join(parts)}}}'

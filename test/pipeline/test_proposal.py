@@ -27,6 +27,7 @@ from sysid_ros.pipeline.proposal import (
     InitOptions,
     ProposedBag,
     ProposedTarget,
+    after_steps,
     best_part,
     find_bags,
     gains_contradicted,
@@ -151,6 +152,29 @@ def test_what_a_share_of_recordings_does_not_tell_all_may(
     assert of_all(said, unknown, share).verdict_kind is kind
 
 
+@pytest.mark.parametrize(
+    ('attribute', 'nominal', 'kind', 'deviation', 'left_out'),
+    [
+        ('kp', 200.0, VerdictKind.CONFOUNDED, 60.0, ''),
+        ('damping', 2.0, VerdictKind.CONFOUNDED, 2.0, ''),
+        ('delay', 0.0, VerdictKind.CONFOUNDED, None, 'confounded'),
+        ('mass_scaled', 1.0, VerdictKind.CONFOUNDED, None, ''),
+        ('kp', 200.0, VerdictKind.NOT_EXCITED, None, 'not excited'),
+        ('kp', 200.0, VerdictKind.IDENTIFIED, None, ''),
+    ],
+)
+def test_what_is_confounded_is_believed_and_not_held(
+    attribute: str, nominal: float, kind: VerdictKind, deviation: float | None, left_out: str
+) -> None:
+    item = ProposedTarget(f'actuator/m/{attribute}', (0.0, 1000.0))
+    said = PredictedParameter('p', '', nominal, 1.0, str(kind), 'Why.', kind)
+    found = after_steps(item, said, worst=attribute)
+    assert (found.deviation, found.left_out) == (deviation, left_out)
+    prior = {} if deviation is None else {'prior': {'std': deviation}}
+    assert found.entry == item.entry | prior
+    assert after_steps(item, said, worst='another').deviation is None
+
+
 HAND = """
 <mujoco>
   <worldbody>
@@ -239,7 +263,7 @@ def test_gains_that_measured_forces_contradict_are_told(
 def test_what_begins_elsewhere_and_what_is_compared_is_written(tmp_path: Path) -> None:
     bag = ProposedBag(tmp_path / 'bag', 'train', '')
     target = ProposedTarget(
-        'actuator/*/kp', (1.0, 100.0), 'log', name='kp', shared=True, initial=10.0
+        'actuator/*/kp', (1.0, 100.0), name='kp', shared=True, initial=10.0, deviation=3.0
     )
     proposal = CalibrationProposal(
         tmp_path / 'm.xml', (), (bag,), None, 'auto', (target,), (), hurried=True, sensors=('q',)
@@ -248,6 +272,7 @@ def test_what_begins_elsewhere_and_what_is_compared_is_written(tmp_path: Path) -
     file.write_text(to_yaml(proposal, tmp_path, ''))
     found = load_calibration(file)
     assert [(item.name, item.initial) for item in found.parameters] == [('kp', 10.0)]
+    assert [item.prior.std for item in found.parameters if item.prior] == [3.0]
     assert (found.sensors, found.solver.timestep) == (('q',), 'auto')
 
 

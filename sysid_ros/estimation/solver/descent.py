@@ -65,7 +65,7 @@ _POLISHES, _POLISHED = 3, 0.5
 #: cost that no slope shows. Where another solve begins at the end of one with at least this
 #: tolerance, this part of the cost is no more than that, too.
 _IDLE_STEPS = 2
-ROUGH, _SLIGHT = 0.1, 1e-5
+ROUGH, _SLIGHT = 0.1, 1e-3
 #: A Jacobian of so many columns, or fewer, costs no more than a few bent steps.
 _CHEAP = 8
 #: A step below this, in standard errors, should succeed.

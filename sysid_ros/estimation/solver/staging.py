@@ -48,6 +48,8 @@ _CHANCE = 3.0
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
 _FEWEST_ITERATIONS = 10
+#: A solve that stalls has not arrived where its slopes promise this part of its cost.
+_PROMISED = 0.01
 #: Kind of the Jacobian in the trace's first entry: the step from there was found on parts.
 PARTS = 'parts'
 #: A stage ends when the next step would be shorter than this, in standard errors of its own.
@@ -233,8 +235,18 @@ def _is_large(solution: Solution) -> bool:
 
 
 def is_stuck(solution: Solution) -> bool:
-    """Return whether a solve ended where it should not; a cost that jumps holds any solve up."""
-    return solution.status == 'stalled' and not solution.jumps
+    """Return whether a solve ended where it should not; a cost that jumps holds any solve up.
+
+    Slopes there promise far less cost, and no step has it. Where they promise little, the solve
+    has arrived, and only the rest of a cost that is rough holds it up.
+    """
+    if solution.status != 'stalled' or solution.jumps:
+        return False
+    sizes = np.linalg.norm(solution.jacobian, axis=0)
+    unit = solution.jacobian / np.where(sizes > 0, sizes, 1.0)
+    pull = solution.gradient / np.where(sizes > 0, sizes, 1.0)
+    promised = 0.5 * float(pull @ np.linalg.pinv(unit.T @ unit, hermitian=True) @ pull)
+    return promised > _PROMISED * solution.cost
 
 
 def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[Residuals]:

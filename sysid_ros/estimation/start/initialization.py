@@ -158,7 +158,7 @@ def is_doubtful(residuals: Residuals, solution: Solution) -> bool:
 
 
 #: Weights that are to change are not worth more digits than these, in standard errors.
-ROUGH_TOLERANCE = 0.1
+ROUGH_TOLERANCE = 1.0
 #: Parts of long recordings lead to the neighbourhood of the optimum: so far from it, with so many
 #: iterations. The first, which begins with the weights of the nominal values, is weighted again.
 _PART_TOLERANCE, _PART_ITERATIONS, _PART_WEIGHTINGS = 1.0, 8, (2, 1)

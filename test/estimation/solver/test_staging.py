@@ -18,7 +18,7 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver import staging
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.staging import PARTS, parts_of, solve_in_stages
+from sysid_ros.estimation.solver.staging import PARTS, is_stuck, parts_of, solve_in_stages
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 
@@ -173,9 +173,36 @@ def test_what_the_model_lacks_from_the_beginning_on_casts_no_doubt_on_the_end(
     ended: list[Solution] = []
 
     def ends(*args: Any, **settings: Any) -> Solution:
-        ended.append(dataclasses.replace(solve(*args, **settings), status='stalled'))
+        found = solve(*args, **settings)
+        slope = found.jacobian[:, 0]
+        slope *= np.sqrt(found.cost) / np.linalg.norm(slope)
+        promising = found.jacobian.T @ slope
+        ended.append(dataclasses.replace(found, status='stalled', gradient=promising))
         return ended[-1]
 
     monkeypatch.setattr(staging, 'solve', ends)
     solve_in_stages(whole, start)
     assert len(ended) == rounds
+
+
+def test_a_solve_that_stalls_where_slopes_promise_little_has_arrived() -> None:
+    jacobian = np.eye(3)[:, :2]
+    residual = np.array([0.1, 0.0, 10.0])
+
+    def ended(gradient: list[float]) -> Solution:
+        cost = 0.5 * float(residual @ residual)
+        return Solution(
+            np.zeros(2),
+            residual,
+            cost,
+            status='stalled',
+            message='',
+            success=False,
+            trace=(),
+            jacobian=jacobian,
+            gradient=np.array(gradient),
+        )
+
+    assert not is_stuck(ended([0.1, 0.0]))
+    assert is_stuck(ended([0.0, 2.0]))
+    assert not is_stuck(dataclasses.replace(ended([0.0, 2.0]), status='cost'))
