@@ -83,9 +83,8 @@ _TRIED_S = 90.0
 _LONGEST_S = 120.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
-#: A servo's stiffness is another one where it differs by this factor, and is clear where the law
-#: explains this part of its force, but for what the speed does.
-_OTHER_GAINS, _CLEAR = 1.25, 0.95
+#: A servo's stiffness is another one where forces show one that differs by this factor.
+_OTHER_GAINS = 1.15
 #: A servo follows faster than that, Hz, and is damped to come after its command by less, s.
 _SLOWEST, _LATEST = 2.0, 0.1
 #: Bounds are so many times the model's own number, or inertia.
@@ -909,7 +908,7 @@ def _with_gains(proposal: CalibrationProposal, observer: Observer) -> Calibratio
 
 
 def gains_contradicted(problem: Problem) -> bool:
-    """Return whether measured forces show other stiffnesses than those of most of the servos."""
+    """Return whether measured forces show most servos to be stiffer than the model's, or softer."""
     model = problem.model
     found = servo_gains(model, problem.sequences('train'))
     ratios = [
@@ -917,11 +916,9 @@ def gains_contradicted(problem: Problem) -> bool:
         for actuator, gains in found.items()
         if (own := _gains(model, model.joint(int(model.actuator_trnid[actuator, 0])).name)[1])
     ]
-    other = [
-        low > _CLEAR * high > 0 and (low > _OTHER_GAINS or high < 1 / _OTHER_GAINS)
-        for low, high in ratios
-    ]
-    return 2 * sum(other) > len(other)
+    stiffer = sum(low > _OTHER_GAINS for low, _ in ratios)
+    softer = sum(high < 1 / _OTHER_GAINS for _, high in ratios)
+    return 2 * max(stiffer, softer) > len(ratios)
 
 
 def _as_one(

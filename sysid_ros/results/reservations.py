@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import how_many, some
-from sysid_ros.results.refutations import predicted_worse
+from sysid_ros.results.refutations import beyond_the_sensor, predicted_worse
 from sysid_ros.results.result import GateCheck, SolverStatus
 
 if TYPE_CHECKING:
@@ -26,13 +26,6 @@ _WORSE = 1.05
 #: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
-#: Residuals follow what the model lacks, and not the sensor, where they are usually so many times
-#: what the sensor itself errs by, and neighbours are alike. Of right models of a simulated arm they
-#: are 1.7 times that at most, of wrong ones 12 times at least, of real ones 3 to 35 times.
-_BEYOND_SENSOR, _ALIKE = 2.0, 0.5
-#: What is left of a sensor does not matter where it is less than this part of how the sensor moves:
-#: sensors in simulations may have no noise at all.
-_TINY = 1e-3
 #: A sensor moves as another one is predicted to where correlations differ by less than this.
 _AS_LIKE = 0.05
 #: Pairs that names do not say.
@@ -149,19 +142,9 @@ def _lacking(result: UnjudgedResult) -> Iterator[str]:
 
 
 def _beyond_the_sensor(result: UnjudgedResult) -> Iterator[str]:
-    """Compare residuals with what the sensors err by: noise that was told by residuals cannot.
-
-    Of training data, where starts are fitted.
-    """
-    found = [
-        error
-        for error in result.errors
-        if error.role == 'train'
-        and error.usual > max(_BEYOND_SENSOR * error.scatter, _TINY * error.measured_deviation)
-        and error.autocorrelation > _ALIKE
-    ]
+    found = beyond_the_sensor(result)
     if found:
-        worst = max(found, key=lambda error: error.usual / error.scatter)
+        worst = found[0]
         others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
         moved = worst.measured_deviation
         part = f'{100 * worst.usual / moved:.2g} % of how it moves and ' if moved else ''

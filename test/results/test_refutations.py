@@ -59,6 +59,12 @@ def predicted(
     return {'errors': (error.model_copy(update={'role': role, **more}),)}
 
 
+def beyond(times: float, *, alike: float = 0.9) -> dict[str, Any]:
+    """Return residuals of training that are so many times what the sensor errs by."""
+    figures = {'usual': 1e-3 * times, 'scatter': 1e-3, 'autocorrelation': alike}
+    return predicted(0.5, role='train', measured_deviation=1.0, **figures)
+
+
 @pytest.mark.parametrize(
     ('change', 'said'),
     [
@@ -66,6 +72,7 @@ def predicted(
         (stopped(SolverStatus.ITERATIONS, 3.0), 'The solver did not converge'),
         (predicted(1.5), 'The nominal model predicts q better, 1.01 to 1.5 rad.'),
         (lacks(TermKind.DELAY, 0.06, 0.07), 'another delay of the commands 1: 13 % of the'),
+        (beyond(60.0), 'Residuals of q are 60 times what the sensor errs by.'),
     ],
 )
 def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
@@ -88,10 +95,12 @@ def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
         stopped(SolverStatus.TIME, 0.5),
         stopped(SolverStatus.STALLED, 3.0),
         predicted(1.04),  # no more than is of no interest
-        predicted(1.5, role='train'),  # beside what is held out
+        predicted(1.5, role='train', scatter=0.1),  # beside what is held out
         predicted(3.0, often=0.2),  # in a fifth of the time: that may be chance
         lacks(TermKind.DELAY, 0.06),
         lacks(TermKind.SPRING, 0.9),  # models of real robots all lack something
+        beyond(40.0),
+        beyond(60.0, alike=0.1),
     ],
 )
 def test_what_they_do_not_refute_is_left_as_it_is(change: dict[str, Any]) -> None:
