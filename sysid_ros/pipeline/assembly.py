@@ -66,7 +66,7 @@ def assemble(
     seen: Estimated,
     fit: Fit,
     *,
-    exact: Problem | None = None,
+    exact: tuple[Problem, float] | None = None,
     validation: Validation | None = None,
     remembered: Remembered | None = None,
 ) -> CalibrationResult:
@@ -77,13 +77,15 @@ def assemble(
         command: How it was asked for.
         seen: The model and the data, as the estimator saw them.
         fit: What was found.
-        exact: The same with the time step of predictions, if that is another.
+        exact: The same with the time step of predictions, if that is another, and by what part of
+            the unexplained the model's own changes them.
         validation: What it is worth on data that it did not see.
         remembered: What an earlier result has to do with it.
     """
     problem, recordings = seen.problem, seen.problem.recordings
     remembered, validation = remembered or Remembered(), validation or Validation()
-    curves = list(_curves(exact or problem, fit, config.solver.threads, problem.spec))
+    predicting, change = exact or (problem, 0.0)
+    curves = list(_curves(predicting, fit, config.solver.threads, problem.spec))
     found = summarise(
         str(config.model),
         fit,
@@ -122,7 +124,8 @@ def assemble(
             update={
                 'estimator': compared.kind,
                 'estimator_sentence': compared.sentence,
-                'timestep': None if exact is None else float(exact.model.opt.timestep),
+                'timestep': float(predicting.model.opt.timestep) if exact else None,
+                'timestep_change': change,
             }
         ),
         'implied_actuators': tuple(implied_actuators(problem.spec)),

@@ -42,6 +42,7 @@ from sysid_ros.pipeline.timestep import (
     corrected,
     may_correct,
     spoken_for,
+    timestep_change,
     timestep_note,
     with_timestep,
 )
@@ -264,7 +265,8 @@ def identify(
         found, exact, as_fitted = _fitted(config, seen.problem, fitted, observer, cancel, deadline)
     else:
         found, remembered = fit_with_memory(config, fitted, memory, observer, cancel, deadline)
-    step = timestep_note(seen.problem, exact, fitted, found, config.solver.threads)
+    change = timestep_change(seen.problem, exact, fitted, found, config.solver.threads)
+    step = timestep_note(seen.problem, fitted, change)
     warnings = (*warnings, *remembered.warnings, *problem.notes, *step)
     remembered = dataclasses.replace(remembered, warnings=warnings)
     compared = recorded = exact
@@ -296,7 +298,7 @@ def identify(
         command,
         seen,
         found,
-        exact=None if exact.model is seen.problem.model else exact,
+        exact=None if exact.model is seen.problem.model else (exact, change),
         validation=tested,
         remembered=remembered,
     )

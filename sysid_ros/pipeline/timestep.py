@@ -50,8 +50,6 @@ _FINER = 0.25
 _ALIKE, _SURELY = 0.5, 10.0
 #: A fit is corrected so often: the second time for what the first has moved.
 CORRECTIONS = 2
-#: Predictions that change by less than this part of what they leave unexplained need no word.
-_LITTLE = 0.05
 
 
 def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
@@ -113,13 +111,13 @@ def spoken_for(problem: Problem, fitted: Problem, fit: Fit, solver: SolverConfig
         fit: What was found.
         solver: ``timestep``; another than ``auto`` is taken at its word.
     """
-    whole = fit.window is None and not fit.arrival_errors and not fit.strides
+    whole = fit.window is None and not fit.arrival_errors
     if solver.timestep != 'auto' or not whole or fit.solution.status in LIMITS:
         return problem
     finer = stepped(problem, _FINER * float(problem.model.opt.timestep))
     changed = corrected(finer, fitted, fit, solver.threads)
     with make_simulator(
-        fitted.spec, fit.unknowns, changed.sequences('train'), solver.threads
+        fitted.spec, fit.unknowns, fit.as_fitted(changed.sequences('train')), solver.threads
     ) as simulator:
         residuals = Residuals(simulator, fit.noise, memory=fit.memory)
         without = residuals(fit.values[None])[:, 0]
@@ -180,10 +178,12 @@ def _less(sequence: Trajectory, changes: Sequence[NDArray[np.float64]]) -> Traje
     return dataclasses.replace(sequence, measurements=tuple(measurements))
 
 
-def timestep_note(
+def timestep_change(
     problem: Problem, exact: Problem, fitted: Problem, fit: Fit, threads: int
-) -> tuple[str, ...]:
-    """Say what another step than the model's changes in what the fitted model predicts.
+) -> float:
+    """Return by what part of the unexplained the model's own time step changes predictions.
+
+    It is compared with the step of the predictions or, where those have it, of the fit.
 
     Args:
         problem: With the model's own step.
@@ -192,27 +192,24 @@ def timestep_note(
         fit: What was found.
         threads: Simulation threads; 0 means one per core.
     """
-    own = float(problem.model.opt.timestep)
-    other = fitted if float(exact.model.opt.timestep) == own else exact
-    step = float(other.model.opt.timestep)
-    if step == own:
-        return ()
+    own = problem.model.opt.timestep
+    other = fitted if exact.model.opt.timestep == own else exact
+    if other.model.opt.timestep == own:
+        return 0.0
     sequences = fit.as_arrived(problem.sequences('train'))
-    change = _change(other, problem, sequences, fit, threads)
-    if step < own and change >= _LITTLE:
-        sentence = (
-            f'The recordings follow the model at a time step of {step:g} s, and all predictions '
-            f'here are with that; its own, {own:g} s, changes them by {100 * change:.2g} % of what '
-            'they leave unexplained: take a shorter step where that matters.'
-        )
-        return (sentence,)
-    if step > own:
-        sentence = (
-            f'The fit simulated with a time step of {step:g} s and was corrected for what that of '
-            f'the model, {own:g} s, changes: {100 * change:.2g} % of what is left unexplained.'
-        )
-        return (sentence,)
-    return ()
+    return _change(other, problem, sequences, fit, threads)
+
+
+def timestep_note(problem: Problem, fitted: Problem, change: float) -> tuple[str, ...]:
+    """Say what a longer step of the fit than the model's was corrected for."""
+    own, step = (each.model.opt.timestep for each in (problem, fitted))
+    if step <= own:
+        return ()
+    sentence = (
+        f'The fit simulated with a time step of {step:g} s and was corrected for what that of the '
+        f'model, {own:g} s, changes: {100 * change:.2g} % of what is left unexplained.'
+    )
+    return (sentence,)
 
 
 def stepped(problem: Problem, seconds: float) -> Problem:

@@ -26,6 +26,8 @@ _WORSE = 1.05
 #: Bands that should hold 95 % of what was held out are too narrow where they hold less than this
 #: part, if errors are more than so many times the noise: where a recording starts is not in them.
 _LEAST_INSIDE, _MOST_NOISE = 0.8, 2.0
+#: The time step matters where it changes predictions by this part of what they leave unexplained.
+_STEP_CHANGE = 0.5
 #: A sensor moves as another one is predicted to where correlations differ by less than this.
 _AS_LIKE = 0.05
 #: Pairs that names do not say.
@@ -45,6 +47,7 @@ class Reservation(StrEnum):
     RESIDUALS = 'residuals'
     AGREEMENT = 'agreement'
     OPTIMUM = 'optimum'
+    TIMESTEP = 'time step'
     MAPPING = 'mapping'
     RECORDINGS = 'recordings'
 
@@ -62,6 +65,7 @@ def reservations(result: UnjudgedResult) -> tuple[GateCheck, ...]:
         Reservation.RESIDUALS: _beyond_the_sensor(result),
         Reservation.AGREEMENT: _disagreeing(result),
         Reservation.OPTIMUM: _not_at_the_optimum(result),
+        Reservation.TIMESTEP: _another_step(result),
         Reservation.MAPPING: _assumed(result),
         Reservation.RECORDINGS: _faults(result),
     }
@@ -191,6 +195,18 @@ def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
         yield (
             f'The fit stopped at its limit of time, about {result.solver.left:.1g} standard errors '
             'from the optimum: give it more by solver.time.'
+        )
+
+
+def _another_step(result: UnjudgedResult) -> Iterator[str]:
+    """Compare the step of the written model with that of the predictions."""
+    change = result.solver.timestep_change
+    if result.solver.timestep is not None and change > _STEP_CHANGE:
+        yield (
+            f'All predictions are with a time step of {result.solver.timestep:g} s, which the '
+            f"recordings follow. The model's own, with which it is written, changes them by "
+            f'{change:.2g} times what they leave unexplained: set option/timestep to the shorter '
+            'one where that matters.'
         )
 
 

@@ -98,6 +98,11 @@ def out_of_iterations() -> dict[str, Any]:
     return {'solver': solver}
 
 
+def stepped(change: float) -> dict[str, Any]:
+    update = {'timestep': 5e-4, 'timestep_change': change}
+    return {'solver': HONEST.solver.model_copy(update=update)}
+
+
 def jumping_clock() -> dict[str, Any]:
     finding = HealthFinding('train_1', '/joint_states', FindingKind.CLOCK_JUMP, 1, '.244 s')
     return {'health': (finding,)}
@@ -136,6 +141,7 @@ def test_an_honest_result_has_none() -> None:
         ('agreement', apart),
         ('optimum', out_of_iterations),
         ('optimum', out_of_time),
+        ('time step', lambda: stepped(2.0)),
         ('recordings', jumping_clock),
         ('residuals', lambda: coloured(0.003, 0.9)),
         ('mapping', lambda: assumed(0.98)),
@@ -143,6 +149,10 @@ def test_an_honest_result_has_none() -> None:
 )
 def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]]) -> None:
     assert names(**change()) == [expected]
+
+
+def test_a_step_that_changes_little_is_none() -> None:
+    assert names(**stepped(0.1)) == []
 
 
 def test_a_band_that_misses_where_a_recording_starts_is_none() -> None:
