@@ -285,7 +285,8 @@ class _Judge:
             text = f'The data cannot tell it from {others}, the prior{prior} does; {remedy}'
         elif np.isfinite(ratio):
             half = self._half[index] * np.sqrt(ratio)
-            text = f'The data alone know it to ±{half:.1g}, the rest is its prior{prior}'
+            whose = 'its prior' if prior else 'priors of others'
+            text = f'The data alone know it to ±{half:.1g}, the rest is {whose}{prior}'
             text += f'; {exciting(unknown)}'
         else:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
