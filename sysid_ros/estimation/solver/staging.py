@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt, solve
+from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings, attempt, solve
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import FitLog, Iteration, interrupt
 from sysid_ros.signals import TimeSeries
@@ -48,7 +48,7 @@ _CHANCE = 3.0
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
 _FEWEST_ITERATIONS = 10
-#: A solve that stalls has not arrived where its slopes promise this part of its cost.
+#: A solve has not arrived where its slopes promise this part of its cost.
 _PROMISED = 0.01
 #: Kind of the Jacobian in the trace's first entry: the step from there was found on parts.
 PARTS = 'parts'
@@ -237,10 +237,10 @@ def _is_large(solution: Solution) -> bool:
 def is_stuck(solution: Solution) -> bool:
     """Return whether a solve ended where it should not; a cost that jumps holds any solve up.
 
-    Slopes there promise far less cost, and no step has it. Where they promise little, the solve
-    has arrived, and only the rest of a cost that is rough holds it up.
+    Slopes there promise far less cost: no step has it, or bounds are in the way, which no true
+    value is beyond. Where they promise little, the solve has arrived.
     """
-    if solution.status != 'stalled' or solution.jumps:
+    if solution.jumps or solution.status in LIMITS:
         return False
     sizes = np.linalg.norm(solution.jacobian, axis=0)
     unit = solution.jacobian / np.where(sizes > 0, sizes, 1.0)

@@ -185,7 +185,7 @@ def test_what_the_model_lacks_from_the_beginning_on_casts_no_doubt_on_the_end(
     assert len(ended) == rounds
 
 
-def test_a_solve_that_stalls_where_slopes_promise_little_has_arrived() -> None:
+def test_a_solve_has_arrived_where_slopes_promise_little_and_else_is_stuck() -> None:
     jacobian = np.eye(3)[:, :2]
     residual = np.array([0.1, 0.0, 10.0])
 
@@ -205,4 +205,3 @@ def test_a_solve_that_stalls_where_slopes_promise_little_has_arrived() -> None:
 
     assert not is_stuck(ended([0.1, 0.0]))
     assert is_stuck(ended([0.0, 2.0]))
-    assert not is_stuck(dataclasses.replace(ended([0.0, 2.0]), status='cost'))
