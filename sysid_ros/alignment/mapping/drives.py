@@ -32,8 +32,8 @@ _WAY = 0.9
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
 #: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
-#: a derivative tells, and for a derivative that is of no unit: velocities that are read in step with
-#: the commands of a stiff servo are up to .08 off the mean.
+#: a derivative tells, and for a derivative that is of no unit: velocities that are read in step
+#: with the commands of a stiff servo are up to .08 off the mean.
 _LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.1
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
 _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
