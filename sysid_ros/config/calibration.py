@@ -241,7 +241,7 @@ class SolverConfig(Section):
 
     backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
     loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
-    max_iterations: Annotated[int, Field(ge=1, le=10000)] = 50
+    max_iterations: Annotated[int, Field(ge=1, le=10000)] = 200
     time: Seconds | None = Field(
         default=None, description='limit of time, s; the best values by then count'
     )

@@ -342,7 +342,7 @@ def rich_result() -> CalibrationResult:
             config={
                 'model': 'models/six_axis_arm.xml',
                 'bags': [{'path': bag, 'role': role} for bag, role in SEQUENCES],
-                'solver': {'backend': 'mujoco', 'loss': 'linear', 'max_iterations': 50},
+                'solver': {'backend': 'mujoco', 'loss': 'linear', 'max_iterations': 200},
             },
             input_mode='position commands of 6 actuators, zero-order held',
         ),

@@ -221,7 +221,7 @@ def test_topics_findings_noise_and_files_are_listed(rich_result: CalibrationResu
     for file in rich_result.provenance.files:
         assert file.sha256 in provenance
     assert 'sysid calibrate calibration.yaml' in provenance
-    assert 'max_iterations: 50' in provenance
+    assert 'max_iterations: 200' in provenance
 
 
 def test_a_configuration_is_what_differs_from_the_defaults_and_all_of_it_folded(
@@ -239,7 +239,7 @@ def test_a_configuration_is_what_differs_from_the_defaults_and_all_of_it_folded(
     assert command == provenance.command
     assert '- target: joint/*/damping\n  bounds: [0.0, 3.0]\n' in settings
     assert 'max_iterations' not in settings
-    assert 'max_iterations: 50' in whole
+    assert 'max_iterations: 200' in whole
     folded = [_text(summary) for summary in section.xpath('.//details/summary')]
     assert folded == ['The whole configuration', '4 files that went in, with their SHA-256']
 

@@ -61,7 +61,8 @@ ADVICE = '`sysid map BAG MODEL` proposes a mapping'
 _CERTAIN, _NONE = 0.9, 0.3
 #: Factors between a velocity and the derivative of its position that no noise explains.
 _FACTOR = 3.0
-#: Why an effort is left out beside one that is no torque: a driver has one unit for all.
+#: Why an effort is left out beside one that is no torque: a driver has one unit for all hinges, and
+#: one for all slides.
 _OTHERS = 'others of its message are no torques'
 #: Positions that are outside of a range by more than its width for half of the time are no radians.
 _HALF = 0.5
@@ -299,14 +300,22 @@ def _torques_only(
     joints: list[int],
     motion: AxesMotion,
 ) -> Mapping:
-    """Leave out efforts that are no torques by what the model needs, and their message's others."""
+    """Leave out efforts that are no torques by what the model needs, and their message's alike."""
     told = dict(_no_torques(model, axes, joints, motion))
-    messages = {(column.topic, column.field) for column in told}
+    kinds = {
+        _Column(column.topic, column.field, column.label): int(model.jnt_type[joint])
+        for axis, joint in zip(axes, joints, strict=True)
+        if not axis.commanded
+        and joint >= 0
+        and (column := axis.columns.get(Quantity.EFFORT)) is not None
+    }
+    wrong = {(column.topic, column.field, kinds[column]) for column in told}
     why = {
         pair: told.get(column, _OTHERS)
         for pair in mapping.pairs
-        if pair.role is PairRole.SENSOR and (pair.topic, pair.field) in messages
+        if pair.role is PairRole.SENSOR
         for column in [_Column(pair.topic, pair.field, pair.label)]
+        if (pair.topic, pair.field, kinds.get(column)) in wrong
     }
     if not why:
         return mapping

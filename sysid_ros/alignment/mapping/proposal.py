@@ -404,11 +404,12 @@ def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float
 
 
 def _beside_currents(judge: Judge, found: BestHypothesis, row: int) -> bool:
-    """Whether efforts of other joints in a drive's message are in units of their own."""
-    topic = judge.drives[row].axis.topic
+    """Whether efforts of other joints like it in a drive's message are in units of their own."""
+    topic, hinge = judge.drives[row].axis.topic, judge.joints[found.guesses[row].joint].hinge
     return any(
         drive.axis.topic == topic
         and guess.joint >= 0
+        and judge.joints[guess.joint].hinge == hinge
         and drive.effort is not None
         and _torque_scale(judge, found, other)[0] is None
         for other, (drive, guess) in enumerate(zip(judge.drives, found.guesses, strict=True))

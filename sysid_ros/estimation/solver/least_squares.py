@@ -75,7 +75,7 @@ class SolverSettings:
 
     backend: Backend = 'mujoco'
     loss: Loss = 'linear'
-    max_iterations: int = 50
+    max_iterations: int = 200
     accuracy: float = ACCURACY
     rough: bool = False
     smooth: bool = False

@@ -361,6 +361,25 @@ LOADED = """
 """
 
 
+def _swung(columns: Any, text: str, per_unit: tuple[float, float]) -> Any:
+    """Return what is mapped of two joints whose efforts are so many times what they need."""
+    joints = ['shoulder', 'elbow']
+    model = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(model)
+    swing = np.column_stack([SWING[joint] for joint in joints])
+    torque = np.empty_like(swing)
+    for row, position in enumerate(swing):
+        data.qpos[:] = position
+        data.qvel[:] = [SPEED[joint][row] for joint in joints]
+        data.qacc[:] = -np.array([9, 16]) * position
+        mujoco.mj_inverse(model, data)
+        torque[row] = data.qfrc_inverse
+    torque += 0.05 * np.abs(torque).max() * np.random.default_rng(0).normal(size=torque.shape)
+    values = dict(zip(joints, (torque * per_unit).T, strict=True))
+    fields = {'position': {joint: SWING[joint] for joint in joints}, 'effort': values}
+    return map_columns(columns.bag(columns.topic('/js', LONG, fields)), model, 'auto')
+
+
 @pytest.mark.parametrize(
     ('per_newton_metre', 'told'),
     [
@@ -375,27 +394,21 @@ LOADED = """
 def test_auto_leaves_out_efforts_that_are_no_torques(
     columns: Any, per_newton_metre: tuple[float, float], told: tuple[str, ...]
 ):
-    joints = ['shoulder', 'elbow']
-    model = mujoco.MjModel.from_xml_string(LOADED)
-    data = mujoco.MjData(model)
-    swing = np.column_stack([SWING[joint] for joint in joints])
-    torque = np.empty_like(swing)
-    for row, position in enumerate(swing):
-        data.qpos[:] = position
-        data.qvel[:] = [SPEED[joint][row] for joint in joints]
-        data.qacc[:] = -np.array([9, 16]) * position
-        mujoco.mj_inverse(model, data)
-        torque[row] = data.qfrc_inverse
-    torque += 0.05 * np.abs(torque).max() * np.random.default_rng(0).normal(size=torque.shape)
-    values = dict(zip(joints, (torque * per_newton_metre).T, strict=True))
-    fields = {'position': {joint: SWING[joint] for joint in joints}, 'effort': values}
-    found = map_columns(columns.bag(columns.topic('/js', LONG, fields)), model, 'auto')
+    found = _swung(columns, LOADED, per_newton_metre)
     findings = [item for item in found.health if item.kind == 'no torque']
     assert len(findings) == len(told)
     assert all(text in item.detail for item, text in zip(findings, told, strict=True))
+    joints = ['shoulder', 'elbow']
     efforts = [pair.label for pair in found.pairs if pair.field == 'effort']
     absent = [joint for joint, of in zip(joints, per_newton_metre, strict=True) if np.isnan(of)]
     assert efforts == ([] if told else [joint for joint in joints if joint not in absent])
+
+
+def test_forces_of_slides_say_nothing_of_the_torques_of_hinges(columns: Any) -> None:
+    lift = LOADED.replace('name="elbow" axis', 'name="elbow" type="slide" axis')
+    found = _swung(columns, lift, (1.0, 0.02))
+    assert [item.left_out for item in found.health if item.kind == 'no torque'] == ['e2']
+    assert [pair.label for pair in found.pairs if pair.field == 'effort'] == ['shoulder']
 
 
 def test_auto_refuses_positions_that_no_joint_can_have(columns: Any):
