@@ -100,9 +100,9 @@ _MANY_STEPS = 3e6
 _FRICTION = 0.2
 #: Commands are at most so late where nothing is measured of it, s, and at the very most.
 _DELAY, _LONGEST_DELAY = 0.05, 0.5
-#: What is left out first where the recordings cannot tell parameters apart: of a servo that no
-#: weight loads only ratios to its stiffness, which its controller sets. A mass is not left out:
-#: what else would bear a payload that is not fitted.
+#: What gets a prior first where the recordings cannot tell parameters apart: of a servo that no
+#: weight loads only ratios to its stiffness, which its controller sets. A mass gets none: a payload
+#: may be anything.
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
 #: What recordings cannot tell apart is known from the model so well: a standard deviation in units
 #: of its value. Gains are set by somebody; the rest of a drive is hardly ever known.

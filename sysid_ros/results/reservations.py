@@ -200,14 +200,16 @@ def _not_at_the_optimum(result: UnjudgedResult) -> Iterator[str]:
 
 def _another_step(result: UnjudgedResult) -> Iterator[str]:
     """Compare the step of the written model with that of the predictions."""
-    change = result.solver.timestep_change
-    if result.solver.timestep is not None and change > _STEP_CHANGE:
-        yield (
-            f'All predictions are with a time step of {result.solver.timestep:g} s, which the '
-            f"recordings follow. The model's own, with which it is written, changes them by "
-            f'{change:.2g} times what they leave unexplained: set option/timestep to the shorter '
-            'one where that matters.'
-        )
+    solver, change = result.solver, result.solver.timestep_change
+    if solver.timestep is None or change <= _STEP_CHANGE:
+        return
+    what = f'changes them by {change:.2g} times what they leave unexplained'
+    yield (
+        f'All predictions are with a time step of {solver.timestep:g} s, which the recordings '
+        "follow. The model's own, with which it is written, "
+        f'{what if math.isfinite(change) else "becomes unstable"}: set option/timestep to the '
+        'shorter one where that matters.'
+    )
 
 
 def _faults(result: UnjudgedResult) -> Iterator[str]:

@@ -631,7 +631,7 @@ class SolverSummary(Frozen):
     sequences. ``estimator`` is what the model was compared with, ``estimator_sentence`` why.
     ``left`` is how far the fit ended from the optimum, in standard errors. ``timestep`` is that of
     the predictions, s, where it is not the model's own, ``timestep_change`` by what part of what
-    they leave unexplained the model's own changes them.
+    they leave unexplained the model's own changes them; not finite where it is unstable.
     """
 
     backend: str
@@ -655,7 +655,7 @@ class SolverSummary(Frozen):
     estimator_sentence: str = ''
     left: MaybeFloat = float('nan')
     timestep: float | None = None
-    timestep_change: float = 0.0
+    timestep_change: MaybeFloat = 0.0
 
     @property
     def over_windows(self) -> str:

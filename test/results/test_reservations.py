@@ -151,6 +151,15 @@ def test_each_reason_is_found(expected: str, change: Callable[[], dict[str, Any]
     assert names(**change()) == [expected]
 
 
+def test_a_step_at_which_the_model_is_unstable_is_said_of_a_stored_result_too(
+    tmp_path: Path,
+) -> None:
+    HONEST.model_copy(update=stepped(math.inf)).save(tmp_path / 'result.json')
+    stored = CalibrationResult.load(tmp_path / 'result.json')
+    (check,) = reservations(stored)
+    assert (check.name, 'becomes unstable' in check.detail) == ('time step', True)
+
+
 def test_a_step_that_changes_little_is_none() -> None:
     assert names(**stepped(0.1)) == []
 
