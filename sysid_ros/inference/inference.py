@@ -50,7 +50,7 @@ class Interval:
     """95 % interval and verdict of one parameter; the limits are NaN where there is none.
 
     ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
-    agreed.
+    agreed. ``asked`` is the value that the data ask for far beyond a bound, NaN where they do not.
     """
 
     low: float
@@ -60,6 +60,7 @@ class Interval:
     explanation: str = ''
     noise_low: float = math.nan
     noise_high: float = math.nan
+    asked: float = math.nan
 
     @property
     def verdict(self) -> str:
@@ -166,7 +167,9 @@ def infer(
                 verdict.kind,
                 verdict.confounded_with,
                 verdict.explanation,
-                *inner[index],
+                inner[index][0],
+                inner[index][1],
+                verdict.asked,
             )
             for index, verdict in enumerate(each)
         ),

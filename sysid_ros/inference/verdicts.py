@@ -54,12 +54,15 @@ class Verdict:
         blind: Whether the data do not determine it at all, so that there is no interval.
         explanation: A sentence for the user: what is determined instead, what would help; empty
             for what is identified.
+        asked: The value that the data ask for beyond a bound, farther than an identified value may
+            be off; NaN where they do not.
     """
 
     kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
     blind: bool = False
     explanation: str = ''
+    asked: float = np.nan
 
 
 class Verdicts(NamedTuple):
@@ -246,7 +249,13 @@ class _Judge:
                 f'{where}, and the data ask for about {beyond:.3g}: the bounds are too narrow, '
                 'or the model lacks something'
             )
-        return Verdict(VerdictKind.AT_BOUND, blind=bool(pushed), explanation=f'{text}.')
+        far = pushed and abs(beyond - self._linear.x[index]) > self._limit[index]
+        return Verdict(
+            VerdictKind.AT_BOUND,
+            blind=bool(pushed),
+            explanation=f'{text}.',
+            asked=float(beyond) if far else np.nan,
+        )
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:
         """Name what is known by priors on parameters rather than by the data."""

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from sysid_ros.config.calibration import VerdictKind
@@ -132,6 +133,12 @@ def _findings(result: UnjudgedResult) -> Iterator[str]:
         times = error.usual / error.scatter
         if times > _FAR_BEYOND:
             yield f'Residuals of {error.sensor} are {times:.2g} times what the sensor errs by.'
+    for parameter in result.parameters:
+        if not math.isnan(parameter.asked):
+            yield (
+                f'The data ask for {parameter.name} = {parameter.asked:.3g}, beyond its bound '
+                f'{parameter.value:g}, and other values make up for that.'
+            )
     title, share = wrong_times(result)
     if share > MOST_SHARE:
         yield f'Residuals follow {title}: {100 * share:.2g} % of the remaining cost.'

@@ -246,6 +246,7 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
             explanation=explanation,
             noise_low=interval.noise_low,
             noise_high=interval.noise_high,
+            asked=interval.asked,
         )
 
 

@@ -65,6 +65,13 @@ def beyond(times: float, *, alike: float = 0.9) -> dict[str, Any]:
     return predicted(0.5, role='train', measured_deviation=1.0, **figures)
 
 
+def asking(value: float) -> dict[str, Any]:
+    """Return another parameter that the data would have somewhere beyond its lower bound of 0."""
+    first = BASELINE.parameters[0]
+    update = {'value': 0.0, 'verdict_kind': VerdictKind.AT_BOUND, 'asked': value, 'name': 'loss'}
+    return {'parameters': (*BASELINE.parameters, first.model_copy(update=update))}
+
+
 @pytest.mark.parametrize(
     ('change', 'said'),
     [
@@ -73,6 +80,7 @@ def beyond(times: float, *, alike: float = 0.9) -> dict[str, Any]:
         (predicted(1.5), 'The nominal model predicts q better, 1.01 to 1.5 rad.'),
         (lacks(TermKind.DELAY, 0.06, 0.07), 'another delay of the commands 1: 13 % of the'),
         (beyond(60.0), 'Residuals of q are 60 times what the sensor errs by.'),
+        (asking(-1.5), 'The data ask for loss = -1.5, beyond its bound 0, and other values make'),
     ],
 )
 def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
@@ -101,6 +109,7 @@ def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
         lacks(TermKind.SPRING, 0.9),  # models of real robots all lack something
         beyond(40.0),
         beyond(60.0, alike=0.1),
+        asking(np.nan),
     ],
 )
 def test_what_they_do_not_refute_is_left_as_it_is(change: dict[str, Any]) -> None:
