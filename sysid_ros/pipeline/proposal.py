@@ -658,16 +658,11 @@ def _targets(
                 'actuator/*/delay', (0.0, _rounded_up(latest)), name='command_delay', shared=True
             )
         )
-    tool = last_body(model, joints)
-    if tool is not None:
+    for tool in last_bodies(model, joints):
         mass = float(model.body(tool).mass[0])
-        bounds = 0.1 * mass, _TIMES * mass
-        found.append(
-            # What is heavier than believed has a larger inertia, too.
-            ProposedTarget(
-                f'body/{tool}/mass_scaled', (_two_digits(bounds[0]), _two_digits(bounds[1]))
-            )
-        )
+        bounds = _two_digits(0.1 * mass), _two_digits(_TIMES * mass)
+        # What is heavier than believed has a larger inertia, too.
+        found.append(ProposedTarget(f'body/{tool}/mass_scaled', bounds))
     return tuple(_with_patterns(found, spec, model))
 
 
@@ -771,18 +766,30 @@ def _forces(model: mujoco.MjModel) -> np.ndarray[Any, np.dtype[np.float64]]:
     return found
 
 
-def last_body(model: mujoco.MjModel, joints: Sequence[str]) -> str | None:
-    """Return the last body with a mass behind the last joint of the longest chain that moves."""
-    depths = np.zeros(model.nbody, int)
+def last_bodies(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[str, ...]:
+    """Return the last body with a mass of each chain that moves: what may carry a payload.
+
+    Joints that end chains on the same moving link are the fingers of a hand, which is one chain.
+    """
+    parents = model.body_parentid
+    owners = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
+    depths, movers = np.zeros(model.nbody, int), np.zeros(model.nbody, int)
     for body in range(1, model.nbody):
-        depths[body] = depths[model.body_parentid[body]] + 1
-    owner = max((int(model.jnt_bodyid[model.joint(name).id]) for name in joints), key=depths.item)
-    fixed = [owner]
-    for body in range(owner + 1, model.nbody):
-        if model.body_parentid[body] in fixed and not model.body_jntnum[body]:
-            fixed.append(body)
-    heavy = [body for body in fixed if model.body(body).name and model.body_mass[body] > 0]
-    return str(model.body(max(heavy, key=depths.item)).name) if heavy else None
+        depths[body] = depths[parents[body]] + 1
+        movers[body] = parents[body] if parents[body] in owners else movers[parents[body]]
+    chains: dict[int, int] = {}
+    for owner in sorted(owners - set(movers[sorted(owners)]), key=depths.item):
+        chains[int(movers[owner]) or owner] = owner
+    found = []
+    for owner in chains.values():
+        fixed = [owner]
+        for body in range(owner + 1, model.nbody):
+            if parents[body] in fixed and not model.body_jntnum[body]:
+                fixed.append(body)
+        heavy = [body for body in fixed if model.body(body).name and model.body_mass[body] > 0]
+        if heavy:
+            found.append(str(model.body(max(heavy, key=depths.item)).name))
+    return tuple(found)
 
 
 def _rounded_up(value: float) -> float:

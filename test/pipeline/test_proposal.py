@@ -31,7 +31,7 @@ from sysid_ros.pipeline.proposal import (
     best_part,
     find_bags,
     gains_contradicted,
-    last_body,
+    last_bodies,
     most_of,
     of_all,
     propose_calibration,
@@ -193,9 +193,22 @@ HAND = """
 
 def test_the_last_body_that_moves_is_a_candidate_though_fingers_stand_still() -> None:
     model = mujoco.MjModel.from_xml_string(HAND)
-    assert last_body(model, ['elbow', 'wrist']) == 'flange'
-    assert last_body(model, ['elbow']) == 'upper'
-    assert last_body(model, ['elbow', 'wrist', 'finger']) == 'finger'
+    assert last_bodies(model, ['elbow', 'wrist']) == ('flange',)
+    assert last_bodies(model, ['elbow']) == ('upper',)
+    assert last_bodies(model, ['elbow', 'wrist', 'finger']) == ('finger',)
+
+
+def test_each_arm_has_a_last_body_but_not_each_finger() -> None:
+    arm = HAND[HAND.index('<body name="upper">') : HAND.index('</worldbody>')]
+    finger = arm[arm.index('<body name="finger">') :].splitlines()[0]
+    one = arm.replace(finger, finger + finger.replace('finger', 'thumb'))
+    two = arm.replace('name="', 'name="left_')
+    model = mujoco.MjModel.from_xml_string(HAND.replace(arm, one + two))
+    joints = ['elbow', 'wrist', 'finger', 'thumb', 'left_elbow', 'left_wrist']
+    found = last_bodies(model, joints)
+    assert len(found) == 2
+    assert set(found) < {'finger', 'thumb', 'left_flange'}
+    assert last_bodies(model, joints[4:]) == ('left_flange',)
 
 
 def test_bounds_are_those_of_each_joint() -> None:
