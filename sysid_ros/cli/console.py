@@ -51,13 +51,13 @@ def say(text: str, stream: TextIO | None = None) -> None:
 class Progress:
     """A line per stage, and on a terminal one that changes; elsewhere one line per iteration.
 
-    It goes to standard error: standard output has only what was asked for. A limit of time, s from
-    now, is what is left at most. Whatever ends it, the line that changes is ended.
+    It goes to standard error: standard output has only what was asked for. A fit may have a limit
+    of time, s. Whatever ends it, the line that changes is ended.
     """
 
     def __init__(self, stream: TextIO | None = None, limit: float | None = None) -> None:
         self._stream = stream or sys.stderr
-        self._end = math.inf if limit is None else time.monotonic() + limit
+        self._limit = limit
         self._live = self._stream.isatty()
         self._open = False
         self._stage = ''
@@ -95,20 +95,17 @@ class Progress:
 
     def iteration(self, iteration: Iteration) -> None:
         """Say how far the solver is."""
-        done = iteration.number
-        most = iteration.seconds / done * max(iteration.limit - done, 0) if done else 0.0
-        most = min(most, self._end - time.monotonic())
         # The cost of one problem never rises: its unit, the noise, has changed.
         anew = ' (new noise estimate)' if iteration.cost > self._cost else ''
         self._cost = iteration.cost
         parts = [
-            f'iteration {done}: cost {iteration.cost:.6g}{anew}',
+            f'iteration {iteration.number}: cost {iteration.cost:.6g}{anew}',
             f'{iteration.rollouts} rollouts',
         ]
         if iteration.diverged:
             parts.append(f'{iteration.diverged} diverged')
-        if most >= _SHORT:
-            parts.append(f'fitting at most {most:.0f} s more')
+        most = '' if self._limit is None else f' of at most {self._limit:.0f}'
+        parts.append(f'{iteration.seconds:.0f} s{most}')
         if self._live:
             self._show(parts)
         else:

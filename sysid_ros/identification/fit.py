@@ -31,7 +31,6 @@ from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
-    SOLVED_STARTS,
     Start,
     check_choice,
     initialize,
@@ -281,7 +280,7 @@ def fit(  # noqa: PLR0913 (documented API)
         raise FitError(msg)
     strides = _strides(sequences, len(parameters))
     sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
-    log = FitLog(settings.max_iterations * min(starts, SOLVED_STARTS), observe, stage)
+    log = FitLog(observe, stage)
     timings = command_timings(sequences, parameters)
     # Forces along a motion are smooth; simulations bend with every command and contact.
     settings = dataclasses.replace(settings, smooth=all(s.motion is not None for s in sequences))

@@ -72,7 +72,7 @@ def with_arrivals_in(
     settings = SolverSettings(deadline=deadline)
     known = {sensor: found.noise[sensor] for sensor in found.known_noise}
     with ExitStack() as opened:
-        log = FitLog(settings.max_iterations, None)
+        log = FitLog(None)
         context = FitContext(
             model, settings, log, known, None, found.drives, threads, cancel, opened
         )

@@ -532,7 +532,6 @@ class Descent:
             rollouts=self.residuals.evaluations,
             diverged=self.residuals.diverged,
             seconds=time.monotonic() - self._began,
-            limit=self.limit,
             jacobian=self.current.kind,
             central=self.differences.names,
             regulariser=float(self.regulariser),

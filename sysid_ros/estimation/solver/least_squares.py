@@ -319,7 +319,6 @@ def _solve_gradually(
         return iteration._replace(
             number=iteration.number + near.iterations,
             seconds=iteration.seconds + near.trace[-1].seconds,
-            limit=settings.max_iterations,
         )
 
     def tell(iteration: Iteration) -> None:

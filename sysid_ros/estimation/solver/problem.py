@@ -209,7 +209,6 @@ class Iteration(NamedTuple):
         rollouts: Simulations so far.
         diverged: How many of them became unstable.
         seconds: Wall time since the start of the solve.
-        limit: The largest number of iterations.
         jacobian: ``forward``, ``central`` where a column is, or ``broyden`` for an update of the
             last one.
         central: Names of the unknowns that are differenced centrally.
@@ -224,7 +223,6 @@ class Iteration(NamedTuple):
     rollouts: int
     diverged: int
     seconds: float
-    limit: int
     jacobian: str = 'forward'
     central: tuple[str, ...] = ()
     regulariser: float = 0.0
@@ -241,11 +239,9 @@ class FitLog:
 
     def __init__(
         self,
-        limit: int,
         observe: Callable[[Iteration], None] | None,
         stage: Callable[[str], None] | None = None,
     ) -> None:
-        self._limit = limit
         self._observe = observe
         self._stage = stage
         self._count = self._earlier = 0
@@ -257,7 +253,7 @@ class FitLog:
     def go_on(self, trace: Sequence[Iteration], seconds: float) -> None:
         """Go on from what led to another solution, which took so long."""
         self.trace, self._count = list(trace), len(trace)
-        self._earlier, self._limit = len(trace), self._limit + len(trace)
+        self._earlier = len(trace)
         self._started -= seconds
 
     @property
@@ -275,7 +271,7 @@ class FitLog:
         before = self._before if iteration.number else 0.0
         self.longest = max(self.longest, iteration.seconds - before)
         self._before = iteration.seconds
-        shown = iteration._replace(number=self._count, seconds=self.seconds, limit=self._limit)
+        shown = iteration._replace(number=self._count, seconds=self.seconds)
         self._count += 1
         self.trace.append(shown._replace(number=len(self.trace)))
         if self._observe is not None:
@@ -288,7 +284,4 @@ class FitLog:
 
     def replace(self, trace: Sequence[Iteration]) -> None:
         """Keep these instead: those of the best of several starts."""
-        self.trace = [
-            iteration._replace(number=number, limit=self._limit)
-            for number, iteration in enumerate(trace)
-        ]
+        self.trace = [iteration._replace(number=number) for number, iteration in enumerate(trace)]

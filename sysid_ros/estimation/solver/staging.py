@@ -144,7 +144,7 @@ class _Stages:
         self._tolerance = tolerance
         self._noise_known = noise_known
         self._cancel = cancel
-        self.log = FitLog(settings.max_iterations, observe)
+        self.log = FitLog(observe)
         before = residuals.evaluations
         self.at_start = self._cost(start)
         self.log(
@@ -155,7 +155,6 @@ class _Stages:
                 residuals.evaluations - before,
                 residuals.diverged,
                 0.0,
-                settings.max_iterations,
                 jacobian=PARTS,
                 x=tuple(start.tolist()),
             )

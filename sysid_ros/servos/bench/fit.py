@@ -178,7 +178,7 @@ def solve_servo(
     settings = settings or ServoFitSettings()
     fixed = checked(servo, settings.fixed)
     bench = stack_logs(servo, logs)
-    trace = Trace(_TURN * _TURNS, observe)
+    trace = Trace(observe)
     names = tuple(log.name for log in logs)
     noise = noise_of([log.position for log in logs])
     whole = LogResiduals(

@@ -282,7 +282,7 @@ def test_a_residual_that_jumps_to_one_side_gets_the_slope_to_the_other() -> None
 
 
 def test_the_longest_iteration_is_that_within_a_solve() -> None:
-    log = FitLog(10, None)
+    log = FitLog(None)
     for number, seconds in ((0, 2.0), (1, 5.0), (0, 1.0), (1, 3.5)):
-        log(Iteration(number, 1.0, 0.0, 0, 0, seconds, 10))
+        log(Iteration(number, 1.0, 0.0, 0, 0, seconds))
     assert log.longest == 3.0

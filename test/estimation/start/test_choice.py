@@ -90,7 +90,7 @@ def test_losses_that_tell_outliers_begin_at_what_the_nominal_values_leave(
     runs: tuple[Trajectory, ...], loss: Any
 ) -> None:
     unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, initial=3.0)]
-    context = FitContext(MODEL, SolverSettings(loss=loss, max_iterations=1), FitLog(1, None))
+    context = FitContext(MODEL, SolverSettings(loss=loss, max_iterations=1), FitLog(None))
     with context.opened:
         simulator = context.simulator(unknowns, runs)
         rough = estimate_noise(simulator.runs)

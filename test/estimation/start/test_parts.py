@@ -62,7 +62,7 @@ def test_parts_lead_near_and_leave_the_time_for_the_whole(
     ]
     told: list[str] = []
     settings = SolverSettings(deadline=time.monotonic() + seconds)
-    context = FitContext(SERVO, settings, FitLog(50, None, told.append))
+    context = FitContext(SERVO, settings, FitLog(None, told.append))
     with context.opened:
         simulator = context.simulator(unknowns, long)
         residuals = context.residuals(simulator, estimate_noise(simulator.runs))
