@@ -256,7 +256,8 @@ def fit(  # noqa: PLR0913 (documented API)
         noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
             it is then not estimated.
         drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
-        begun: A fit to the same data with a model that hardly differs: this one goes on from there.
+        begun: A fit to the same data with a model that hardly differs, of these parameters or
+            others: this one goes on from there.
         judged: Whether to look for what the model lacks; not worth it where another fit follows.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
@@ -430,7 +431,9 @@ def _all_unknowns(
 ) -> tuple[Unknown, ...]:
     """Return the parameters and what else is unknown: of a fit that goes on, what was."""
     if begun is not None and begun.window is None:
-        return begun.unknowns
+        own = {unknown.name: unknown for unknown in begun.unknowns}
+        same = [dataclasses.replace(own.get(p.name, p), prior=p.prior) for p in parameters]
+        return (*same, *begun.unknowns[len(begun.parameters) :])
     delays = torque_delay(context.compiled, sequences, parameters)
     return aimed(context.compiled, (*parameters, *timings, *delays), sequences)
 
@@ -453,8 +456,12 @@ def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstS
     context.log.go_on(begun.solution.trace, begun.seconds)
     if begun.window is not None:
         return None
-    start = Start(begun.start, begun.values, begun.start_sentence)
-    return resume(context, whole, start, dataclasses.replace(begun.solution, x=begun.values))
+    ended = {own.name: x for own, x in zip(begun.unknowns, begun.values, strict=True)}
+    values = np.array([ended.get(unknown.name, unknown.nominal) for unknown in whole.unknowns])
+    start = Start(begun.start, values, begun.start_sentence)
+    same = whole.unknowns == begun.unknowns
+    solution = dataclasses.replace(begun.solution, x=values) if same else None
+    return resume(context, whole, start, solution)
 
 
 def _with_free_starts(

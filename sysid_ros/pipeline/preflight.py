@@ -254,7 +254,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     seen = estimated(config, problem)
     count = len(seen.problem.parameters)
     observer.stage(f'taking the first steps of a fit, {count} parameters')
-    found = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    found, _ = predicted(config, with_timestep(seen.problem, config.solver), observer)
     return dataclasses.replace(
         found,
         joints=tuple(joints),
@@ -269,8 +269,11 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 
 
 def predicted(
-    config: CalibrationConfig, problem: Problem, observer: Observer | None = None
-) -> Preflight:
+    config: CalibrationConfig,
+    problem: Problem,
+    observer: Observer | None = None,
+    begun: Fit | None = None,
+) -> tuple[Preflight, Fit | None]:
     """Predict intervals, verdicts and sources from the first steps of a fit.
 
     What the model lacks and how far nominal values are off is in what was measured: a few steps
@@ -282,13 +285,17 @@ def predicted(
         problem: What is to be identified; sequences on which the nominal model is unstable are left
             out.
         observer: Is told of iterations.
+        begun: First steps with the same recordings, of these parameters or others.
+
+    Returns:
+        What is expected, and the first steps; None where simulations diverge.
 
     Raises:
         ConfigError: ``statistics.noise`` names no sensor that is compared.
         FitError: There is nothing to fit, the nominal model is unstable on all sequences, or none
             of the others holds a measured sample that counts.
     """
-    begun = time.perf_counter()
+    started = time.perf_counter()
     training = problem.sequences('train')
     if not training or not problem.parameters:
         msg = (
@@ -302,7 +309,7 @@ def predicted(
     start, windowed = config.solver.start, config.estimator == 'windows'
     moved = 0.0 if windowed or start == 'windows' else _moved(problem, stable, threads)
     if moved > ROUGH:
-        return _untold(problem, diverged, begun, moved)
+        return _untold(problem, diverged, started, moved), None
     found = fit(
         problem.spec,
         problem.parameters,
@@ -320,6 +327,7 @@ def predicted(
         threads=threads,
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,
+        begun=begun,
         observe=observer.iteration if observer else None,
     )
     told: tuple[InformationSource, ...] = ()
@@ -332,9 +340,9 @@ def predicted(
                 moved = roughness_at(residuals, found.values, len(found.values))
                 unexplained = _unexplained(residuals, found.values)
                 if moved > LOST or unexplained > _UNEXPLAINED:
-                    return _untold(problem, diverged, begun, moved, unexplained)
+                    return _untold(problem, diverged, started, moved, unexplained), None
         told = sources(_linear(found, config.solver.loss), len(problem.parameters))
-    return Preflight(
+    said = Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
             for unknown, value, interval in zip(
@@ -351,9 +359,10 @@ def predicted(
         dead=found.dead,
         samples=int(np.count_nonzero(_layout(found).sensor >= 0)),
         rollouts=found.rollouts,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - started,
         method=f'{found.inference.method}; {METHOD}',
     )
+    return said, found
 
 
 def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedParameter:

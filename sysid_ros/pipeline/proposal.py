@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
     from sysid_ros.bags import BagColumns
     from sysid_ros.config.calibration import Role
+    from sysid_ros.identification.fit import Fit
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inspection.inspection import Inspection, JointReport
     from sysid_ros.model.unknown import Unknown
@@ -845,8 +846,9 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
         return dataclasses.replace(proposal, problem=problem)
     try:
         proposal = _with_gains(_softened(proposal, observer), observer)
+        steps = None
         for _ in range(_ROUNDS):
-            found = _first_steps(proposal, observer)
+            found, steps = _first_steps(proposal, observer, steps)
             slow = found.seconds > _LONGEST_S
             changed = _judged(proposal, found)
             settled = trial_of(changed) == trial_of(proposal)
@@ -967,18 +969,21 @@ def best_part(problem: Problem, lag: float) -> float:
     return _SOFTER[best] if errors[best] < _FAR_BETTER * errors[0] else 1.0
 
 
-def _first_steps(proposal: CalibrationProposal, observer: Observer) -> Preflight:
+def _first_steps(
+    proposal: CalibrationProposal, observer: Observer, begun: Fit | None
+) -> tuple[Preflight, Fit | None]:
+    """Return what first steps say, and those; they begin where others ended, if there are any."""
     config = trial_of(proposal)
     problem = load(config, observer)
     seen = estimated(config, problem)
     count = len(seen.problem.parameters)
     observer.stage(f'taking the first steps of a fit, {count} parameters')
-    found = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    found, steps = predicted(config, with_timestep(seen.problem, config.solver), observer, begun)
     whole = sum(bag.seconds for bag in proposal.of_role('train'))
     share = min(_TRIED_S / whole, 1.0) if whole else 1.0
     by_name = {unknown.name: unknown for unknown in seen.problem.parameters}
     expected = tuple(of_all(item, by_name[item.name], share) for item in found.parameters)
-    return dataclasses.replace(found, parameters=expected)
+    return dataclasses.replace(found, parameters=expected), steps
 
 
 def of_all(said: PredictedParameter, unknown: Unknown, share: float) -> PredictedParameter:

@@ -160,6 +160,20 @@ def test_truth_lies_within_the_intervals_of_noisy_runs(
     assert inside >= 10  # of 12; 95 % would be 11.4
 
 
+def test_a_fit_goes_on_from_one_of_other_parameters(
+    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
+) -> None:
+    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    asked = unknowns(model, *SEVERAL)
+    begun = quick(model, [*unknowns(model, 'joint/k/damping'), *asked], [run])
+    asked[1] = dataclasses.replace(asked[1], prior=(SEVERAL[asked[1].name], 0.001))
+    alone, on = (quick(model, asked, [run], begun=each) for each in (None, begun))
+    assert values(on) == pytest.approx(values(alone), rel=1e-3)
+    widths = [[i.high - i.low for i in each.intervals] for each in (on, alone)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.1)
+    assert on.rollouts - begun.rollouts < alone.rollouts
+
+
 def test_one_value_shared_by_several_targets_is_found(
     model: mujoco.MjModel, measure: Measure, commands: TimeSeries
 ) -> None:

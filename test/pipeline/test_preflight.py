@@ -59,7 +59,7 @@ def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
     truth = workshop.spec(damping=0.11)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
-    found = predicted(workshop.config, problem)
+    found = predicted(workshop.config, problem)[0]
     after = fit_training(workshop.config, problem, Nobody()).intervals
     for before, fitted in zip(found.parameters, after, strict=True):
         ratio = before.half / ((fitted.high - fitted.low) / 2)
@@ -70,7 +70,7 @@ def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
 def test_a_nominal_value_of_zero_does_not_hide_what_is_known_well(workshop: Any):
     runs = [workshop.sequence(workshop.spec(friction=0.05), 'b', 1)]
     problem = workshop.problem(workshop.spec(), ('joint/j/frictionloss',), *runs)
-    (found,) = predicted(workshop.config, problem).parameters
+    (found,) = predicted(workshop.config, problem)[0].parameters
     assert found.verdict == 'identified'
     assert found.nominal == 0
 
@@ -78,7 +78,7 @@ def test_a_nominal_value_of_zero_does_not_hide_what_is_known_well(workshop: Any)
 def test_what_cannot_be_told_apart_is_said_before_the_fit(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), 'b', 1)]
     targets = ('joint/j/damping', 'body/bob/mass_scaled', 'actuator/m/gear[0]')
-    found = predicted(workshop.config, workshop.problem(workshop.spec(), targets, *runs))
+    found = predicted(workshop.config, workshop.problem(workshop.spec(), targets, *runs))[0]
     assert found.doubtful == tuple(item.name for item in found.parameters)
     for item in found.parameters:
         assert item.verdict.startswith('confounded with')
@@ -90,7 +90,7 @@ def test_what_cannot_be_told_apart_is_said_before_the_fit(workshop: Any):
 def test_what_the_model_lacks_makes_predicted_intervals_wider(workshop: Any):
     def halves(friction: float) -> list[float]:
         runs = [workshop.sequence(workshop.spec(friction=friction), f'b{i}', i) for i in range(2)]
-        found = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *runs))
+        found = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *runs))[0]
         return [parameter.half for parameter in found.parameters]
 
     lacking, complete = halves(0.05), halves(0.0)
@@ -100,12 +100,12 @@ def test_what_the_model_lacks_makes_predicted_intervals_wider(workshop: Any):
 def test_what_may_end_at_its_bound_is_not_promised(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), 'b', 1)]
     problem = workshop.problem(workshop.spec(), ('joint/j/damping',), *runs)
-    (free,) = predicted(workshop.config, problem).parameters
+    (free,) = predicted(workshop.config, problem)[0].parameters
     assert free.verdict == 'identified'
     (damping,) = problem.parameters
     near = dataclasses.replace(damping, min_value=free.value - free.half / 2, max_value=0.2)
     problem = dataclasses.replace(problem, parameters=(near,))
-    (found,) = predicted(workshop.config, problem).parameters
+    (found,) = predicted(workshop.config, problem)[0].parameters
     assert found.value > near.min_value
     assert found.verdict == 'at bound'
     assert f'reaches its bound {near.min_value:g}' in found.explanation
@@ -113,12 +113,12 @@ def test_what_may_end_at_its_bound_is_not_promised(workshop: Any):
 
 def test_nothing_is_promised_where_simulations_diverge(workshop: Any):
     hanging = workshop.sequence(workshop.spec(), 'hanging', 1)
-    tame = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, hanging))
+    tame = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, hanging))[0]
     assert tame.sensitivity is None
     assert tame.doubtful == ()
     loose = workshop.spec(damping=0.001)
     tumbling = workshop.sequence(loose, 'tumbling', 1, seconds=20, start=3.1)
-    found = predicted(workshop.config, workshop.problem(loose, TARGETS, tumbling))
+    found = predicted(workshop.config, workshop.problem(loose, TARGETS, tumbling))[0]
     assert found.sensitivity is not None
     assert found.sensitivity.moved > 0.01
     assert not found.sensitivity.forces_tell
@@ -131,7 +131,7 @@ def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
     runs = [workshop.sequence(loose, f'b{i}', i, seconds=10, start=3.1) for i in range(2)]
     config = workshop.config.model_copy(update={'estimator': 'windows'})
     problem = workshop.problem(workshop.spec(damping=0.003, mass=1.1), TARGETS, *runs)
-    found = predicted(config, problem)
+    found = predicted(config, problem)[0]
     assert not found.sources
     assert found.sensitivity is None
     after = fit_training(config, problem, Nobody()).intervals
@@ -142,8 +142,8 @@ def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
 def test_a_sequence_on_which_the_model_is_unstable_is_named_and_left_out(workshop: Any):
     good = workshop.sequence(workshop.spec(), 'good', 1)
     problem = workshop.problem(workshop.spec(), TARGETS, good, _wild(good))
-    found = predicted(workshop.config, problem)
-    alone = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, good))
+    found = predicted(workshop.config, problem)[0]
+    alone = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, good))[0]
     (bad,) = found.diverged
     assert bad.sequence == 'wild'
     assert 0 <= bad.seconds < 1
