@@ -331,7 +331,7 @@ class _Made:
         rest = [s for s in dict.fromkeys(e.sensor for e in self.result.errors) if s not in worse]
         return NextStep(
             'Find what the robot does and the model does not: friction that depends on direction, '
-            'play, an elastic joint; or a mass, length or gain that is held fixed and wrong.',
+            'play, an elastic joint; or a mass, length, gain or unit of efforts that is wrong.',
             self.shell(*found),
             self.yaml(
                 f'# without {some(sorted(worse))}, which the nominal model predicts better:',

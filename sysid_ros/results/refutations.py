@@ -129,9 +129,12 @@ def _findings(result: UnjudgedResult) -> Iterator[str]:
             f'{error.after:.3g} {error.unit}'.rstrip()
             + '.'
         )
-    for error in beyond_the_sensor(result)[:1]:
-        times = error.usual / error.scatter
-        if times > _FAR_BEYOND:
+    for error in beyond_the_sensor(result):
+        if 0 < error.measured_deviation < error.usual:
+            times = error.usual / error.measured_deviation
+            yield f'Residuals of {error.sensor} are {times:.2g} times how it moves.'
+        elif error.usual > _FAR_BEYOND * error.scatter:
+            times = error.usual / error.scatter
             yield f'Residuals of {error.sensor} are {times:.2g} times what the sensor errs by.'
     for parameter in result.parameters:
         if not math.isnan(parameter.asked):

@@ -82,7 +82,7 @@ Next:
 before the next recording. Until then leave the bag out.
      sysid inspect arm/bags/train_1 arm/arm.xml
   2. Find what the robot does and the model does not: friction that depends on direction, play, \
-an elastic joint; or a mass, length or gain that is held fixed and wrong.
+an elastic joint; or a mass, length, gain or unit of efforts that is wrong.
      sysid compare --missing arm/calibration.yaml
   3. Take the fitted model into use where that is good enough, and let CI fit again and compare.
      cp -r arm/out/current/mjcf arm/arm_fitted
@@ -116,7 +116,7 @@ Beside the noise: 40 → 1.2 times the noise {NOISE}
   explained: Only 12 % of the variance of elbow_position is predicted. (12 %, at least 50 %)
 Next:
   1. Find what the robot does and the model does not: friction that depends on direction, play, \
-an elastic joint; or a mass, length or gain that is held fixed and wrong.
+an elastic joint; or a mass, length, gain or unit of efforts that is wrong.
      sysid compare --missing arm/calibration.yaml"""
 
 STATES = [

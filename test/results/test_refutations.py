@@ -59,10 +59,10 @@ def predicted(
     return {'errors': (error.model_copy(update={'role': role, **more}),)}
 
 
-def beyond(times: float, *, alike: float = 0.9) -> dict[str, Any]:
+def beyond(times: float, *, alike: float = 0.9, moves: float = 1.0) -> dict[str, Any]:
     """Return residuals of training that are so many times what the sensor errs by."""
     figures = {'usual': 1e-3 * times, 'scatter': 1e-3, 'autocorrelation': alike}
-    return predicted(0.5, role='train', measured_deviation=1.0, **figures)
+    return predicted(0.5, role='train', measured_deviation=moves, **figures)
 
 
 def asking(value: float) -> dict[str, Any]:
@@ -80,6 +80,7 @@ def asking(value: float) -> dict[str, Any]:
         (predicted(1.5), 'The nominal model predicts q better, 1.01 to 1.5 rad.'),
         (lacks(TermKind.DELAY, 0.06, 0.07), 'another delay of the commands 1: 13 % of the'),
         (beyond(60.0), 'Residuals of q are 60 times what the sensor errs by.'),
+        (beyond(3.0, moves=2e-3), 'Residuals of q are 1.5 times how it moves.'),
         (asking(-1.5), 'The data ask for loss = -1.5, beyond its bound 0, and other values make'),
     ],
 )
@@ -109,6 +110,7 @@ def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
         lacks(TermKind.SPRING, 0.9),  # models of real robots all lack something
         beyond(40.0),
         beyond(60.0, alike=0.1),
+        beyond(3.0, alike=0.1, moves=2e-3),  # noise that hides the motion
         asking(np.nan),
     ],
 )
