@@ -46,8 +46,8 @@ _TRIED = 4
 #: The model's step is compared with this part of it.
 _FINER = 0.25
 #: Residuals tell the shorter step where they follow what it changes by one time that, give or take
-#: this, and by so many standard errors, which the memory of residuals makes too small.
-_ALIKE, _SURELY = 0.5, 10.0
+#: this, and by so many standard errors.
+_ALIKE, _SURELY = 0.5, 4.0
 #: A fit is corrected so often: the second time for what the first has moved.
 CORRECTIONS = 2
 
@@ -126,7 +126,7 @@ def spoken_for(problem: Problem, fitted: Problem, fit: Fit, solver: SolverConfig
         return problem
     triangle = np.asarray(np.linalg.qr(np.column_stack([table, fit.solution.residual]), mode='r'))
     follows = triangle[-2, -1] / triangle[-2, -2]
-    error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(len(table))
+    error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(fit.inference.effective)
     speaks = abs(follows - 1) < _ALIKE and follows > _SURELY * error
     return finer if speaks else problem
 
