@@ -50,7 +50,7 @@ class Interval:
     """95 % interval and verdict of one parameter; the limits are NaN where there is none.
 
     ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
-    agreed. ``asked`` is the value that the data ask for far beyond a bound, NaN where they do not.
+    agreed. ``asked`` is the value that the data ask for far beyond a bound, if any.
     """
 
     low: float
@@ -60,7 +60,7 @@ class Interval:
     explanation: str = ''
     noise_low: float = math.nan
     noise_high: float = math.nan
-    asked: float = math.nan
+    asked: float | None = None
 
     @property
     def verdict(self) -> str:

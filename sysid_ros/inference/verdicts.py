@@ -55,14 +55,14 @@ class Verdict:
         explanation: A sentence for the user: what is determined instead, what would help; empty
             for what is identified.
         asked: The value that the data ask for beyond a bound, farther than an identified value may
-            be off; NaN where they do not.
+            be off; None where they do not.
     """
 
     kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
     blind: bool = False
     explanation: str = ''
-    asked: float = np.nan
+    asked: float | None = None
 
 
 class Verdicts(NamedTuple):
@@ -254,7 +254,7 @@ class _Judge:
             VerdictKind.AT_BOUND,
             blind=bool(pushed),
             explanation=f'{text}.',
-            asked=float(beyond) if far else np.nan,
+            asked=float(beyond) if far else None,
         )
 
     def _without_priors(self, each: list[Verdict]) -> list[Verdict]:

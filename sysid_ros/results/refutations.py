@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from sysid_ros.config.calibration import VerdictKind
@@ -137,7 +136,7 @@ def _findings(result: UnjudgedResult) -> Iterator[str]:
             times = error.usual / error.scatter
             yield f'Residuals of {error.sensor} are {times:.2g} times what the sensor errs by.'
     for parameter in result.parameters:
-        if not math.isnan(parameter.asked):
+        if parameter.asked is not None:
             yield (
                 f'The data ask for {parameter.name} = {parameter.asked:.3g}, beyond its bound '
                 f'{parameter.value:g}, and other values make up for that.'

@@ -90,7 +90,7 @@ class ParameterResult(Frozen):
     ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
     ``noise_low`` and ``noise_high`` are what ``low`` and ``high`` would be if the model lacked
     nothing and few recordings agreed; NaN in results of older versions.
-    ``asked`` is the value that the data ask for far beyond a bound; NaN where they do not.
+    ``asked`` is the value that the data ask for far beyond a bound; None where they do not.
     """
 
     name: str
@@ -106,7 +106,7 @@ class ParameterResult(Frozen):
     explanation: str = ''
     noise_low: MaybeFloat = float('nan')
     noise_high: MaybeFloat = float('nan')
-    asked: MaybeFloat = float('nan')
+    asked: float | None = None
 
     @model_validator(mode='before')
     @classmethod

@@ -166,7 +166,7 @@ def test_without_sequences_nothing_is_predicted(workshop: Any):
 def test_what_a_source_tells_is_missed_without_it(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(2)]
     both, one = (
-        predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *chosen))
+        predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *chosen))[0]
         for chosen in (runs, runs[:1])
     )
     (growth,) = (s.growth for s in both.sources if (s.kind, s.name) == (SourceKind.BAG, 'b1'))

@@ -65,7 +65,7 @@ def beyond(times: float, *, alike: float = 0.9, moves: float = 1.0) -> dict[str,
     return predicted(0.5, role='train', measured_deviation=moves, **figures)
 
 
-def asking(value: float) -> dict[str, Any]:
+def asking(value: float | None) -> dict[str, Any]:
     """Return another parameter that the data would have somewhere beyond its lower bound of 0."""
     first = BASELINE.parameters[0]
     update = {'value': 0.0, 'verdict_kind': VerdictKind.AT_BOUND, 'asked': value, 'name': 'loss'}
@@ -111,7 +111,7 @@ def test_what_its_own_tests_refute_identifies_nothing_and_names_the_finding(
         beyond(40.0),
         beyond(60.0, alike=0.1),
         beyond(3.0, alike=0.1, moves=2e-3),  # noise that hides the motion
-        asking(np.nan),
+        asking(None),
     ],
 )
 def test_what_they_do_not_refute_is_left_as_it_is(change: dict[str, Any]) -> None:

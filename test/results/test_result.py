@@ -48,7 +48,6 @@ def parameter(name: str = 'joint/elbow/armature', **changes: Any) -> ParameterRe
         'verdict': 'identified',
         'noise_low': 0.095,
         'noise_high': 0.105,
-        'asked': 0.2,
     }
     return ParameterResult(**{**fields, **changes})
 
