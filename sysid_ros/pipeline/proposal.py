@@ -783,10 +783,7 @@ def last_bodies(model: mujoco.MjModel, joints: Sequence[str]) -> tuple[str, ...]
         chains[int(movers[owner]) or owner] = owner
     found = []
     for owner in chains.values():
-        fixed = [owner]
-        for body in range(owner + 1, model.nbody):
-            if parents[body] in fixed and not model.body_jntnum[body]:
-                fixed.append(body)
+        fixed = np.flatnonzero(model.body_weldid == owner)
         heavy = [body for body in fixed if model.body(body).name and model.body_mass[body] > 0]
         if heavy:
             found.append(str(model.body(max(heavy, key=depths.item)).name))
