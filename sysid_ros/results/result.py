@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003 (pydantic resolves annotations at run time)
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import (
