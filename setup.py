@@ -21,7 +21,6 @@ NODES = (
     'pendulum_bench',
     'recorder',
     'refit',
-    'replayer',
     'simulated_robot',
     'simulated_servo',
 )
@@ -34,7 +33,7 @@ REQUIRED = (
     'lz4>=4.0',
     'markupsafe>=2.1',
     'matplotlib>=3.6',
-    'mcap>=1.1',
+    'mcap>=1.6',
     'mujoco-core>=4.0.1',  # 4.0.0 has a wrong sparse Cholesky factorization
     'numpy>=1.24',
     'packaging>=22.0',

@@ -9,7 +9,7 @@ its own, so that the peak of its memory is known: the largest resident size, les
 take, over the size of the arrays.
 
     python benchmarks/bag_reading.py --minutes 2
-    python benchmarks/bag_reading.py --minutes 60 --runs 1 --storage sqlite3
+    python benchmarks/bag_reading.py --minutes 60 --runs 1
 """
 
 from __future__ import annotations
@@ -39,8 +39,6 @@ from sysid_ros.bags.writer import BagWriter
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sysid_ros.config import Storage
-
 JOINTS = tuple(f'joint_{k}' for k in range(12))
 FIELDS = ('position', 'velocity', 'effort')
 TOPIC = '/joint_states'
@@ -59,7 +57,7 @@ class Arrays(NamedTuple):
     fields: tuple[NDArray[np.float64], ...]
 
 
-def write_bag(path: Path, count: int, storage: Storage, compression: str) -> None:
+def write_bag(path: Path, count: int, compression: str) -> None:
     """Write a 12-joint robot at 1 kHz."""
     types = get_typestore(Stores.ROS2_JAZZY)
     message_type, header_type, time_type = (
@@ -72,7 +70,7 @@ def write_bag(path: Path, count: int, storage: Storage, compression: str) -> Non
     for row in rows:
         message: Any = message_type(header, list(JOINTS), row[0], row[1], row[2])
         templates.append(bytearray(types.serialize_cdr(message, MSGTYPE)))
-    with BagWriter(path, storage, compression=compression, durable=False) as writer:
+    with BagWriter(path, compression=compression) as writer:
         writer.add_topic(TOPIC, MSGTYPE)
         for number in range(count):
             data = templates[number % _PERIOD]
@@ -137,7 +135,6 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('--minutes', type=float, default=2.0, help='length of the recording')
     parser.add_argument('--runs', type=int, default=3)
-    parser.add_argument('--storage', choices=('mcap', 'sqlite3'), default='mcap')
     parser.add_argument('--compression', choices=('none', 'zstd'), default='none')
     parser.add_argument('--folder', type=Path, help='where the bag is written; default: temporary')
     parser.add_argument('--measure', nargs=2, metavar=('NAME', 'BAG'), help=argparse.SUPPRESS)
@@ -156,13 +153,13 @@ def main() -> None:
         f'rosbags {importlib.metadata.version("rosbags")}, NumPy {np.__version__}'
     )
     print(
-        f'{count} JointState messages of {len(JOINTS)} joints, {args.storage}, '
+        f'{count} JointState messages of {len(JOINTS)} joints, '
         f'compression {args.compression}, {args.runs} runs'
     )
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         path = Path(folder) / 'bag'
-        write_bag(path, count, args.storage, args.compression)
+        write_bag(path, count, args.compression)
         for _ in range(args.runs):
             for name, found in runs.items():
                 found.append(_measured(name, path))

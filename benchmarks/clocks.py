@@ -292,7 +292,7 @@ def set_back(seed: int, draw: Draw, folder: Path) -> Verdict:
         [(time, STATES, true) for time, true in zip(found.receive, found.truth, strict=True)]
         + [(time, COMMANDS, true) for time, true in zip(found.commands, found.sent, strict=True)]
     )
-    with BagWriter(path, 'mcap' if seed % 3 else 'sqlite3') as bag:
+    with BagWriter(path) as bag:
         bag.add_topic(STATES, JOINT_STATE)
         bag.add_topic(COMMANDS, ARRAY)
         for receive, topic, true in messages:

@@ -176,7 +176,7 @@ def record(robot: Robot, folder: Path, rng: np.random.Generator) -> None:
     )
     noise = 2e-4 * fine, 5e-3 * fine, 2e-3 * stiffness * fine
     command_rate, step = COMMAND_RATES[robot.kind], model.opt.timestep
-    with BagWriter(folder, durable=False) as bag:
+    with BagWriter(folder) as bag:
         for topic in (STATE, COMMAND):
             bag.add_topic(topic, JOINT_STATE)
         for tick in range(round(SECONDS / step)):

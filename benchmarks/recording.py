@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from rosbags.rosbag2 import Reader
 
-from sysid_ros.bags.writer import known_types
+from sysid_ros.bags.cdr import known_types
 
 if TYPE_CHECKING:
     from typing import Self

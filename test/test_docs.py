@@ -24,8 +24,9 @@ import yaml
 from sysid_ros import config, demo
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.bags import read_bag
-from sysid_ros.bags.messages import TEXT
-from sysid_ros.bags.writer import BagWriter, known_types
+from sysid_ros.bags.cdr import known_types
+from sysid_ros.bags.message_types import TEXT
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import (
@@ -39,7 +40,6 @@ from sysid_ros.config import (
     ThresholdsConfig,
     validate,
 )
-from sysid_ros.errors import BagError
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
@@ -65,7 +65,6 @@ SCHEMAS: dict[str, type[Section]] = {
     'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
     'refit': config.RefitConfig,
-    'replayer': config.ReplayerConfig,
 }
 #: Files that examples show with every key.
 WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}
@@ -485,8 +484,7 @@ def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: p
     writer.write('/said', 1, bytes(message))
     writer.flush()
 
-    with pytest.raises(BagError):
-        read_bag(Path('bags/train_1'))
+    assert read_bag(Path('bags/train_1')).unfinished
     assert main(words) == 0
     assert read_bag(Path('bags/train_1_recovered')).texts == (('/said', 'hello'),)
     writer.close()

@@ -160,7 +160,7 @@ def _write_servo_bag(path: Path, motions: Iterable[dict[str, list[float]]]) -> N
     types = store.types
     none = np.zeros(0)
     start = START_NS
-    with BagWriter(path, 'mcap') as bag:
+    with BagWriter(path) as bag:
         states, commands = '/joint_states', '/position_controller/commands'
         bag.add_topic(states, 'sensor_msgs/msg/JointState')
         bag.add_topic(commands, 'std_msgs/msg/Float64MultiArray')

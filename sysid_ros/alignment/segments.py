@@ -18,7 +18,7 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.standstill import Piece, rest, stops, within
 from sysid_ros.bags import TopicColumns
-from sysid_ros.bags.messages import TEXT
+from sysid_ros.bags.message_types import TEXT
 from sysid_ros.errors import AlignmentError, nearest
 
 if TYPE_CHECKING:

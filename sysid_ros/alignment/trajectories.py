@@ -51,7 +51,7 @@ from sysid_ros.alignment.segments import (
 )
 from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
 from sysid_ros.alignment.standstill import StampedSamples
-from sysid_ros.bags.messages.message_types import is_applied
+from sysid_ros.bags.message_types import is_applied
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries

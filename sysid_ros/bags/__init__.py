@@ -10,7 +10,7 @@ from sysid_ros.bags.columns import (
     TopicColumns,
     UnreadTopic,
 )
-from sysid_ros.bags.reader import UnfinishedBagError, read_bag
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter, TopicQos
 
 __all__ = [
@@ -21,7 +21,6 @@ __all__ = [
     'TextColumn',
     'TopicColumns',
     'TopicQos',
-    'UnfinishedBagError',
     'UnreadTopic',
     'read_bag',
 ]

@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    import numpy as np
-    from numpy.typing import NDArray
+import numpy as np
+from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -113,6 +111,8 @@ class BagColumns:
         facts: What the recorder noted about the session; empty for bags of most other recorders.
         text_columns: Topics of ``std_msgs/String``: robot descriptions, markers, …
         set_back: Where the recorder's clock was set back; receive times go on there.
+        unfinished: Names of files that their recorder has not closed: what it had in memory when
+            it ended is not in the bag.
     """
 
     path: Path
@@ -121,6 +121,7 @@ class BagColumns:
     facts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     text_columns: tuple[TextColumn, ...] = ()
     set_back: tuple[SetBack, ...] = ()
+    unfinished: tuple[str, ...] = ()
 
     @property
     def texts(self) -> tuple[tuple[str, str], ...]:

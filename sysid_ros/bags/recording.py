@@ -8,22 +8,15 @@ import json
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
-from sysid_ros.bags.output.metadata import joined
-from sysid_ros.bags.writer import BagWriter, TopicQos, define
+from sysid_ros.bags.writer import BagWriter, Definition, Splitting, TopicQos, define
 from sysid_ros.errors import BagError
 from sysid_ros.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
-
-    from sysid_ros.bags.output.files import Definition
-    from sysid_ros.bags.writer import Splitting
-    from sysid_ros.config import Storage
 
 __all__ = ['Buffering', 'Recording', 'Summary', 'TopicCount', 'TopicSpec', 'free_name', 'summary']
 
@@ -44,8 +37,8 @@ class Buffering(NamedTuple):
         queue_bytes: Memory that waiting messages take at most.
         flush_seconds: How often messages are handed to the operating system: what a killed recorder
             loses, together with the time that this takes.
-        sync_seconds: How often mcap waits until what was handed over is on the disk, which is what
-            losing power costs; 0 means never. sqlite3 waits at every flush, or never with 0.
+        sync_seconds: How often to wait until what was handed over is on the disk, which is what
+            losing power costs; 0 means never.
     """
 
     queue_seconds: float = 30.0
@@ -167,7 +160,6 @@ class Recording:
         path: Path,
         topics: Iterable[TopicSpec],
         *,
-        storage: Storage = 'mcap',
         compression: str = 'none',
         splitting: Splitting | None = None,
         buffering: Buffering | None = None,
@@ -179,8 +171,7 @@ class Recording:
         Args:
             path: Folder of the new bag.
             topics: The topics in it; :meth:`add` takes more.
-            storage: Format of the bag.
-            compression: ``none``, or ``zstd`` for chunks of mcap.
+            compression: ``none``, or ``zstd`` for chunks.
             splitting: When the next file begins; default never.
             buffering: How long messages stay in memory.
             facts: What else the bag says about the recording; see :meth:`set_facts`.
@@ -209,13 +200,7 @@ class Recording:
         # A type that is not known raises before a bag was created for it.
         for spec in topics:
             self.add(spec)
-        self._writer = BagWriter(
-            path,
-            storage,
-            compression=compression,
-            splitting=splitting,
-            durable=self._buffering.sync_seconds > 0,
-        )
+        self._writer = BagWriter(path, compression=compression, splitting=splitting)
         self._writer.set_facts({**(facts or {}), **self._losses()})
         try:
             for topic in self._specs:
@@ -299,13 +284,14 @@ class Recording:
         self._thread.join()
         files = self._writer.files
         paths = [self.path / file.name for file in files]
-        extent = joined(file.extent for file in files)
+        start = min((file.start_ns for file in files), default=0)
+        end = max((file.end_ns for file in files), default=0)
         return Summary(
             path=self.path,
             counts=self.counts(),
             files=tuple(file.name for file in files),
             size=sum(path.stat().st_size for path in paths if path.exists()),
-            seconds=((extent.end_ns or 0) - (extent.start_ns or 0)) * 1e-9,
+            seconds=max(end - start, 0) * 1e-9,
             failure=self.failure,
         )
 
@@ -368,14 +354,10 @@ class Recording:
 
     def _finish(self) -> None:
         """Close the bag, whatever has happened, and count what is in it."""
-        for step in (self._writer.settle, self._count, self._take_facts, self._writer.close):
+        for step in (self._take_facts, self._writer.close, self._count):
             self._attempt(step)
         if self.failure is not None and self.path.is_dir():
-            rest = (
-                'what was recorded before is in it'
-                if self._writer.finished
-                else f'`sysid recover {self.path}` saves what was recorded before'
-            )
+            rest = 'what was flushed before is in it, and is read as it is'
             self.failure = BagError(f'{str(self.failure).rstrip(".")}; {rest}.')
 
     def _attempt(self, step: Callable[[], None]) -> None:

@@ -1,46 +1,155 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Writing a bag that survives its writer, its disk and the power supply."""
+"""Writing a bag that survives its writer: MCAP files and rosbag2's metadata, as of ROS 2 Jazzy.
+
+What is in the metadata: https://github.com/ros2/rosbag2/blob/jazzy/rosbag2_storage/include/
+rosbag2_storage/bag_metadata.hpp and yaml.hpp beside it; how rosbag2 uses MCAP:
+https://github.com/ros2/rosbag2/tree/jazzy/rosbag2_storage_mcap.
+"""
 
 from __future__ import annotations
 
-import sqlite3
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, NamedTuple, Self
 
-from sysid_ros.bags.output.files import (
-    Definition,
-    Reserve,
-    Topic,
-    TopicQos,
-    define,
-    known_types,
-    sync_folder,
+import yaml
+from mcap.writer import CompressionType, Writer
+from rosbags.interfaces import (
+    Qos,
+    QosDurability,
+    QosHistory,
+    QosLiveliness,
+    QosReliability,
+    QosTime,
 )
-from sysid_ros.bags.output.metadata import (
-    WrittenFile,
-    information,
-    joined,
-    metadata_text,
-    write_metadata,
-)
-from sysid_ros.config import Storage
+from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys.base import TypesysError
+
+from sysid_ros.bags.cdr import known_types
+from sysid_ros.bags.storage import FACTS, METADATA
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.files import replace_file
+from sysid_ros.version import __version__
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-    from types import TracebackType
-    from typing import Self
+#: Version of the metadata that ROS 2 Jazzy writes.
+_VERSION = 9
+#: When a bag without messages starts, ns: the latest time there is.
+_NEVER = 2**63 - 1
+#: A chunk is closed when its messages are so many bytes; rosbag2's own default.
+_CHUNK = 786_432
+#: Bytes of a message's record before the message.
+_MESSAGE_HEAD = 31
+#: How ROS writes "no limit" into a QoS profile.
+_FOREVER = QosTime(9_223_372_036, 854_775_807)
+#: How rosbag2 names the languages of message definitions.
+_LANGUAGES = ('ros2msg', 'ros2idl')
+_COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
+COMPRESSIONS = tuple(_COMPRESSIONS)
 
-    from sysid_ros.bags.output.files import StorageFile
 
-__all__ = ['BagWriter', 'Definition', 'Splitting', 'TopicQos', 'define', 'known_types']
+class TopicQos(NamedTuple):
+    """What players need to know about how a topic was offered."""
 
-_SUFFIXES = {'mcap': '.mcap', 'sqlite3': '.db3'}
-COMPRESSIONS = ('none', 'zstd')
-#: zstd's fastest regular level: one more costs a recorder's CPU time and gains little.
-_ZSTD_LEVEL = 1
+    reliable: bool = True
+    transient_local: bool = False
+    depth: int = 10
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the QoS of a topic's first publisher as files hold it, or the default.
+
+        Args:
+            text: YAML of any version of rosbag2, or whatever is there instead.
+        """
+        try:
+            profile = parse_qos(text)[0]
+            return cls(
+                reliable=profile.reliability == QosReliability.RELIABLE,
+                transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
+                depth=int(profile.depth),
+            )
+        # Damaged text causes many kinds of errors.
+        except Exception:  # noqa: BLE001
+            return cls()
+
+    def profiles(self) -> Any:
+        """Return the full profile, as metadata holds it."""
+        durability = (
+            QosDurability.TRANSIENT_LOCAL if self.transient_local else QosDurability.VOLATILE
+        )
+        profile = Qos(
+            history=QosHistory.KEEP_LAST,
+            depth=self.depth,
+            reliability=QosReliability.RELIABLE if self.reliable else QosReliability.BEST_EFFORT,
+            durability=durability,
+            deadline=_FOREVER,
+            lifespan=_FOREVER,
+            liveliness=QosLiveliness.AUTOMATIC,
+            liveliness_lease_duration=_FOREVER,
+            avoid_ros_namespace_conventions=False,
+        )
+        return dump_qos_v9([profile])
+
+
+class Definition(NamedTuple):
+    """A message type, so that it is read without its package.
+
+    Attributes:
+        msgtype: Name of the type, as ``sensor_msgs/msg/JointState``.
+        text: Its definition and those of all types inside it, as rosbag2 joins them.
+        language: Language of the text, ``ros2msg`` or ``ros2idl``.
+        digest: REP-2011's hash of the type; empty where the text does not give it.
+    """
+
+    msgtype: str
+    text: str
+    language: str
+    digest: str
+
+
+def define(
+    topic: str, msgtype: str, text: str | None = None, language: str = 'ros2msg'
+) -> Definition:
+    """Return the definition of a topic's message type.
+
+    Args:
+        topic: Name of the topic, for the error.
+        msgtype: Name of the type.
+        text: Its definition, where it is not one of the common interfaces.
+        language: Language of the text.
+
+    Raises:
+        BagError: There is no definition, or its language is none that bags hold.
+    """
+    if language not in _LANGUAGES:
+        raise BagError(
+            f'Topic {topic!r} cannot be recorded: expected a message definition in '
+            f'{" or ".join(_LANGUAGES)}, found {language!r}.'
+        )
+    if text is None:
+        types = known_types()
+        if msgtype not in types.fielddefs:
+            raise BagError(
+                f'Topic {topic!r} cannot be recorded: no definition of message type {msgtype!r}; '
+                f'{nearest(msgtype, types.fielddefs)}.'
+            )
+        generated, _ = types.generate_msgdef(msgtype, ros_version=2)
+        return Definition(msgtype, generated, language, types.hash_rihs01(msgtype))
+    digest = ''
+    if language == 'ros2msg':
+        types = get_typestore(Stores.EMPTY)
+        # A definition that is not complete has no hash.
+        with suppress(TypesysError, KeyError):
+            types.register(get_types_from_msg(text, msgtype))
+            digest = types.hash_rihs01(msgtype)
+    return Definition(msgtype, text, language, digest)
 
 
 class Splitting(NamedTuple):
@@ -55,6 +164,23 @@ class Splitting(NamedTuple):
     seconds: float = 0.0
 
 
+@dataclass
+class WrittenFile:
+    """A file of a bag, and what is in it as far as it was handed to the operating system.
+
+    Attributes:
+        name: Its name in the folder.
+        counts: Messages by topic.
+        start_ns: Earliest receive stamp, ns.
+        end_ns: Latest receive stamp, ns.
+    """
+
+    name: str
+    counts: Counter[str] = field(default_factory=Counter)
+    start_ns: int = _NEVER
+    end_ns: int = 0
+
+
 class BagWriter:
     """A new bag.
 
@@ -63,62 +189,45 @@ class BagWriter:
     is whole. One thread at a time may use the writer, except for :meth:`sync`. Leaving the context
     closes the bag even after an exception: what was written until then is a valid bag.
 
-    What the disk does not take raises once; then only :meth:`close` makes sense. It finishes the
-    bag as it was flushed before, from space that was kept free for that.
+    When the disk refuses something, the file is left as it is: it was not finished, and is read up
+    to what was flushed before.
     """
 
     def __init__(
-        self,
-        path: Path,
-        storage: Storage = 'mcap',
-        *,
-        compression: str = 'none',
-        splitting: Splitting | None = None,
-        durable: bool = True,
+        self, path: Path, *, compression: str = 'none', splitting: Splitting | None = None
     ) -> None:
         """Check the arguments; nothing is created yet.
 
         Args:
             path: Folder of the new bag.
-            storage: Format of its files.
-            compression: ``none``, or ``zstd`` for chunks of MCAP files.
+            compression: ``none``, or ``zstd`` for chunks.
             splitting: When to begin the next file; default never.
-            durable: Let a sqlite3 bag wait for the disk at every flush: without that, losing
-                power may leave a malformed database. MCAP needs :meth:`sync` only.
 
         Raises:
-            BagError: The path exists already, or the storage or compression is unknown.
+            BagError: The path exists already, or the compression is unknown.
         """
-        if storage not in _SUFFIXES:
-            known = get_args(Storage)
-            msg = f'Expected storage {" or ".join(known)}, found {storage!r}.'
-            raise BagError(msg)
-        if compression not in COMPRESSIONS:
-            msg = f'Expected compression {" or ".join(COMPRESSIONS)}, found {compression!r}.'
-            raise BagError(msg)
-        if compression != 'none' and storage != 'mcap':
-            msg = (
-                f'Expected storage mcap for compression {compression!r}, found {storage!r}: '
-                'rosbag2 compresses its messages only in ways that other readers do not know.'
-            )
-            raise BagError(msg)
+        if compression not in _COMPRESSIONS:
+            known = ' or '.join(COMPRESSIONS)
+            raise BagError(f'Expected compression {known}, found {compression!r}.')
         if path.exists() or path.is_symlink():
-            msg = f'The bag {str(path)!r} exists already; choose another name or remove it.'
-            raise BagError(msg)
+            raise BagError(
+                f'The bag {str(path)!r} exists already; choose another name or remove it.'
+            )
         self.path = path
-        self._storage: Storage = storage
-        self._compression = compression
+        self.files: list[WrittenFile] = []
+        self.finished = False
+        self._compression = _COMPRESSIONS[compression]
         self._splitting = splitting or Splitting()
-        self._durable = durable
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, tuple[Definition, TopicQos]] = {}
         self._facts: dict[str, str] = {}
-        self._files: list[WrittenFile] = []
-        self._file: StorageFile | None = None
-        self._identity = (0, 0)
+        self._waiting: list[tuple[str, int]] = []
+        self._file: IO[bytes] | None = None
+        self._writer: Writer | None = None
+        self._schemas: dict[str, int] = {}
+        self._channels: dict[str, int] = {}
         self._first_ns: int | None = None
-        self._reserve: Reserve | None = None
+        self._written = 0
         self._closed = False
-        self._finished = False
 
     def __enter__(self) -> Self:
         return self
@@ -131,20 +240,9 @@ class BagWriter:
     ) -> None:
         self.close()
 
-    @property
-    def finished(self) -> bool:
-        """Whether the bag was closed and is whole."""
-        return self._finished
-
-    @property
-    def files(self) -> tuple[WrittenFile, ...]:
-        """The files so far; counts are of what was flushed."""
-        return tuple(self._files)
-
     def counts(self) -> dict[str, int]:
         """Return the messages that are in the bag by topic, as far as they were flushed."""
-        total = joined(file.extent for file in self._files).counts
-        return {topic.name: total.get(topic.number, 0) for topic in self._topics.values()}
+        return {topic: sum(file.counts[topic] for file in self.files) for topic in self._topics}
 
     def add_topic(
         self,
@@ -168,71 +266,76 @@ class BagWriter:
         """
         definition = definition or define(topic, msgtype)
         if topic in self._topics:
-            msg = f'Topic {topic!r} is in the bag {str(self.path)!r} already.'
-            raise BagError(msg)
-        added = Topic(len(self._topics) + 1, topic, definition, qos or TopicQos())
+            raise BagError(f'Topic {topic!r} is in the bag {str(self.path)!r} already.')
         with self._writing():
-            if self._file is None:
+            self._topics[topic] = definition, qos or TopicQos()
+            if self._writer is None:
                 self._open()
-            if self._file is not None:
-                self._file.add_topic(added)
-            self._topics[topic] = added
+            else:
+                self._announce(self._writer, topic)
 
     def set_facts(self, facts: Mapping[str, str]) -> None:
         """Add what is to be known about the recording, as texts by key.
 
         They are in ``custom_data`` of the metadata and in each file: all of them in its beginning
-        and its end, and those that change in between with the flush that follows.
+        and its end, and those that change in between at once.
+
+        Raises:
+            BagError: The disk refuses.
         """
         changed = {key: text for key, text in facts.items() if self._facts.get(key) != text}
         self._facts.update(changed)
-        if self._file is not None:
-            self._file.set_facts(changed)
+        if self._writer is not None and changed:
+            with self._writing():
+                self._writer.add_metadata(FACTS, changed)
 
-    def write(self, topic: str, receive_ns: int, cdr: bytes | memoryview, sent_ns: int = 0) -> None:
+    def write(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
         """Write one message.
 
         Args:
             topic: A topic that was added.
             receive_ns: When it was received, ns since the epoch.
             cdr: The serialised message.
-            sent_ns: When it was sent, by the sender's clock, 0 where that is not known; mcap only.
+            sent_ns: When it was sent, by the sender's clock, 0 where that is not known.
 
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
         """
         if self._closed or topic not in self._topics:
             hint = nearest(topic, () if self._closed else self._topics)
-            msg = f'Topic {topic!r} was not added to the open bag {str(self.path)!r}; {hint}.'
-            raise BagError(msg)
+            raise BagError(
+                f'Topic {topic!r} was not added to the open bag {str(self.path)!r}; {hint}.'
+            )
         try:
             if self._is_full(receive_ns):
                 self._finish_file()
-            if self._file is None:
-                self._open()
+            writer = self._writer or self._open()
             if self._first_ns is None:
                 self._first_ns = receive_ns
-            if self._file is not None:
-                self._file.write(self._topics[topic].number, receive_ns, cdr, sent_ns)
-        except (OSError, sqlite3.Error) as err:
+            self._waiting.append((topic, receive_ns))
+            self._written += len(cdr) + _MESSAGE_HEAD
+            writer.add_message(self._channels[topic], receive_ns, cdr, sent_ns or receive_ns)
+        except OSError as err:
             raise self._failure(err) from err
 
     def flush(self) -> None:
         """Hand all messages so far to the operating system: they survive the end of the process.
 
-        MCAP: the pending chunk is finished. sqlite3: the transaction is committed.
-
         Raises:
             BagError: The disk refuses, or the bag is gone.
         """
-        file = self._file
-        if file is None:
+        if self._writer is None:
             return
         with self._writing():
-            file.flush()
-            if self._is_gone():
+            self._writer.flush()  # type: ignore[no-untyped-call]
+            if not (self.path / self.files[-1].name).exists():
                 # Writing to a file that was unlinked succeeds on every POSIX system.
                 raise FileNotFoundError
+        file = self.files[-1]
+        for topic, stamp in self._waiting:
+            file.counts[topic] += 1
+            file.start_ns, file.end_ns = min(file.start_ns, stamp), max(file.end_ns, stamp)
+        self._waiting = []
 
     def sync(self) -> None:
         """Wait until what was flushed is on the disk: it survives losing power.
@@ -243,9 +346,15 @@ class BagWriter:
             BagError: The disk refuses.
         """
         file = self._file
-        if file is not None:
-            with self._writing():
-                file.sync()
+        if file is None:
+            return
+        # The other thread may close the file meanwhile, which has then been synced.
+        with self._writing(), suppress(ValueError):
+            descriptor = os.dup(file.fileno())
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def split(self) -> None:
         """Finish the present file; the next one begins with the next message.
@@ -253,139 +362,144 @@ class BagWriter:
         Raises:
             BagError: The disk refuses.
         """
-        if self._file is not None and self._first_ns is not None:
+        if self._first_ns is not None:
             with self._writing():
                 self._finish_file()
-
-    def settle(self) -> None:
-        """Flush for the last time, with the space that was kept free; what fails is given up.
-
-        Raises:
-            BagError: Something was given up, so that ``counts`` are lower than what was written.
-        """
-        if self._reserve is not None:
-            self._reserve.release()
-        file = self._file
-        if file is not None:
-            with self._writing():
-                try:
-                    file.flush()
-                except (OSError, sqlite3.Error):
-                    file.discard()
-                    raise
 
     def close(self) -> None:
         """Write what waits, index and metadata; a second call does nothing.
 
         Raises:
-            BagError: The disk refuses something. Where ``finished`` is true, the bag is whole all
-                the same.
+            BagError: The disk refuses something.
         """
         if self._closed:
             return
-        failure: BagError | None = None
-        try:
-            self.settle()
-        except BagError as err:
-            failure = err
         self._closed = True
-        try:
-            with self._writing():
-                if self._file is not None:
-                    self._finish_file()
-                if self._files:
-                    write_metadata(self.path, self._information(self._files, self._facts))
-                    self._finished = True
-        except BagError as err:
-            failure = failure or err
-        if failure is not None:
-            raise failure
-
-    # Files
+        with self._writing():
+            if self._writer is not None:
+                self._finish_file()
+            if self.files:
+                information = {'rosbag2_bagfile_information': self._information(self.files)}
+                replace_file(self.path / METADATA, _yaml(information).encode())
+                self.finished = True
 
     def _is_full(self, receive_ns: int) -> bool:
         """Tell whether a message belongs into the next file."""
         size, seconds = self._splitting
-        if self._file is None or self._first_ns is None:
+        if self._first_ns is None:
             return False
         return bool(
-            (size and self._file.size >= size)
+            (size and self._written >= size)
             or (seconds and receive_ns - self._first_ns >= seconds * 1e9)
         )
 
-    def _open(self) -> None:
+    def _open(self) -> Writer:
         """Create the next file with all topics and facts."""
-        number = len(self._files)
-        if number == 0:
+        if not self.files:
             self.path.mkdir(parents=True)
-            self._reserve = Reserve(self.path)
-        name = f'{self.path.name}_{number}{_SUFFIXES[self._storage]}'
-        file = self._create(self.path / name)
-        self._file = file
-        self._files.append(WrittenFile(name, file.extent))
-        found = file.path.stat()
-        self._identity = (found.st_dev, found.st_ino)
-        for topic in self._topics.values():
-            file.add_topic(topic)
-        file.set_facts(self._facts)
-        file.flush()
-        sync_folder(self.path)
+        name = f'{self.path.name}_{len(self.files)}.mcap'
+        self._file = (self.path / name).open('xb')
+        self.files.append(WrittenFile(name))
+        writer = Writer(self._file, chunk_size=_CHUNK, compression=self._compression)
+        writer.start(profile='ros2', library=f'sysid_ros {__version__}')
+        self._schemas, self._channels, self._written = {}, {}, 0
+        for topic in self._topics:
+            self._announce(writer, topic)
+        if self._facts:
+            writer.add_metadata(FACTS, self._facts)
+        writer.flush()  # type: ignore[no-untyped-call]
+        self._writer = writer
+        return writer
 
-    def _create(self, path: Path) -> StorageFile:
-        # Imported late, each with its libraries: a reader needs neither.
-        if self._storage == 'sqlite3':
-            from sysid_ros.bags.output.sqlite_file import SqliteFile  # noqa: PLC0415
-
-            return SqliteFile(path, durable=self._durable)
-        from sysid_ros.bags.output.mcap_file import McapFile  # noqa: PLC0415
-
-        if self._compression == 'none':
-            return McapFile(path)
-        import zstandard  # noqa: PLC0415 (comes with mcap)
-
-        return McapFile(path, compress=zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress)
+    def _announce(self, writer: Writer, topic: str) -> None:
+        definition, qos = self._topics[topic]
+        schema = self._schemas.get(definition.msgtype)
+        if schema is None:
+            schema = self._schemas[definition.msgtype] = writer.register_schema(
+                definition.msgtype, definition.language, definition.text.encode()
+            )
+        self._channels[topic] = writer.register_channel(
+            topic,
+            'cdr',
+            schema,
+            {
+                'offered_qos_profiles': _yaml(qos.profiles()).strip(),
+                'topic_type_hash': definition.digest,
+            },
+        )
 
     def _finish_file(self) -> None:
-        """Finish the present file, or leave it as it was flushed."""
-        file, self._file = self._file, None
-        self._first_ns = None
-        if file is None:
+        writer, file = self._writer, self._file
+        if writer is None or file is None:
             return
+        self.flush()
+        self._writer = self._file = self._first_ns = None
         try:
-            file.flush()
-            file.set_facts(self._facts)
+            writer.add_metadata(FACTS, self._facts)
             # The facts are in the file already.
-            content = self._information(self._files[-1:], {})
-            file.close(metadata_text(content))
-        except BaseException:
-            with suppress(OSError, sqlite3.Error):
-                file.abort()
-            raise
+            content = self._information(self.files[-1:]) | {'custom_data': {}}
+            writer.add_metadata('rosbag2', {'serialized_metadata': _yaml(content)})
+            writer.finish()  # type: ignore[no-untyped-call]
+            file.flush()
+            os.fsync(file.fileno())
+        finally:
+            file.close()
 
-    def _information(
-        self, files: list[WrittenFile], facts: Mapping[str, str]
-    ) -> Mapping[str, object]:
-        return information(tuple(self._topics.values()), files, self._storage, facts)
-
-    def _is_gone(self) -> bool:
-        """Tell whether the present file is no longer where it was made."""
-        if not self._files:
-            return False
-        try:
-            found = (self.path / self._files[-1].name).stat()
-        except OSError:
-            return True
-        return (found.st_dev, found.st_ino) != self._identity
+    def _information(self, files: list[WrittenFile]) -> dict[str, Any]:
+        """Return what rosbag2 calls the information of a bag file."""
+        return {
+            'version': _VERSION,
+            'storage_identifier': 'mcap',
+            **_span(files),
+            'topics_with_message_count': [
+                {
+                    'topic_metadata': {
+                        'name': topic,
+                        'type': definition.msgtype,
+                        'serialization_format': 'cdr',
+                        'offered_qos_profiles': qos.profiles(),
+                        'type_description_hash': definition.digest,
+                    },
+                    'message_count': sum(file.counts[topic] for file in files),
+                }
+                for topic, (definition, qos) in self._topics.items()
+            ],
+            'compression_format': '',
+            'compression_mode': '',
+            'relative_file_paths': [file.name for file in files],
+            'files': [{'path': file.name, **_span([file])} for file in files],
+            'custom_data': dict(self._facts),
+            'ros_distro': os.environ.get('ROS_DISTRO', 'unknown'),
+        }
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
         try:
             yield
-        except (OSError, sqlite3.Error) as err:
+        except OSError as err:
             raise self._failure(err) from err
 
-    def _failure(self, err: OSError | sqlite3.Error) -> BagError:
-        if self._identity != (0, 0) and self._is_gone():
+    def _failure(self, err: OSError) -> BagError:
+        """Leave the present file as it is, and return what to raise."""
+        file, self._file, self._writer, self._closed = self._file, None, None, True
+        if file is not None:
+            with suppress(OSError):
+                file.close()
+        if self.files and not (self.path / self.files[-1].name).exists():
             return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
-        reason = getattr(err, 'strerror', None) or str(err).rstrip('.')
+        reason = err.strerror or str(err).rstrip('.')
         return BagError(f'Cannot write the bag {str(self.path)!r}: {reason}.')
+
+
+def _span(files: list[WrittenFile]) -> dict[str, Any]:
+    start = min((file.start_ns for file in files), default=_NEVER)
+    end = max((file.end_ns for file in files), default=0)
+    return {
+        'duration': {'nanoseconds': max(end - start, 0)},
+        'starting_time': {'nanoseconds_since_epoch': start},
+        'message_count': sum(file.counts.total() for file in files),
+    }
+
+
+def _yaml(content: object) -> str:
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))

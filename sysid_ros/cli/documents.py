@@ -112,16 +112,14 @@ class PredictionDocument(NamedTuple):
     """A bag that was written with predictions beside it.
 
     Attributes:
-        mcap: The file.
-        layout: Foxglove's layout for it.
-        messages: So many are in the file.
+        bag: The new bag.
+        messages: So many are in it.
         topics: Those of the predictions.
         unstable: Sequences in which the simulation became unstable.
         errors: How far predictions are off.
     """
 
-    mcap: Path
-    layout: Path
+    bag: Path
     messages: int
     topics: Sequence[str]
     unstable: Sequence[str]

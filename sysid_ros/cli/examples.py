@@ -73,8 +73,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'export out/current --samples 50 -o drawn',
     ),
     'predict': (
-        'predict out/current bags/validate_1 -o beside.mcap',
-        'predict arm.xml bags/validate_1 -o beside.mcap',
+        'predict out/current bags/validate_1 -o beside',
+        'predict arm.xml bags/validate_1 -o beside',
     ),
     'fleet': (
         'fleet fleet.yaml --workers 4',

@@ -297,10 +297,10 @@ def _add_plot(commands: Commands) -> None:
 def _add_recover(commands: Commands) -> None:
     parser = commands.add_parser(
         'recover',
-        help='save what is in a damaged bag into a new one',
+        help='write what an unfinished bag holds into a whole one',
         description=(
-            'Write what is good of an unfinished or damaged bag into a new bag, and say what was '
-            'not saved. The bag itself is only read; one that is whole is left alone.'
+            'Write the messages of a bag whose recorder was killed into a bag that `ros2 bag play` '
+            'takes. The bag itself is only read; all other commands read it as it is.'
         ),
     )
     parser.add_argument('bag', type=Path, help='bag folder, or one of its files')
@@ -315,7 +315,7 @@ def _add_predict(commands: Commands) -> None:
         help='write a bag with what a model predicts beside it',
         description=(
             'Predict what joints do along a bag, nominal and fitted, and write that beside the '
-            'messages of the bag into one MCAP file.'
+            'messages of the bag into a new one.'
         ),
     )
     parser.add_argument(
@@ -326,15 +326,7 @@ def _add_predict(commands: Commands) -> None:
         'there is one; or an MJCF, URDF or xacro file as it is',
     )
     parser.add_argument('bag', type=Path, help='bag folder or file')
-    parser.add_argument(
-        '-o', '--output', type=Path, required=True, metavar='FILE.mcap', help='new MCAP file'
-    )
-    parser.add_argument(
-        '--layout',
-        type=Path,
-        metavar='FILE.json',
-        help='new layout for Foxglove; default beside it',
-    )
+    parser.add_argument('-o', '--output', type=Path, required=True, help='folder of the new bag')
 
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:

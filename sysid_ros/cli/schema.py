@@ -35,10 +35,10 @@ from sysid_ros.alignment.mapping.proposal import ProposalSummary
 from sysid_ros.alignment.pairs import Pair, Unmapped
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import UnreadTopic
-from sysid_ros.bags.recovery.recover import Recovered
 from sysid_ros.cli import documents
 from sysid_ros.cli.console import print_document
 from sysid_ros.cli.profile import Spent
+from sysid_ros.cli.recover import Recovered
 from sysid_ros.config.calibration import Role, Scale, VerdictKind
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.export.export import ExportFormat

@@ -275,34 +275,6 @@ class RefitConfig(Section):
     )
 
 
-class ReplayerConfig(Section):
-    """Parameters of the ``replayer`` node."""
-
-    bag: str = Field(default='', description='bag folder or file; required')
-    topics: Names = Field(
-        default=(), description='topics to replay, names or patterns such as /left/*; default all'
-    )
-    exclude: Expression = Field(
-        default='', description='but none in whose name this regular expression is found'
-    )
-    rate: Annotated[float, Field(ge=0.001, le=1000)] = Field(
-        default=1.0, description='seconds of the bag per second; may change'
-    )
-    loop: bool = Field(default=False, description='begin again after the end; may change')
-    start_paused: bool = Field(default=False, description='wait for ~/resume')
-    clock: Annotated[float, Field(ge=0, le=1000)] = Field(
-        default=0.0, description='messages per second on /clock, the time in the bag; 0 means none'
-    )
-    config: str = Field(
-        default='',
-        description='calibration.yaml whose model predicts, with the result in its output if any',
-    )
-    result: str = Field(
-        default='',
-        description='result.json, or its folder, whose values the model predicts with',
-    )
-
-
 class SimulatedServoConfig(Section):
     """Parameters of the ``simulated_servo`` node."""
 

@@ -17,9 +17,9 @@ import numpy as np
 from sysid_ros.alignment.clocks import SET_BACK_S
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.alignment.pairs import column_name, scalar_joints
+from sysid_ros.bags.cdr import CdrError
 from sysid_ros.bags.columns import BagColumns
 from sysid_ros.bags.messages import decode
-from sysid_ros.bags.messages.cdr import CdrError
 from sysid_ros.inspection.inspection import inspect
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from sysid_ros.alignment.health import (
 from sysid_ros.alignment.mapping.by_name import is_command
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.segments import held_up, named_pieces
-from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
-from sysid_ros.bags.input.tables import table_files
+from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
+from sysid_ros.bags.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.bags.messages.message_types import JOINT_STATE
+from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.pipeline.installation import Check, State
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ import numpy as np
 
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole, Quantity
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags.output.files import define, known_types
-from sysid_ros.bags.raw import RawMessages, RawTopic, read_raw, write_mcap
+from sysid_ros.bags.cdr import known_types
+from sysid_ros.bags.copying import copy_bag, new_bag
+from sysid_ros.bags.message_types import JOINT_STATE
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.config.calibration import BagSelection
-from sysid_ros.errors import AlignmentError, BagError, ConfigError
-from sysid_ros.files import replace_file
+from sysid_ros.errors import AlignmentError, BagError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.forecast import known_problem
 from sysid_ros.pipeline.windowed import predict_in_windows
-from sysid_ros.report.foxglove import foxglove_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,10 +40,8 @@ if TYPE_CHECKING:
 
 #: What the topics of a prediction are called, behind a prefix.
 MEASURED, NOMINAL, PREDICTED, RESIDUAL = 'measured', 'nominal', 'predicted', 'residual'
-_STATE = 'sensor_msgs/msg/JointState'
 _QUANTITIES = tuple(Quantity)
 _SECOND_NS = 10**9
-_MCAP = '.mcap'
 
 
 @dataclass(frozen=True)
@@ -95,26 +93,26 @@ class JointPrediction:
         residual = self.measured - self.predicted
         return {MEASURED: self.measured, **nominal, PREDICTED: self.predicted, RESIDUAL: residual}
 
-    def messages(self, prefix: str) -> RawMessages:
-        """Return joint states on topics such as ``<prefix>predicted``.
+    def write(self, writer: BagWriter) -> None:
+        """Write joint states on ``/measured``, ``/predicted`` and the like.
 
         Each is due when the measurement was received whose stamp it has.
+
+        Raises:
+            BagError: The bag has one of these topics already, or the disk refuses.
         """
-        definition = define(prefix, _STATE)
-        series = self.series()
-        rows = {name: np.flatnonzero(np.isfinite(v).any(axis=(1, 2))) for name, v in series.items()}
-        return RawMessages.in_order(
-            [RawTopic(f'{prefix}{name}', definition) for name in series],
-            np.concatenate([self.due_ns[own] for own in rows.values()]),
-            np.concatenate([np.full(len(own), k) for k, own in enumerate(rows.values())]),
-            [message for name, own in rows.items() for message in self._states(series[name], own)],
-        )
+        for name, values in self.series().items():
+            topic = f'/{name}'
+            writer.add_topic(topic, JOINT_STATE)
+            rows = np.flatnonzero(np.isfinite(values).any(axis=(1, 2)))
+            for row, message in zip(rows, self._states(values, rows), strict=True):
+                writer.write(topic, int(self.due_ns[row]), message)
 
     def _states(self, values: NDArray[np.float64], rows: NDArray[np.int64]) -> Iterator[bytes]:
         types = known_types()
         kinds = types.types
         stamp, header = kinds['builtin_interfaces/msg/Time'], kinds['std_msgs/msg/Header']
-        joint_state = kinds[_STATE]
+        joint_state = kinds[JOINT_STATE]
         places = [_QUANTITIES.index(quantity) for quantity in self.quantities]
         empty = {quantity.value: np.zeros(0) for quantity in _QUANTITIES}
         for row in rows:
@@ -125,7 +123,7 @@ class JointPrediction:
                 name=list(self.joints),
                 **{**empty, **fields},
             )
-            yield bytes(types.serialize_cdr(message, _STATE))
+            yield bytes(types.serialize_cdr(message, JOINT_STATE))
 
 
 class WrittenPrediction(NamedTuple):
@@ -133,25 +131,17 @@ class WrittenPrediction(NamedTuple):
 
     Attributes:
         prediction: What was predicted.
-        messages: So many messages are in the file, those of the bag and of the prediction.
-        mcap: The file.
-        layout: Foxglove's layout for it.
+        messages: So many messages are in the new bag, those of the old one and of the prediction.
     """
 
     prediction: JointPrediction
     messages: int
-    mcap: Path
-    layout: Path
 
 
 def write_prediction(
-    bag: Path,
-    forecast: Forecaster,
-    output: Path,
-    layout: Path | None = None,
-    observer: Observer | None = None,
+    bag: Path, forecast: Forecaster, output: Path, observer: Observer | None = None
 ) -> WrittenPrediction:
-    """Write the messages of a bag and what is predicted along it into one MCAP file.
+    """Write the messages of a bag and what is predicted along it into a new bag.
 
     Beside the topics of the bag it has ``/measured``, ``/predicted``, ``/residual`` and, after a
     fit, ``/nominal``.
@@ -159,38 +149,19 @@ def write_prediction(
     Args:
         bag: The recording.
         forecast: What predicts.
-        output: The new file, whose name ends with ``.mcap``.
-        layout: The new file for Foxglove's layout; default beside it, with ``.json``.
+        output: Folder of the new bag.
         observer: Is told of stages.
 
     Raises:
-        ConfigError: A file is there already, or its name does not say what it is.
         BagError: The bag cannot be read, has a topic of one of these names, or nothing can be
             written.
         SysidError: In one sentence, what is wrong with the bag, the model or the result.
     """
-    layout = layout or output.with_suffix('.json')
-    if output.suffix != _MCAP:
-        msg = f'Expected a file that ends with {_MCAP} for the bag, found {str(output)!r}.'
-        raise ConfigError(msg)
-    for path in (output, layout):
-        if path.exists():
-            msg = f'{str(path)!r} exists already; choose another name or remove it.'
-            raise ConfigError(msg)
-    recorded = read_raw(bag)
-    prediction = predict_bag(bag, forecast, observer)
-    predicted = prediction.messages('/')
-    own = {topic.name for topic in recorded.topics}
-    for topic in predicted.topics:
-        if topic.name in own:
-            msg = f'The bag {str(bag)!r} has a topic {topic.name} of its own already.'
-            raise BagError(msg)
-    content = recorded.beside(predicted)
-    write_mcap(output, content)
-    names = [name for name in (MEASURED, PREDICTED, NOMINAL) if name in prediction.series()]
-    shown = foxglove_layout([f'/{n}' for n in names], prediction.joints, prediction.quantities)
-    replace_file(layout, shown.encode())
-    return WrittenPrediction(prediction, len(content.messages), output, layout)
+    with new_bag(output) as writer:
+        copy_bag(bag, writer)
+        prediction = predict_bag(bag, forecast, observer)
+        prediction.write(writer)
+    return WrittenPrediction(prediction, sum(writer.counts().values()))
 
 
 def predict_bag(

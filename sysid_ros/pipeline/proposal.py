@@ -28,8 +28,8 @@ from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.proposal import mapping_of
 from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.bags import read_bag
-from sysid_ros.bags.input.places import CSV, METADATA, natural_order, suffix
-from sysid_ros.bags.input.tables import table_files
+from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
+from sysid_ros.bags.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some

@@ -111,10 +111,9 @@ def write_bag(tmp_path: Path) -> Callable[..., Path]:
         content: dict[tuple[str, str], Sequence[tuple[int, bytes]]],
         *,
         name: str = 'bag',
-        storage: str = 'mcap',
     ) -> Path:
         path = tmp_path / name
-        with BagWriter(path, storage) as bag:
+        with BagWriter(path) as bag:
             for (topic, msgtype), rows in content.items():
                 bag.add_topic(topic, msgtype)
                 for receive_ns, data in rows:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from sysid_ros.bags.messages import batch, decode
-from sysid_ros.bags.messages.cdr import CdrError
-from sysid_ros.bags.messages.layout import find_layout, message_type
+from sysid_ros.bags import cdr
+from sysid_ros.bags.cdr import Batch, CdrError, find_layout, message_type
+from sysid_ros.bags.topic import TopicReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from rosbags.typesys.store import Typestore
 
@@ -105,6 +105,19 @@ _RANGES = {
     for bits in (8, 16, 32, 64)
 } | {'byte': (-128, 127), 'char': (0, 255)}
 _NUMPY = {'bool': 'bool', 'char': 'uint8', 'byte': 'int8'}
+
+
+def decode(
+    topic: str,
+    msgtype: str,
+    receive_ns: Sequence[int],
+    messages: Sequence[bytes],
+    definition: str = '',
+) -> TopicColumns:
+    """Turn messages into columns."""
+    reader = TopicReader(topic, msgtype)
+    reader.add(Batch.of(receive_ns, messages), definition, 'ros2msg')
+    return reader.finish()
 
 
 def _store(msgtype: str) -> Typestore:
@@ -330,7 +343,7 @@ def test_images_and_scans_are_no_columns(msgtype: str, size: int, words: str):
     [
         ('my_msgs/msg/Unknown', '', "no readable definition of message type 'my_msgs/msg/Unknown'"),
         ('my_msgs/msg/Part', 'my_msgs/Lost x', "'my_msgs/msg/Lost' .in 'my_msgs/msg/Part'"),
-        ('my_msgs/msg/Loop', 'my_msgs/Loop[] x', 'contains itself'),
+        ('my_msgs/msg/Loop', 'my_msgs/Loop x', 'nested more than 50 deep'),
         ('rcl_interfaces/msg/Log', '', 'log messages are texts'),
     ],
 )
@@ -342,7 +355,7 @@ def test_types_without_columns_say_why(msgtype: str, text: str, words: str):
 def test_a_layout_is_looked_for_once(messages: Any):
     data = [messages.joint_state(k, ['a', 'b'], [k, k]) for k in range(300)]
     data[100:200] = [messages.joint_state(k, ['b', 'a'], [k, k]) for k in range(100)]
-    with mock.patch.object(batch, 'find_layout', wraps=batch.find_layout) as walks:
+    with mock.patch.object(cdr, 'find_layout', wraps=cdr.find_layout) as walks:
         decode('/js', 'sensor_msgs/msg/JointState', range(300), data)
     assert walks.call_count == 2
 
@@ -375,8 +388,8 @@ def _nested(depth: int, members: int, leaf: str) -> str:
     ('definition', 'complaint'),
     [
         (_nested(3000, 1, 'float64 x'), 'is nested more than 50 deep'),
-        (_nested(40, 2, 'float64[0] x'), 'more than 65536 structures'),
-        (_nested(1, 1, 'p/T0 x'), 'contains itself'),
+        (_nested(40, 2, 'float64[0] x'), 'more than 65536 parts'),
+        (_nested(1, 1, 'p/T0 x'), 'nested more than 50 deep'),
         ('p/T1[1000000000] x\n' + '=' * 80 + '\nMSG: p/T1\nfloat64[0] y', 'more than 65536'),
         ('float64[1000000000] x', 'has 1000000000 elements, which are data'),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from sysid_ros.bags import BagWriter, UnfinishedBagError, read_bag
+from sysid_ros.bags import BagWriter, read_bag
 from sysid_ros.errors import BagError
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def _field(columns: TopicColumns, name: str) -> Field:
     return {field.name: field for field in columns.fields}[name]
 
 
-@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
 def test_joint_states_come_back_by_name_with_both_stamps(
-    messages: Any, write_bag: Callable[..., Path], storage: str
+    messages: Any, write_bag: Callable[..., Path]
 ):
     values = np.arange(60.0).reshape(20, 3)
     rows = [
@@ -44,7 +43,7 @@ def test_joint_states_come_back_by_name_with_both_stamps(
         )
         for k, row in enumerate(values)
     ]
-    path = write_bag({('/joint_states', STATE): rows}, storage=storage)
+    path = write_bag({('/joint_states', STATE): rows})
     (topic,) = read_bag(path).topics
     assert topic.receive_ns.tolist() == [START + 2 * MS * k + 5 for k in range(20)]
     assert topic.header_ns.tolist() == [START + 2 * MS * k for k in range(20)]
@@ -235,10 +234,9 @@ def test_a_storage_file_without_its_folder_is_read(
     assert len(read_bag(tmp_path / 'alone.mcap').topics) == 1
 
 
-def _error(path: Path, kind: type[BagError] = BagError) -> str:
+def _error(path: Path) -> str:
     with pytest.raises(BagError) as caught:
         read_bag(path)
-    assert type(caught.value) is kind
     text = str(caught.value)
     assert '\n' not in text
     assert text.endswith('.')
@@ -259,46 +257,52 @@ def test_a_folder_or_file_that_is_no_bag_is_an_error(
     write_bag({('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}, name='train_1')
     assert 'bags inside: train_1' in _error(tmp_path)
     (tmp_path / 'notes.txt').write_text('hello')
-    assert '.mcap, .db3, .bag, .csv, .parquet or .npz' in _error(tmp_path / 'notes.txt')
+    assert '.mcap, .db3, .bag, .csv or .parquet' in _error(tmp_path / 'notes.txt')
 
 
-@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
-def test_a_bag_without_metadata_is_read_if_its_files_were_finished(
-    messages: Any, write_bag: Callable[..., Path], storage: str
-):
+def test_a_bag_without_metadata_is_read(messages: Any, write_bag: Callable[..., Path]):
     content = {('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}
-    path = write_bag(content, storage=storage)
+    path = write_bag(content)
     (path / 'metadata.yaml').unlink()
     assert [topic.topic for topic in read_bag(path).topics] == ['/js']
 
 
-@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
-def test_a_bag_whose_recorder_was_killed_was_not_finished(
-    messages: Any, tmp_path: Path, storage: str
-):
-    writer = BagWriter(tmp_path / 'killed', storage)
+def test_a_bag_whose_recorder_was_killed_is_read_and_says_so(messages: Any, tmp_path: Path):
+    writer = BagWriter(tmp_path / 'killed')
     writer.add_topic('/js', STATE)
     writer.write('/js', START, messages.joint_state(0, ['a'], [1]))
     writer.flush()
-    assert '`sysid recover' in _error(tmp_path / 'killed', UnfinishedBagError)
-    (file,) = (entry for entry in (tmp_path / 'killed').iterdir() if entry.stem == 'killed_0')
-    assert file.name in _error(file, UnfinishedBagError)
+    for path in (tmp_path / 'killed', tmp_path / 'killed' / 'killed_0.mcap'):
+        found = read_bag(path)
+        assert found.unfinished == ('killed_0.mcap',)
+        assert len(found.topics[0].receive_ns) == 1
     writer.close()
-    assert len(read_bag(tmp_path / 'killed').topics) == 1
+    assert read_bag(tmp_path / 'killed').unfinished == ()
 
 
-def test_a_truncated_mcap_is_told_from_a_damaged_one(messages: Any, write_bag: Callable[..., Path]):
-    rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(100)]
-    path = write_bag({('/js', STATE): rows})
-    file = path / 'bag_0.mcap'
+def test_a_truncated_mcap_is_read_to_its_last_chunk_and_told_from_a_damaged_one(
+    messages: Any, tmp_path: Path
+):
+    with BagWriter(tmp_path / 'bag') as bag:
+        bag.add_topic('/js', STATE)
+        for k in range(100):
+            bag.write('/js', START + k, messages.joint_state(0, ['a'], [k]))
+            bag.flush()
+    file = tmp_path / 'bag' / 'bag_0.mcap'
     whole = file.read_bytes()
-    for size in (0, 4, 8, 20, len(whole) // 2, len(whole) - 1):
+    for part in (0.1, 0.2, 0.3):
+        file.write_bytes(whole[: int(part * len(whole))])
+        found = read_bag(file)
+        assert found.unfinished == (file.name,)
+        count = len(found.topics[0].receive_ns)
+        assert 0 < count < 100
+        assert _field(found.topics[0], 'position').values[:, 0].tolist() == list(range(count))
+    for size in (0, 4):
         file.write_bytes(whole[:size])
-        text = _error(path, UnfinishedBagError if size >= 8 else BagError)
-        assert ('no MCAP footer' in text) == (size >= 8)
+        assert 'does not begin as an MCAP file' in _error(file)
     middle = len(whole) // 2
     file.write_bytes(whole[:middle] + b'\xff' * 200 + whole[middle + 200 :])
-    assert 'is damaged' in _error(path)
+    assert 'is damaged' in _error(file)
 
 
 def test_metadata_without_its_data_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
@@ -314,31 +318,17 @@ def test_metadata_that_is_no_yaml_is_an_error(messages: Any, write_bag: Callable
         assert 'is damaged' in _error(path)
 
 
-def test_a_damaged_sqlite_file_is_an_error(messages: Any, write_bag: Callable[..., Path]):
-    rows = [(START + k, messages.joint_state(0, ['a'], [k])) for k in range(500)]
-    path = write_bag({('/js', STATE): rows}, storage='sqlite3')
-    file = path / 'bag_0.db3'
-    whole = file.read_bytes()
-    for content in (b'', b'no database', whole[: len(whole) // 2], whole[:3000]):
-        file.write_bytes(content)
-        assert 'is damaged' in _error(path)
-
-
-@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
-def test_a_bag_without_messages_is_an_error(tmp_path: Path, storage: str):
-    with BagWriter(tmp_path / 'bag', storage) as bag:
+def test_a_bag_without_messages_is_an_error(tmp_path: Path):
+    with BagWriter(tmp_path / 'bag') as bag:
         bag.add_topic('/joint_states', STATE)
     assert 'holds no messages; its topics: /joint_states' in _error(tmp_path / 'bag')
 
 
-@pytest.mark.parametrize('storage', ['mcap', 'sqlite3'])
-def test_stamps_go_on_where_the_recorders_clock_was_set_back(
-    messages: Any, tmp_path: Path, storage: str
-):
+def test_stamps_go_on_where_the_recorders_clock_was_set_back(messages: Any, tmp_path: Path):
     # A simulation of 2 s that began again after 1.2 s; the marker came once, and was not repeated.
     seconds = [*np.arange(0.0, 1.2, 0.01), *np.arange(0.0, 2.0, 0.01)]
     path = tmp_path / 'bag'
-    with BagWriter(path, storage) as bag:
+    with BagWriter(path) as bag:
         bag.add_topic('/states', STATE)
         bag.add_topic('/words', TEXT)
         for row, time in enumerate(seconds):

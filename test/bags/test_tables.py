@@ -88,19 +88,6 @@ def test_files_with_the_same_times_are_one_table_and_others_keep_their_name(tmp_
     assert _field(bag, '/control/joint_commands', 'position')['1'].tolist() == [8, 10]
 
 
-def test_an_archive_of_numpy_is_a_table(tmp_path: Path) -> None:
-    position = np.arange(6.0).reshape(3, 2)
-    path = tmp_path / 'traj.npz'
-    np.savez(path, time=[0.0, 0.1, 0.2], dof_pos=position, des_dof_pos=-position, kp=25.0)
-    bag = read_bag(path)
-    assert _field(bag, '/joint_states', 'position')['1'].tolist() == [1, 3, 5]
-    assert _field(bag, '/joint_commands', 'position')['0'].tolist() == [0, -2, -4]
-    assert [item.topic for item in bag.unread] == ['/traj/kp']
-    path.write_bytes(b'PK\x03\x04 and no more')
-    with pytest.raises(BagError, match='cannot be read'):
-        read_bag(path)
-
-
 @pytest.mark.parametrize(
     ('text', 'complaint'),
     [

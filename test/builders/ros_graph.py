@@ -75,7 +75,6 @@ PRELOADED = [
     'sysid_ros.nodes.ros.exciter',
     'sysid_ros.nodes.ros.pendulum_bench',
     'sysid_ros.nodes.ros.recorder.node',
-    'sysid_ros.nodes.ros.replayer',
     'sysid_ros.nodes.ros.simulated_robot',
     'sysid_ros.nodes.ros.simulated_servo',
     'sysid_ros.report',

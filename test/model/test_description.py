@@ -29,7 +29,7 @@ TEXT = 'std_msgs/msg/String'
 
 def _bag(folder: Path, texts: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Path:
     types = get_typestore(Stores.ROS2_JAZZY)
-    with BagWriter(folder / 'bag', durable=False) as bag:
+    with BagWriter(folder / 'bag') as bag:
         bag.set_facts(facts or {})
         for topic, text in {'/other': 'x', **texts}.items():
             bag.add_topic(topic, TEXT)

@@ -36,7 +36,7 @@ TEXT = 'std_msgs/msg/String'
 #: common interfaces.
 RECORDER = """
 import sys
-from sysid_ros.bags.writer import known_types
+from sysid_ros.bags.cdr import known_types
 from sysid_ros.nodes import recorder
 
 sys.modules['trajectory_msgs.msg'] = None

@@ -25,7 +25,6 @@ NODES = (
     'pendulum_bench',
     'recorder',
     'refit',
-    'replayer',
     'simulated_robot',
     'simulated_servo',
 )

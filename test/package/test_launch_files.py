@@ -17,7 +17,6 @@ from sysid_ros.config import (
     ExciterConfig,
     PendulumBenchConfig,
     RecorderConfig,
-    ReplayerConfig,
     Section,
     SimulatedRobotConfig,
     SimulatedServoConfig,
@@ -37,7 +36,6 @@ NODES: dict[str, tuple[type[Section], str]] = {
     'simulated_servo': (SimulatedServoConfig, 'simulated_servo'),
     'pendulum_bench': (PendulumBenchConfig, 'pendulum_bench'),
     'calibrator': (CalibratorConfig, 'sysid'),
-    'replayer': (ReplayerConfig, 'replayer'),
 }
 #: Parameters that rclpy gives every node.
 BUILT_IN = {'use_sim_time'}
@@ -78,7 +76,6 @@ def test_the_expected_launch_files_are_there():
         'excite.launch.xml',
         'pendulum.launch.xml',
         'record.launch.xml',
-        'replay.launch.xml',
         'simulate.launch.xml',
         'simulate_servo.launch.xml',
     ]

@@ -22,7 +22,7 @@ from sysid_ros.alignment.mapping.by_name import (
 )
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
+from sysid_ros.bags.message_types import CONTROLLER_STATE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -38,7 +38,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
-from sysid_ros.bags.messages.message_types import (
+from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
     JOINT_JOG,
     JOINT_STATE,

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.bags.messages.message_types import JOINT_STATE
+from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.errors import RosError
 from sysid_ros.inspection.live import LiveQuality
 from sysid_ros.json_text import to_json

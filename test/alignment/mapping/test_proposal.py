@@ -291,10 +291,21 @@ def test_a_hobby_arm_as_it_is_shipped_is_mapped(shared_data: Path, motion: str) 
 
 @pytest.mark.slow
 @pytest.mark.shared
-def test_a_quadruped_of_motors_without_meshes_and_names_is_mapped(shared_data: Path) -> None:
+def test_a_quadruped_of_motors_without_meshes_and_names_is_mapped(
+    shared_data: Path, tmp_path: Path
+) -> None:
     path = shared_data / 'go2_iit' / 'go2.xml'
     spec = load_spec(path)
-    pairs = propose_with_actuators(spec, path, read_bag(path.with_name('traj_0.npz'))).pairs
+    with np.load(path.with_name('traj_0.npz')) as log:
+        columns = {'time': log['time']} | {
+            f'{name}.{joint}': log[name][:, joint]
+            for name in ('dof_pos', 'des_dof_pos')
+            for joint in range(12)
+        }
+    table = tmp_path / 'traj.csv'
+    rows = np.column_stack(list(columns.values()))
+    np.savetxt(table, rows, delimiter=',', header=','.join(columns), comments='')
+    pairs = propose_with_actuators(spec, path, read_bag(table)).pairs
     joints = [joint.name for joint in spec.joints[1:]]
     assert [(pair.name, pair.labels) for pair in pairs if pair.confident] == [
         (f'{joint}_{end}', (str(place),))

@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
-from sysid_ros.bags.messages.message_types import (
+from sysid_ros.bags.cdr import known_types
+from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
     JOINT_STATE,
     JOINT_TRAJECTORY,
     is_applied,
 )
 from sysid_ros.bags.recording import TopicSpec
-from sysid_ros.bags.writer import TopicQos, known_types
+from sysid_ros.bags.writer import TopicQos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.nodes.ros.parameters import resolve_topic
 

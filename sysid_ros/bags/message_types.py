@@ -9,18 +9,14 @@ type whose messages carry names (of joints, of frames) has an entry that says wh
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
-from sysid_ros.bags.messages.layout import itemsize
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from sysid_ros.bags.messages.layout import NumberRun
+from sysid_ros.bags.cdr import NumberRun
 
 #: A text that is published once, as a robot description, or markers: not numbers, but read.
 TEXT = 'std_msgs/msg/String'
-#: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.messages.joint_trajectory`.
+#: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.joint_trajectory`.
 JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 #: What a joint_trajectory_controller asked for, measured and sent to the motors.
 CONTROLLER_STATE = 'control_msgs/msg/JointTrajectoryControllerState'
@@ -107,7 +103,7 @@ def interfaces_of_joints(
             yield part._replace(
                 field=interface,
                 labels=(joints[joint],),
-                start=part.start + index * itemsize(part),
+                start=part.start + index * part.itemsize,
             )
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""CSV files, NumPy archives and LeRobot datasets, read as the bags that they could have been.
+"""CSV files and LeRobot datasets, read as the bags that they could have been.
 
 A table has a column of times and a column for each number; what a column is, is told by the words
 of its name. What measures joints becomes ``/joint_states``, what commands them ``/joint_commands``,
@@ -15,17 +15,15 @@ import importlib.util
 import json
 import math
 import re
-import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
-from sysid_ros.bags.input.places import (
+from sysid_ros.bags.storage import (
     CSV,
     METADATA,
-    NPZ,
     PARQUET,
     TABLE_SUFFIXES,
     natural_order,
@@ -161,7 +159,7 @@ def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns
     if all(file.suffix == PARQUET for file in files):
         tables = [_stacked(files[0].stem, [_read_parquet(file) for file in files])]
     else:
-        readers = {CSV: _read_csv, PARQUET: _read_parquet, NPZ: _read_npz}
+        readers = {CSV: _read_csv, PARQUET: _read_parquet}
         tables = _joined([readers[file.suffix](file) for file in files])
     found: dict[str, TopicColumns] = {}
     unread: list[UnreadTopic] = []
@@ -206,27 +204,6 @@ def _read_csv(file: Path) -> _Table:
     table = _Table(file.stem)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         _add(table, name or 'unnamed', [_cell(cell) for cell in cells], None)
-    return table
-
-
-def _read_npz(file: Path) -> _Table:
-    """Read arrays by their names: (n,) is a column, (n, k) are several."""
-    try:
-        with np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as err:
-        msg = f'The table {str(file)!r} cannot be read: {" ".join(str(err).split()).rstrip(".")}.'
-        raise BagError(msg) from err
-    table = _Table(file.stem)
-    count = max((len(values) for values in arrays.values() if values.ndim), default=0)
-    for name, values in arrays.items():
-        if values.ndim not in {1, 2} or len(values) != count or values.dtype.kind not in 'fiu':
-            table.unread[name] = f'no columns of {count} numbers'
-        elif values.ndim == 1:
-            table.columns[name] = values.astype(np.float64)
-        else:
-            columns = values.T.astype(np.float64)
-            table.columns |= {f'{name}.{k}': column for k, column in enumerate(columns)}
     return table
 
 

@@ -13,20 +13,16 @@ acts at once, there is one row per message and it holds until the next.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.bags.cdr import Batch, MessageTable
 from sysid_ros.bags.columns import Field, TopicColumns
-from sysid_ros.bags.messages.message_types import labels_for
+from sysid_ros.bags.message_types import labels_for
 from sysid_ros.signals.setpoints import SetpointPath
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags.messages.batch import Batch, MessageTable
 
 #: Arrays of a point to the fields that they become.
 FIELDS = {
@@ -71,7 +67,7 @@ class Setpoints:
         self._files = 0
 
     def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
-        """Append messages; see :class:`~sysid_ros.bags.messages.topic.Columns`."""
+        """Append messages; see :class:`~sysid_ros.bags.topic.MessageRows`."""
         for table in tables:
             received = messages.receive_ns[table.rows]
             numbers = self._count + table.rows
@@ -79,7 +75,7 @@ class Setpoints:
             self._blocks.append(_block(table, received, order))
         self._count += len(messages.receive_ns)
 
-    def sort(self) -> None:
+    def end_file(self) -> None:
         """Begin the next file: what is added from now on comes after what is there."""
         self._files += 1
 

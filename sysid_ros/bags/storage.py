@@ -1,0 +1,526 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a bag, and their messages in batches.
+
+MCAP (https://mcap.dev/spec) is read chunk by chunk: the ``mcap`` package and rosbags make an object
+of every message, which takes longer than everything else. A file whose recorder was killed is read
+up to its last whole chunk. SQLite files and ROS 1 bags are read with rosbags.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import NamedTuple
+
+import lz4.frame
+import numpy as np
+import yaml
+import zstandard
+from mcap.data_stream import ReadDataStream
+from mcap.opcode import Opcode
+from mcap.records import Channel, Chunk, Metadata, Schema
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from rosbags.highlevel import AnyReader
+from rosbags.interfaces import MessageDefinitionFormat
+from rosbags.rosbag2 import Reader
+from rosbags.serde import SerdeError
+from rosbags.typesys.msg import normalize_msgtype
+
+from sysid_ros.bags.cdr import Batch
+from sysid_ros.bags.columns import SetBack
+from sysid_ros.errors import BagError, nearest
+from sysid_ros.yaml_text import parse_yaml
+
+METADATA = 'metadata.yaml'
+MCAP, SQLITE, ROS1 = STORAGE_SUFFIXES = ('.mcap', '.db3', '.bag')
+#: Files that are read as bags, see `tables`.
+CSV, PARQUET = TABLE_SUFFIXES = ('.csv', '.parquet')
+#: Behind the suffix of a file that rosbag2 has compressed as a whole.
+_COMPRESSED = '.zstd'
+#: Name of the MCAP metadata record that holds the session's facts.
+FACTS = 'sysid_ros'
+_DIGITS = re.compile(r'(\d+)')
+#: A batch has about so many bytes: enough for NumPy, little for the memory.
+_BATCH_BYTES = 4 << 20
+#: A batch of messages that are read one by one has at most so many.
+_BATCH_MESSAGES = 4096
+#: Nothing in a bag is larger when it is decompressed; what claims to be is damaged.
+_LARGEST = 1 << 30
+_MAGIC = b'\x89MCAP0\r\n'
+#: Opcode and length before every record.
+_HEAD = struct.Struct('<BQ')
+#: Bytes of a message's record before the message.
+_MESSAGE = 31
+#: Where in a message's record the channel and the stamps of receipt and of sending are, and their
+#: types.
+_CHANNEL = (9, 'u2')
+_LOG_TIME = (15, 'i8')
+_PUBLISH_TIME = (23, 'i8')
+#: How schemas name the languages of definitions.
+_LANGUAGES = {'ros2msg': 'ros2msg', 'ros2idl': 'ros2idl', 'omgidl': 'ros2idl'}
+_DEFINITIONS = {MessageDefinitionFormat.MSG: 'ros2msg', MessageDefinitionFormat.IDL: 'ros2idl'}
+#: Opcodes from here on are free for other programs.
+_PRIVATE = 0x80
+_READ = {Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE, Opcode.CHUNK, Opcode.METADATA}
+#: rosbag2 marks no message that it has compressed by itself, but zstd does; CDR begins otherwise.
+_ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
+#: Receive stamps of a topic that fall by more than this, and stay behind, were set back, ns.
+_SET_BACK_NS = 100_000_000
+#: Messages after the fall that have to stay behind, too: one that was written late does not.
+_CONFIRMED_BY = 3
+#: How long it took to set the clock back, ns: nobody knows.
+_PAUSE_NS = 1_000_000_000
+
+
+class DamagedFileError(Exception):
+    """What is wrong with a file, in words that follow "The bag is damaged:"."""
+
+
+class BagFiles(NamedTuple):
+    """A bag on the disk.
+
+    Attributes:
+        path: Folder or file.
+        files: The storage files, in the order of recording.
+        facts: Facts of the session in ``metadata.yaml``.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    facts: Mapping[str, str]
+
+
+class Stream(NamedTuple):
+    """A topic in a file.
+
+    Attributes:
+        topic: Name of the topic.
+        msgtype: Its type.
+        definition: Definition of the type, or empty.
+        language: Language of the definition, ``ros2msg`` or ``ros2idl``, or empty.
+        serialization: How messages are encoded; ``cdr`` is what we read.
+        qos: Quality of service of its publishers, as YAML; empty where the file does not say.
+    """
+
+    topic: str
+    msgtype: str
+    definition: str = ''
+    language: str = ''
+    serialization: str = 'cdr'
+    qos: str = ''
+
+
+def suffix(file: Path) -> str:
+    """Return what kind of storage a file is by its name, or an empty string."""
+    name = file.name.removesuffix(_COMPRESSED)
+    return next((item for item in STORAGE_SUFFIXES if name.endswith(item)), '')
+
+
+def natural_order(file: Path) -> list[tuple[int, str]]:
+    """Return a key that sorts ``bag_10`` behind ``bag_9``."""
+    parts = _DIGITS.split(file.name)
+    return [(int(part), '') if part.isdigit() else (-1, part) for part in parts]
+
+
+def find_bag(path: Path) -> BagFiles:
+    """Look at a path.
+
+    Raises:
+        BagError: There is nothing, something else, or a file of the bag is missing.
+    """
+    if not path.exists():
+        folder = path.absolute().parent
+        siblings = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        bags = [name for name in siblings if (folder / name / METADATA).exists()]
+        raise BagError(f'There is no bag {str(path)!r}; {nearest(path.name, bags or siblings)}.')
+    if not path.is_dir():
+        if not suffix(path):
+            *first, last = *STORAGE_SUFFIXES, *TABLE_SUFFIXES
+            raise BagError(
+                f'Expected a bag folder or a file that ends with {", ".join(first)} or {last}, '
+                f'found {str(path)!r}.'
+            )
+        return BagFiles(path, (path,), {})
+    if (path / METADATA).exists():
+        return _described(path)
+    files = sorted((entry for entry in path.iterdir() if suffix(entry)), key=natural_order)
+    if not files:
+        inside = sorted(entry.name for entry in path.iterdir() if (entry / METADATA).exists())
+        hint = f'; bags inside: {", ".join(inside[:3])}' if inside else ''
+        raise BagError(
+            f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
+        )
+    return BagFiles(path, tuple(files), {})
+
+
+def _described(path: Path) -> BagFiles:
+    """Return what ``metadata.yaml`` says."""
+    try:
+        document = parse_yaml((path / METADATA).read_text('utf8'))
+        information = document['rosbag2_bagfile_information']
+        # Old versions name files with the folder before them.
+        files = [path / str(name).rsplit('/', 1)[-1] for name in information['relative_file_paths']]
+        custom = information.get('custom_data') or {}
+        facts = {str(key): str(value) for key, value in custom.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as err:
+        raise BagError(
+            f'The bag {str(path)!r} is damaged: its {METADATA} is not what a recorder writes.'
+        ) from err
+    for file in files:
+        if not file.is_file():
+            raise BagError(
+                f'The bag {str(path)!r} has {METADATA}, but its data file {file.name} is missing.'
+            )
+        if not suffix(file):
+            raise BagError(
+                f'Expected files that end with {MCAP} or {SQLITE} in the bag {str(path)!r}, '
+                f'found {file.name}.'
+            )
+    return BagFiles(path, tuple(files), facts)
+
+
+class Onward:
+    """Lets the receive stamps of a bag go on where the clock of its recorder was set back.
+
+    That happens where a simulation begins again under ``use_sim_time``, or somebody sets the
+    time: what was recorded before and after would be interleaved. MCAP files hold messages in the
+    order in which they came, so that it shows where stamps of one topic fall; those of several
+    topics need not be in order, as some programs write one topic after the other.
+
+    Attributes:
+        set_back: What was found, in the order of the files.
+    """
+
+    def __init__(self) -> None:
+        """Begin before the first file."""
+        self.set_back: list[SetBack] = []
+        self._latest: dict[Stream, int] = {}
+        self._newest = 0
+        self._added = 0
+
+    def stamps(
+        self, stamps: NDArray[np.int64], streams: Mapping[int, Stream], numbers: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the stamps of the next messages as they go on.
+
+        Args:
+            stamps: (n,) receive stamps in the order of the file, ns.
+            streams: The topics by their numbers.
+            numbers: (n,) number of each message's topic.
+        """
+        onward = stamps.copy()
+        start = 0
+        while start < len(stamps):
+            stop = len(stamps)
+            known = {}
+            for number in np.unique(numbers[start:]).tolist():
+                rows = start + np.flatnonzero(numbers[start:] == number)
+                stream = streams[number]
+                known[stream] = rows
+                own = stamps[rows]
+                newest = np.maximum.accumulate(np.append(self._latest.get(stream, own[0]), own))
+                for row in np.flatnonzero(own < newest[:-1] - _SET_BACK_NS).tolist():
+                    if (own[row : row + _CONFIRMED_BY] < newest[row]).all():
+                        stop = min(stop, int(rows[row]))
+                        break
+            for stream, rows in known.items():
+                own = stamps[rows[rows < stop]]
+                if len(own):
+                    self._latest[stream] = max(self._latest.get(stream, 0), int(own.max()))
+                    self._newest = max(self._newest, int(own.max()))
+            onward[start:stop] += self._added
+            if stop < len(stamps):
+                goes_on = self._newest + self._added + _PAUSE_NS
+                self._added = goes_on - int(stamps[stop])
+                seconds = (self._newest - int(stamps[stop])) / 1e9
+                self.set_back.append(SetBack(goes_on - _PAUSE_NS // 2, self._added, seconds))
+                self._latest.clear()
+                self._newest = 0
+            start = stop
+        return onward
+
+
+class StoredFile:
+    """What a storage file says beside its messages, known when these have been read.
+
+    Attributes:
+        file: The file.
+        streams: The topics, with and without messages, by their numbers in the file.
+        facts: Facts of the session.
+        finished: Whether the recorder has closed the file.
+    """
+
+    def __init__(self, file: Path, onward: Onward) -> None:
+        """Take a file; it is opened when its batches are read."""
+        self.file = file
+        self.streams: dict[int, Stream] = {}
+        self.facts: dict[str, str] = {}
+        self.finished = True
+        self._onward = onward
+        self._schemas: dict[int, Schema] = {}
+
+    def batches(
+        self, is_needed: Callable[[Stream], bool], folder: Path
+    ) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages, per topic in the order of the file.
+
+        Args:
+            is_needed: Whether messages of a topic are needed; asked again and again.
+            folder: A temporary folder, where files are decompressed that are as a whole.
+
+        Raises:
+            DamagedFileError: The file is not what a recorder writes.
+            Beside that, libraries let through whatever damaged bytes lead to.
+        """
+        file = self.file
+        if file.name.endswith(_COMPRESSED):
+            file = folder / file.stem
+            with self.file.open('rb') as source, file.open('wb') as sink:
+                zstandard.ZstdDecompressor().copy_stream(source, sink)
+        read = {MCAP: self._mcap, SQLITE: self._sqlite, ROS1: self._ros1}[suffix(file)]
+        for stream, found in read(file, is_needed):
+            yield stream, _decompressed(found)
+
+    # Files that rosbags reads
+
+    def _sqlite(
+        self, file: Path, is_needed: Callable[[Stream], bool]
+    ) -> Iterator[tuple[Stream, Batch]]:
+        for end in ('-wal', '-journal'):
+            journal = file.with_name(file.name + end)
+            if journal.exists() and journal.stat().st_size:
+                raise DamagedFileError(
+                    f'its recorder has left messages in {journal.name}, which '
+                    f'`sqlite3 {file.name} .tables` puts into the database'
+                )
+        with Reader(file) as reader:
+            self.streams = {
+                item.id: Stream(
+                    item.topic,
+                    normalize_msgtype(item.msgtype),
+                    item.msgdef.data,
+                    _DEFINITIONS.get(item.msgdef.format, ''),
+                    item.ext.serialization_format,  # type: ignore[union-attr]
+                )
+                for item in reader.connections
+            }
+            needed = [item for item in reader.connections if is_needed(self.streams[item.id])]
+            messages = reader.messages(needed) if needed else iter(())
+            yield from _batches((self.streams[item.id], ns, data) for item, ns, data in messages)
+
+    def _ros1(
+        self, file: Path, is_needed: Callable[[Stream], bool]
+    ) -> Iterator[tuple[Stream, Batch]]:
+        """Yield messages in the encoding of ROS 2."""
+        with AnyReader([file]) as reader:
+            # ROS 1 writes definitions nearly as ROS 2 does; rosbags reads both.
+            self.streams = {
+                item.id: Stream(item.topic, item.msgtype, item.msgdef.data, 'ros2msg')
+                for item in reader.connections
+            }
+            needed = [item for item in reader.connections if is_needed(self.streams[item.id])]
+            messages = reader.messages(needed) if needed else iter(())
+
+            def encoded() -> Iterator[tuple[Stream, int, bytes]]:
+                types = reader.typestore
+                for item, stamp, data in messages:
+                    try:
+                        # ros1_to_cdr() would drop the header's number, which is in the definition.
+                        content = types.deserialize_ros1(data, item.msgtype)
+                        message = bytes(types.serialize_cdr(content, item.msgtype))
+                    except SerdeError as err:
+                        raise DamagedFileError(
+                            f'a message on {item.topic} does not fit its type'
+                        ) from err
+                    yield self.streams[item.id], stamp, message
+
+            yield from _batches(encoded())
+
+    # MCAP
+
+    def _mcap(
+        self, file: Path, is_needed: Callable[[Stream], bool]
+    ) -> Iterator[tuple[Stream, Batch]]:
+        """Yield the messages of several chunks at a time."""
+        waiting: list[bytes] = []
+        size = 0
+        for opcode, head, content in self._records(file):
+            if opcode == Opcode.CHUNK:
+                data = _unpacked(Chunk.read(ReadDataStream(BytesIO(content))))
+            elif opcode == Opcode.MESSAGE:
+                data = head + content
+            else:
+                self._take(opcode, content)
+                continue
+            waiting.append(data)
+            size += len(data)
+            if size >= _BATCH_BYTES:
+                yield from self._cut(b''.join(waiting), is_needed)
+                waiting, size = [], 0
+        yield from self._cut(b''.join(waiting), is_needed)
+
+    def _records(self, path: Path) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield opcode, head and content of the records that matter, up to the footer."""
+        with path.open('rb') as file:
+            if file.read(len(_MAGIC)) != _MAGIC:
+                raise DamagedFileError('it does not begin as an MCAP file')
+            end = path.stat().st_size
+            while True:
+                head = file.read(_HEAD.size)
+                opcode, length = _HEAD.unpack(head) if len(head) == _HEAD.size else (0, end)
+                if opcode == Opcode.FOOTER:
+                    return
+                if file.tell() + length > end:
+                    file.seek(-len(_MAGIC), 2)
+                    if file.read() == _MAGIC:
+                        raise DamagedFileError('a record is longer than the file')
+                    self.finished = False
+                    return
+                if not opcode or Opcode.DATA_END < opcode < _PRIVATE:
+                    raise DamagedFileError(f'there is no record of kind {opcode}')
+                if opcode in _READ:
+                    yield opcode, head, file.read(length)
+                else:
+                    file.seek(length, 1)
+
+    def _take(self, opcode: int, content: bytes) -> None:
+        stream = ReadDataStream(BytesIO(content))
+        if opcode == Opcode.SCHEMA:
+            schema = Schema.read(stream)
+            self._schemas[schema.id] = schema
+        elif opcode == Opcode.METADATA:
+            metadata = Metadata.read(stream)
+            if metadata.name == FACTS:
+                self.facts.update(metadata.metadata)
+        elif opcode == Opcode.CHANNEL:
+            channel = Channel.read(stream)
+            described = self._schemas.get(channel.schema_id)
+            language = _LANGUAGES.get(described.encoding, '') if described else ''
+            self.streams[channel.id] = Stream(
+                channel.topic,
+                normalize_msgtype(described.name) if described else 'unknown',
+                described.data.decode('utf-8', 'replace') if described and language else '',
+                language,
+                channel.message_encoding,
+                channel.metadata.get('offered_qos_profiles', ''),
+            )
+
+    def _cut(
+        self, data: bytes, is_needed: Callable[[Stream], bool]
+    ) -> Iterator[tuple[Stream, Batch]]:
+        """Cut records into the messages of each topic."""
+        starts, sizes = self._messages(data)
+        if not len(starts):
+            return
+        buffer = np.frombuffer(data, np.uint8)
+        channels = _gathered(buffer, starts, *_CHANNEL)
+        numbers = np.unique(channels).tolist()
+        unknown = [number for number in numbers if number not in self.streams]
+        if unknown:
+            raise DamagedFileError(f'messages of a channel {unknown[0]} are not described')
+        stamps = _gathered(buffer, starts, *_LOG_TIME)
+        received = self._onward.stamps(stamps, self.streams, channels)
+        sent = _gathered(buffer, starts, *_PUBLISH_TIME)
+        # Recorders that do not know when a message was sent repeat when they received it.
+        sent[sent == stamps] = 0
+        for number in numbers:
+            if is_needed(self.streams[number]):
+                own = channels == number
+                yield (
+                    self.streams[number],
+                    Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own], sent[own]),
+                )
+
+    def _messages(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return where the records of messages begin, and the sizes of the messages."""
+        starts: list[int] = []
+        lengths: list[int] = []
+        unpack, head = _HEAD.unpack_from, _HEAD.size
+        position, end = 0, len(data)
+        while position + head <= end:
+            opcode, length = unpack(data, position)
+            if opcode == Opcode.MESSAGE:
+                starts.append(position)
+                lengths.append(length)
+            elif position + head + length <= end:
+                self._take(opcode, data[position + head : position + head + length])
+            position += head + length
+        sizes = np.array(lengths, dtype=np.int64) + head - _MESSAGE
+        if position != end or (sizes < 0).any():
+            raise DamagedFileError('a record does not fit into its chunk')
+        return np.array(starts, dtype=np.int64), sizes
+
+
+def _gathered(
+    buffer: NDArray[np.uint8], starts: NDArray[np.int64], offset: int, code: str
+) -> NDArray[np.int64]:
+    """Return the little-endian integers at an offset of each record."""
+    kind = np.dtype('<' + code)
+    found = sliding_window_view(buffer, kind.itemsize)[starts + offset]
+    return found.view(kind)[:, 0].astype(np.int64)
+
+
+def _batches(messages: Iterable[tuple[Stream, int, bytes]]) -> Iterator[tuple[Stream, Batch]]:
+    """Gather single messages into batches of a topic each."""
+    rows: dict[Stream, tuple[list[int], list[bytes]]] = {}
+    size = count = 0
+    for stream, stamp, data in messages:
+        stamps, own = rows.setdefault(stream, ([], []))
+        stamps.append(stamp)
+        own.append(data)
+        size, count = size + len(data), count + 1
+        if size >= _BATCH_BYTES or count >= _BATCH_MESSAGES:
+            yield from ((item, Batch.of(*found)) for item, found in rows.items())
+            rows, size, count = {}, 0, 0
+    yield from ((item, Batch.of(*found)) for item, found in rows.items())
+
+
+def _unpacked(chunk: Chunk) -> bytes:
+    """Return a chunk's records."""
+    if chunk.compression == 'zstd':
+        data = _decompress(chunk.data, chunk.uncompressed_size)
+    elif chunk.compression == 'lz4':
+        if lz4.frame.get_frame_info(chunk.data)['content_size'] > chunk.uncompressed_size:
+            raise DamagedFileError('a chunk is larger than it says')
+        data = lz4.frame.decompress(chunk.data)
+    elif chunk.compression:
+        raise DamagedFileError(f'chunks are compressed as {chunk.compression!r}, not zstd or lz4')
+    else:
+        data = chunk.data
+    if len(data) != chunk.uncompressed_size:
+        raise DamagedFileError(f'a chunk has {len(data)} bytes, not {chunk.uncompressed_size}')
+    if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
+        raise DamagedFileError('the checksum of a chunk is wrong')
+    return data
+
+
+def _decompressed(found: Batch) -> Batch:
+    """Decompress messages that rosbag2 has compressed one by one."""
+    first = found.message(0) if len(found.sizes) else b''
+    if not first.startswith(_ZSTD_MAGIC):
+        return found
+    messages = [_decompress(found.message(row)) for row in range(len(found.sizes))]
+    return Batch.of(found.receive_ns, messages, found.sent_ns)
+
+
+def _decompress(data: bytes, size: int | None = None) -> bytes:
+    """Decompress a zstd frame, of so many bytes where they are known.
+
+    Raises:
+        DamagedFileError: It claims another size, or more than anything in a bag has.
+        zstandard.ZstdError: It is damaged.
+    """
+    announced = zstandard.frame_content_size(data)
+    limit = _LARGEST if size is None else size
+    if limit > _LARGEST or announced > limit:
+        raise DamagedFileError(f'compressed data claims to be {max(limit, announced)} bytes')
+    if announced < 0 and size is None:
+        with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+            return reader.read(_LARGEST)
+    return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
