@@ -17,7 +17,7 @@ export ROS_AUTOMATIC_DISCOVERY_RANGE ?= LOCALHOST
 # Processes of tests start sooner from compiled modules, which containers are often told not to keep.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv demo check test lint docs bench clean
+.PHONY: help venv demo check test nightly lint docs bench clean
 
 help: ## Say what there is to make
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -53,33 +53,39 @@ $(ROBOTS): $(STAMP)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps mjlab robosuite
 	touch $@
 
-# $(call beside,COMMAND): lint, and check types beside a command, since mypy takes one core.
-define beside
-failed=0
-$(BIN)/ruff check . || failed=1
-$(BIN)/ruff format --check . || failed=1
-log=$$(mktemp)
-trap 'rm -f "$$log"' EXIT
-$(BIN)/mypy >"$$log" 2>&1 & types=$$!
-$(1) || failed=1
-wait $$types || failed=1
-cat "$$log"
-endef
-PARALLEL := $(BIN)/python -m pytest --dist worksteal --numprocesses
+PYTEST := $(BIN)/python -m pytest --quiet
+PARALLEL := --dist worksteal --numprocesses
 # Some tests wait for processes of their own: one worker more than processors fills the time.
 WAITING := $(shell echo $$(($$(nproc) + 1)))
 
-check: venv ## Lint, check types and run the quick tests, for daily work
-	@$(call beside,$(PARALLEL) auto --quiet -m 'not slow and not ros and not package and not shared')
-	exit $$failed
+# $(call beside,TESTS,OTHERS): lint, and run tests while the types are checked, and while others
+# need the processor in time: these go first.
+define beside
+failed=0
+logs=$$(mktemp -d)
+trap 'rm -rf "$$logs"' EXIT
+$(BIN)/ruff check . || failed=1
+$(BIN)/ruff format --check . || failed=1
+nice -n 15 $(BIN)/mypy >"$$logs/types" 2>&1 & types=$$!
+$(2) >"$$logs/others" 2>&1 & others=$$!
+nice -n 15 $(1) || failed=1
+wait $$others || failed=1
+wait $$types || failed=1
+cat "$$logs"/*
+exit $$failed
+endef
 
-# Nodes that have deadlines are tested one after the other: they need the processor in time. One
-# that fails is run once more, and counted as rerun: a machine may stall for longer than any robot.
+check: venv ## Lint, check types and run the quick tests, for daily work
+	@$(call beside,$(PYTEST) $(PARALLEL) auto -m 'not slow and not ros and not nightly and not shared',true)
+
+# Nodes that have deadlines are tested one after the other. One that fails is run once more, and
+# counted as rerun: a machine may stall for longer than any robot.
 # Properties are tested with the same examples every time; `make check` looks for others.
 test: venv $(ROBOTS) ## Lint, check types and run the tests
-	@$(call beside,$(PARALLEL) $(WAITING) --hypothesis-profile=ci -m 'not ros or patient')
-	$(BIN)/python -m pytest --reruns 1 -m 'ros and not patient' || failed=1
-	exit $$failed
+	@$(call beside,$(PYTEST) $(PARALLEL) $(WAITING) --hypothesis-profile=ci -m 'not nightly and (not ros or patient)',$(PYTEST) --reruns 1 -m 'ros and not patient and not nightly')
+
+nightly: venv $(ROBOTS) ## Build and install the package, open the report in a browser, make the site
+	$(PYTEST) --numprocesses $(WAITING) -m nightly
 
 lint: venv ## Lint, check the format and the types
 	$(BIN)/ruff check .

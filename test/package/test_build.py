@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-pytestmark = pytest.mark.package
+pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
 NODES = (

@@ -18,7 +18,7 @@ from builders.cli_project import REPOSITORY, Project
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = pytest.mark.package
+pytestmark = pytest.mark.nightly
 
 BIN = Path(sys.executable).parent
 LISTS = """cmake_minimum_required(VERSION 3.16)
