@@ -329,12 +329,6 @@ def _add_predict(commands: Commands) -> None:
     parser.add_argument(
         '-o', '--output', type=Path, required=True, metavar='FILE.mcap', help='new MCAP file'
     )
-    parser.add_argument(
-        '--layout',
-        type=Path,
-        metavar='FILE.json',
-        help='new layout for Foxglove; default beside it',
-    )
 
 
 def _add_pairing(parser: argparse.ArgumentParser) -> None:
@@ -439,7 +433,6 @@ def _add_baseline(commands: Commands) -> None:
 
 def _add_outcome(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
-    parser.add_argument('--html', type=Path, metavar='FILE', help='write the cases as a page')
     parser.add_argument(
         '--github',
         action='store_true',
@@ -510,9 +503,6 @@ def _add_history(commands: Commands) -> None:
         description='Show the results of a folder in order of time.',
     )
     parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
-    parser.add_argument(
-        '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
-    )
 
 
 def _add_rollback(commands: Commands) -> None:
@@ -608,9 +598,6 @@ def _add_compare(commands: Commands) -> None:
         type=Path,
         metavar='PATH',
         help='results (result.json or a folder that holds one), or calibration.yaml',
-    )
-    parser.add_argument(
-        '--html', type=Path, metavar='FILE', help='write the results side by side as a page'
     )
     parser.add_argument(
         '--drop',

@@ -23,20 +23,17 @@ if TYPE_CHECKING:
 
 def run(args: argparse.Namespace) -> int:
     """Predict a bag, write it with the prediction beside it, and say how far that is off."""
-    found = write_prediction(args.bag, forecaster(args.source), args.output, args.layout)
+    found = write_prediction(args.bag, forecaster(args.source), args.output)
     errors = _errors(found.prediction)
     topics = [f'/{name}' for name in found.prediction.series()]
     if args.json:
         unstable = found.prediction.unstable
-        print_document(
-            PredictionDocument(found.mcap, found.layout, found.messages, topics, unstable, errors)
-        )
+        print_document(PredictionDocument(found.mcap, found.messages, topics, unstable, errors))
         return 0
     _print_errors(found.prediction, errors)
     for name in found.prediction.unstable:
         say(f'the simulation of {name} becomes unstable')
     say(f'wrote {found.mcap}: {found.messages} messages, of them {", ".join(topics)}')
-    say(f'wrote {found.layout}: a layout for Foxglove')
     return 0
 
 

@@ -18,11 +18,9 @@ from sysid_ros.bags.raw import RawMessages, RawTopic, read_raw, write_mcap
 from sysid_ros.config import SegmentsConfig
 from sysid_ros.config.calibration import BagSelection
 from sysid_ros.errors import AlignmentError, BagError, ConfigError
-from sysid_ros.files import replace_file
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.forecast import known_problem
 from sysid_ros.pipeline.windowed import predict_in_windows
-from sysid_ros.report.foxglove import foxglove_layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -135,20 +133,17 @@ class WrittenPrediction(NamedTuple):
         prediction: What was predicted.
         messages: So many messages are in the file, those of the bag and of the prediction.
         mcap: The file.
-        layout: Foxglove's layout for it.
     """
 
     prediction: JointPrediction
     messages: int
     mcap: Path
-    layout: Path
 
 
 def write_prediction(
     bag: Path,
     forecast: Forecaster,
     output: Path,
-    layout: Path | None = None,
     observer: Observer | None = None,
 ) -> WrittenPrediction:
     """Write the messages of a bag and what is predicted along it into one MCAP file.
@@ -160,23 +155,20 @@ def write_prediction(
         bag: The recording.
         forecast: What predicts.
         output: The new file, whose name ends with ``.mcap``.
-        layout: The new file for Foxglove's layout; default beside it, with ``.json``.
         observer: Is told of stages.
 
     Raises:
-        ConfigError: A file is there already, or its name does not say what it is.
+        ConfigError: The file is there already, or its name does not say what it is.
         BagError: The bag cannot be read, has a topic of one of these names, or nothing can be
             written.
         SysidError: In one sentence, what is wrong with the bag, the model or the result.
     """
-    layout = layout or output.with_suffix('.json')
     if output.suffix != _MCAP:
         msg = f'Expected a file that ends with {_MCAP} for the bag, found {str(output)!r}.'
         raise ConfigError(msg)
-    for path in (output, layout):
-        if path.exists():
-            msg = f'{str(path)!r} exists already; choose another name or remove it.'
-            raise ConfigError(msg)
+    if output.exists():
+        msg = f'{str(output)!r} exists already; choose another name or remove it.'
+        raise ConfigError(msg)
     recorded = read_raw(bag)
     prediction = predict_bag(bag, forecast, observer)
     predicted = prediction.messages('/')
@@ -187,10 +179,7 @@ def write_prediction(
             raise BagError(msg)
     content = recorded.beside(predicted)
     write_mcap(output, content)
-    names = [name for name in (MEASURED, PREDICTED, NOMINAL) if name in prediction.series()]
-    shown = foxglove_layout([f'/{n}' for n in names], prediction.joints, prediction.quantities)
-    replace_file(layout, shown.encode())
-    return WrittenPrediction(prediction, len(content.messages), output, layout)
+    return WrittenPrediction(prediction, len(content.messages), output)
 
 
 def predict_bag(

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -82,18 +82,10 @@ def test_the_table_says_how_far_both_models_are_off(predicted: Outcome):
     assert all(after < before for before, after in errors.values())
 
 
-def test_a_layout_for_foxglove_lies_beside_it(project: Project, predicted: Outcome):
-    assert 'wrote new/validate.json: a layout for Foxglove' in predicted.out
-    layout: Any = json.loads((project.folder / 'new' / 'validate.json').read_text())
-    values = [path['value'] for path in layout['configById']['Plot!velocity_1']['paths']]
-    assert values == [f'/{name}.velocity[1]' for name in ('measured', 'predicted', 'nominal')]
-
-
 def test_a_model_as_it_is_predicts_without_a_nominal_one(project: Project, sysid: Sysid):
-    done = sysid('predict', 'arm.xml', 'validate', '-o', 'v.mcap', '--layout', 'plots.json')
+    done = sysid('predict', 'arm.xml', 'validate', '-o', 'v.mcap')
     assert done.code == 0, done.err
     assert '/nominal' not in _by_topic(project.folder / 'v.mcap')
-    assert '/nominal' not in (project.folder / 'plots.json').read_text()
     assert all(len(numbers) == 1 for numbers in _errors(done).values())
 
 
@@ -132,7 +124,6 @@ def test_a_bag_with_topics_of_these_names_is_refused(project: Project, sysid: Sy
     [
         (['arm.xml', 'validate', '-o', 'arm.xml'], 'Expected a file that ends with .mcap'),
         (['arm.xml', 'validate', '-o', 'validate/validate.mcap'], 'exists already'),
-        (['arm.xml', 'validate', '-o', 'v.mcap', '--layout', 'arm.xml'], 'exists already'),
         (['arm.xml', 'valdate', '-o', 'v.mcap'], 'nearest: validate'),
         (['out', 'validate', '-o', 'v.mcap'], "No model file 'out'"),
         (['gone.json', 'validate', '-o', 'v.mcap'], "There is no result 'gone.json'"),
