@@ -20,7 +20,6 @@ from gate import ARM, PARAMETERS, TRUTH, mapping, record, whole
 
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.pipeline import calibrate
-from sysid_ros.report.trend import write_trend
 from sysid_ros.results.history import read_history
 
 DRIFTS = 'joint/elbow/frictionloss'
@@ -89,7 +88,7 @@ def main() -> None:
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--step', type=float, default=0.03, help='part of the friction')
     parser.add_argument('--alone', action='store_true', help='fit without memory')
-    parser.add_argument('--output', type=Path, help='keep bags, results and trend.html here')
+    parser.add_argument('--output', type=Path, help='keep bags and results here')
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         root = args.output or Path(name)
@@ -98,7 +97,6 @@ def main() -> None:
         for number in range(1, args.refits + 1):
             refit(root, number, args)
         show(root, args)
-        write_trend(read_history(root / 'out'), root / 'trend.html', str(root / 'out'))
 
 
 if __name__ == '__main__':

@@ -46,12 +46,11 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope='module')
 def undrawn() -> Iterator[None]:
-    """Leave out PNGs and films of calibrations in this process: drawing takes longer than fitting.
+    """Leave out films of calibrations in this process: drawing takes longer than fitting.
 
     Those of `sysid_ros.report` and of a real process are tested elsewhere.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr('sysid_ros.report.write_figures', lambda *_: ())
         monkeypatch.setattr('sysid_ros.pipeline.calibration.draw_motion', lambda _: ((), ''))
         yield
 

@@ -78,9 +78,7 @@ PACKAGES = {
 }
 
 #: Files and folders in the text that are the user's.
-USER_FILES = {'config/NODE.yaml'} | {
-    f'{name}/' for name in ('bags', 'demo', 'figures', 'mjcf', 'servos')
-}
+USER_FILES = {'config/NODE.yaml'} | {f'{name}/' for name in ('bags', 'demo', 'mjcf', 'servos')}
 FILE = r'[\w.-]+(?:/[\w.-]+)*\.(?:py|yaml|j2|xml|md|rst|toml|cfg|ipynb)'
 FOLDER = r'[\w.-]+/(?:[\w.-]+/)*'
 

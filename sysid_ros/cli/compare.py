@@ -32,9 +32,6 @@ def run(args: argparse.Namespace) -> int:
             f'among {len(args.places)} paths.'
         )
         raise ConfigError(msg)
-    if args.html is not None:
-        msg = f'--html is for results, as result.json, found {str(args.places[0])!r}.'
-        raise ConfigError(msg)
     if args.missing:
         return _run_missing(args)
     if args.output is not None:
@@ -79,15 +76,13 @@ def _run_results(args: argparse.Namespace) -> int:
     if len(args.places) == 1:
         msg = f'Expected two results or more to compare, found {str(args.places[0])!r} alone.'
         raise ConfigError(msg)
-    from sysid_ros.cli.console import make_console, print_document, print_paths  # noqa: PLC0415
-    from sysid_ros.report.side_by_side import print_side_by_side, write_side_by_side  # noqa: PLC0415
+    from sysid_ros.cli.console import make_console, print_document  # noqa: PLC0415
+    from sysid_ros.report.side_by_side import print_side_by_side  # noqa: PLC0415
     from sysid_ros.results.side_by_side import read_side_by_side  # noqa: PLC0415
 
     found = read_side_by_side(args.places)
-    if args.html is not None:
-        write_side_by_side(found, args.html)
     if args.json:
-        print_document(found.summary())
+        print_document(found)
         return 0
     console = make_console()
     if args.quiet:
@@ -95,8 +90,6 @@ def _run_results(args: argparse.Namespace) -> int:
             console.print(sentence)
     else:
         print_side_by_side(console, found)
-    if args.html is not None:
-        print_paths(console, {'side by side': args.html})
     return 0
 
 
@@ -196,7 +189,7 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     ]
     headers = ('model', *(f'>{name}' for name in numbers))
     title = 'Models (errors in units of the noise)'
-    print_table(console, title, headers, rows, spare=('>BIC', '>AIC', '>training'))
+    print_table(console, title, headers, rows)
     parts = [
         (bags[0].bag, *(_number(part.error) for part in bags))
         for bags in zip(*(model.parts for model in found.models), strict=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
     from sysid_ros.results.case import Case
     from sysid_ros.results.result import CalibrationResult, Standing
+    from sysid_ros.results.side_by_side import ParameterSides
     from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
     from sysid_ros.servos.session.choice import ServoComparison
 
@@ -173,22 +174,13 @@ class BaselineDocument(NamedTuple):
     files: Sequence[Path]
 
 
-class ChangedValue(NamedTuple):
-    """A parameter in two results; NaN in one that lacks it."""
-
-    name: str
-    unit: str
-    before: float
-    now: float
-
-
 class RollbackDocument(NamedTuple):
-    """Which result of the folder ``output`` is current now, and which one was."""
+    """Which result of the folder ``output`` is current now, which one was, and values of both."""
 
     output: Path
     current: str
     before: str
-    parameters: Sequence[ChangedValue]
+    parameters: Sequence[ParameterSides]
 
 
 class SamplesDocument(NamedTuple):

@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'calibrate calibration.yaml --set solver.loss=huber -o out/huber',
     ),
     'compare': (
-        'compare out/2026-11-25T23-47-29Z out/current --html compare.html',
+        'compare out/2026-11-25T23-47-29Z out/current',
         "compare calibration.yaml --drop 'joint/*/frictionloss'",
         'compare calibration.yaml --missing -o with_what_lacks',
     ),
@@ -61,7 +61,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     'history': (
         'history',
-        'history out --html trend.html',
+        'history out',
     ),
     'rollback': (
         'rollback',

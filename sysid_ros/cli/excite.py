@@ -231,7 +231,7 @@ def _print(
         for parameter, old, new in zip(found.parameters, before, found.half, strict=True)
     ]
     columns = ('parameter', '>nominal', '>sum of sines', '>this motion', '>this/sines', 'unit')
-    print_table(console, 'Predicted 95 % intervals', columns, rows, spare=('>sum of sines',))
+    print_table(console, 'Predicted 95 % intervals', columns, rows)
     console.print('The sum of sines has the same length and at most the same peak torques.')
     for item in found.unexcited:
         console.print(f'cannot be told by any motion: {item.parameter.name} ({item.reason})')

@@ -210,7 +210,7 @@ def print_servos(console: LiteralConsole, found: ServoComparison) -> None:
     ]
     title = 'Friction models (mean absolute error in mrad)'
     headers = ('model', *(f'>{name}' for name in numbers))
-    print_table(console, title, headers, rows, spare=('>seconds', '>BIC', '>AIC'))
+    print_table(console, title, headers, rows)
     title = f'Held out by {found.by}, {found.why} (mean absolute error in mrad)'
     headers = (found.by, '>logs', *(f'>{model.name}' for model in found.models))
     parts = [

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.quiet:
             print_fleet(console, done.result)
             console.print()
-        print_paths(console, {'fleet': done.result_path, 'report': done.report_path})
+        print_paths(console, {'fleet': done.result_path})
     return 0 if done.result.complete else 1
 
 

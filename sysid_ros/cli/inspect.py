@@ -195,8 +195,7 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
         for item in shown
     ]
     if rows:
-        spare = ('type', '>drift/ppm', '>clock/ms', '>jitter/ms')
-        print_table(console, 'Topics', _TOPIC_COLUMNS, rows, spare)
+        print_table(console, 'Topics', _TOPIC_COLUMNS, rows)
     others = (
         ([item.topic for item in found.topics if item not in shown], 'without findings'),
         ([item.topic for item in found.unread if item.count], 'not read'),
@@ -237,7 +236,7 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
             row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
         rows.append(row)
     headers = ('joint', '>position', '>step', *lags, *physics)
-    print_table(console, 'Joints', headers, rows, spare=('>step', '>of range', '>lag/ms'))
+    print_table(console, 'Joints', headers, rows)
     for name in _PHYSICS:
         judgements = [
             (joint.name, view)

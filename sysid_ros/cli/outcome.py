@@ -14,7 +14,7 @@ from sysid_ros.cli.console import make_console, print_document
 from sysid_ros.cli.documents import OutcomeDocument
 from sysid_ros.errors import ResultError
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.report.cases import junit, markdown, page, workflow_commands
+from sysid_ros.report.cases import junit, markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
 from sysid_ros.report.tables import print_table
 
@@ -34,7 +34,7 @@ def check_outputs(args: argparse.Namespace) -> None:
     Raises:
         ResultError: It cannot.
     """
-    files = [file.parent for file in (args.junit, args.html) if file is not None]
+    files = [args.junit.parent] if args.junit is not None else []
     for folder in (*files, getattr(args, 'output', None)):
         if folder is not None:
             check_writable(folder)
@@ -51,7 +51,7 @@ def show_outcome(
     """Say what was checked in the forms that were asked for.
 
     Args:
-        args: With ``json``, ``quiet``, ``junit``, ``html`` and ``github``.
+        args: With ``json``, ``quiet``, ``junit`` and ``github``.
         title: What was checked.
         cases: Each thing that was.
         notes: What is to be known beside, a sentence each.
@@ -64,8 +64,6 @@ def show_outcome(
     failed = [case for case in cases if not case.passed]
     if args.junit is not None:
         replace_file(args.junit, junit(title, cases))
-    if args.html is not None:
-        replace_file(args.html, page(title, cases, notes).encode())
     if args.github:
         _tell_github(title, cases, notes)
     if args.json:
@@ -109,8 +107,7 @@ def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> 
         worst = max(alike, key=_nearness)
         more = f', worst of {len(alike)}' if len(alike) > 1 else ''
         rows.append(_row(worst, f'{worst.bag}{more}'))
-    spare = ('>baseline',) if len({row[1] for row in rows}) > 1 else ('>baseline', 'recording')
-    print_table(console, title, columns, rows, spare)
+    print_table(console, title, columns, rows)
 
 
 def _nearness(case: Case) -> tuple[float, float]:

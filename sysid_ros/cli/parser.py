@@ -431,7 +431,6 @@ def _add_baseline(commands: Commands) -> None:
 
 def _add_outcome(parser: argparse.ArgumentParser) -> None:
     parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
-    parser.add_argument('--html', type=Path, metavar='FILE', help='write the cases as a page')
     parser.add_argument(
         '--github',
         action='store_true',
@@ -502,9 +501,6 @@ def _add_history(commands: Commands) -> None:
         description='Show the results of a folder in order of time.',
     )
     parser.add_argument('output', nargs='?', type=Path, help=_RESULTS)
-    parser.add_argument(
-        '-o', '--html', type=Path, metavar='FILE', help='each parameter over time, as a page'
-    )
 
 
 def _add_rollback(commands: Commands) -> None:
@@ -600,9 +596,6 @@ def _add_compare(commands: Commands) -> None:
         type=Path,
         metavar='PATH',
         help='results (result.json or a folder that holds one), or calibration.yaml',
-    )
-    parser.add_argument(
-        '--html', type=Path, metavar='FILE', help='write the results side by side as a page'
     )
     parser.add_argument(
         '--drop',

@@ -18,7 +18,6 @@ from sysid_ros.report.tables import (
     print_findings,
     print_first,
     print_table,
-    short_verdict,
 )
 from sysid_ros.results.links import link_places
 
@@ -36,8 +35,6 @@ _CARRIES = 1.1
 _NAMED = 3
 #: So many bags or subjects of one line are named.
 _LISTED = 6
-#: Columns that a narrow terminal can do without.
-_SPARE = ('>of range', '>top speed', '>lag/ms')
 _PHYSICS = ('gravity', 'inertia', 'friction')
 
 
@@ -110,14 +107,12 @@ def _print_parameters(console: LiteralConsole, found: Preflight) -> None:
             '-' if math.isnan(item.half) else significant(item.half, 2),
             '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
             item.unit,
-            short_verdict(item.verdict, item.verdict_kind, console.width)
-            if item.verdict_kind
-            else item.verdict,
+            item.verdict,
             _told_by(found, place),
         )
         rows.append(row)
     title = 'What a fit could say (95 % intervals)'
-    print_table(console, title, headers, rows, spare=(told_by, '>in %'))
+    print_table(console, title, headers, rows)
     _print_links(console, found, links)
     singles = [item for place, item in enumerate(found.parameters) if place not in of_links]
     unsure = [item for item in singles if item.explanation]
@@ -218,7 +213,7 @@ def _print_joints(console: LiteralConsole, found: Preflight) -> None:
             views = [getattr(what, name).shown for name in _PHYSICS]
             cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
         rows.append((item.bag, item.joint, lag, *cells))
-    print_table(console, title, ('bag', 'joint', *numbers), rows, spare=_SPARE)
+    print_table(console, title, ('bag', 'joint', *numbers), rows)
 
 
 def _print_trouble(console: LiteralConsole, found: Preflight) -> None:

@@ -56,7 +56,7 @@ from sysid_ros.results.case import Case
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.history import EntrySummary
 from sysid_ros.results.result import CalibrationResult, Drift, Standing
-from sysid_ros.results.side_by_side import SideBySideSummary
+from sysid_ros.results.side_by_side import ParameterSides, SideBySide
 from sysid_ros.servos.bench.coverage import By
 from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
 from sysid_ros.servos.session.choice import ServoComparison
@@ -70,7 +70,7 @@ DOCUMENTS: dict[str, Any] = {
     'baseline': documents.BaselineDocument,
     'calibrate': documents.CalibrationDocument,
     'check': documents.OutcomeDocument,
-    'compare': SideBySideSummary | ModelComparison | Missing,
+    'compare': SideBySide | ModelComparison | Missing,
     'compare-actuators': ServoComparison,
     'convert': documents.ConversionDocument,
     'doctor': documents.DoctorDocument,
@@ -118,6 +118,7 @@ _NAMES = {
             Mapping,
             Nearness,
             Pair,
+            ParameterSides,
             Path,
             ProposedBag,
             ProposedTarget,

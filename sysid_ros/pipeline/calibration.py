@@ -71,7 +71,6 @@ if TYPE_CHECKING:
 #: The stages after a fit, which end in a result.
 ENDING = ('predicting all recordings, nominal and fitted', 'writing result, report and model')
 REPORT = 'report.html'
-FIGURES = 'figures'
 MODEL = 'mjcf'
 #: Folder for the coefficients of servos, a file for each actuator.
 SERVOS = 'servos'
@@ -354,7 +353,7 @@ def _fitted(
 def write(
     identified: Identified, output: Path, truth: Mapping[str, float] | None = None
 ) -> Calibration:
-    """Write result, report and figures; of an accepted result also the MJCF and servos' files.
+    """Write result and report; of an accepted result also the MJCF and servos' files.
 
     Args:
         identified: What was found.
@@ -366,7 +365,7 @@ def write(
         SysidError: In one sentence, what cannot be written.
     """
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
-    from sysid_ros.report import write_figures, write_report  # noqa: PLC0415
+    from sysid_ros.report import write_report  # noqa: PLC0415
 
     result = identified.result
     with draft(output) as begun:
@@ -375,7 +374,6 @@ def write(
             written = {'mjcf': str(mjcf), 'changes': changes}
             result = result.with_warnings(notes).model_copy(update=written)
         result.save(begun.folder / RESULT)
-        write_figures(result, begun.folder / FIGURES)
         films, no_film = draw_motion(identified.motion)
         write_report(result, begun.folder / REPORT, truth=truth, films=films, no_film=no_film)
         return Calibration(result, begun.keep(accepted=result.accepted))

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
 
 FLEET = 'fleet.json'
-FLEET_REPORT = 'fleet.html'
 #: Folder for finished calibrations, each named by its key.
 PARTS = 'parts'
 #: Folder with a link of each robot's name to its calibration.
@@ -83,7 +82,6 @@ class FleetFiles(NamedTuple):
 
     result: FleetResult
     result_path: Path
-    report_path: Path
 
 
 def calibrate_fleet(
@@ -133,11 +131,8 @@ def calibrate_fleet(
         for name in fleet.robots
     }
     result = summarise_fleet(outcomes, command, versions_now())
-    from sysid_ros.report.fleet import write_fleet_report  # noqa: PLC0415 (as in write)
-
     result.save(fleet.output / FLEET)
-    write_fleet_report(result, fleet.output / FLEET_REPORT)
-    return FleetFiles(result, fleet.output / FLEET, fleet.output / FLEET_REPORT)
+    return FleetFiles(result, fleet.output / FLEET)
 
 
 def _parts(fleet: Fleet, command: str) -> tuple[dict[str, Part], dict[str, str]]:

@@ -1,44 +1,63 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""PNG figures of a result, for papers, tickets and terminals without a browser."""
+"""Figures of a result, for notebooks as PNG and for the report as SVG."""
 
 from __future__ import annotations
 
 import io
 import math
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from sysid_ros.files import replace_file
-from sysid_ros.report import pictures, signals
+from sysid_ros.alignment.health import Grade
+from sysid_ros.report import signals
 from sysid_ros.report.numbers import significant
-from sysid_ros.results.result import ROLE_NAMES
-from sysid_ros.text import file_stems, one_line, short
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.report.recordings import events
+from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, ParameterResult
+from sysid_ros.text import one_line, short
 
 #: Colours that people with any colour vision tell apart, and by lightness in grey.
 MEASURED, BEFORE, AFTER, INK = '#8a8f98', '#c2570c', '#0b5cad', '#22262b'
+_GRID, _FAULT, _CAUTION = '#e3e5e8', '#a32323', '#7d5200'
+#: What they are on a dark page.
+_ON_DARK = {
+    MEASURED: '#8b929c',
+    BEFORE: '#f2a154',
+    AFTER: '#6cb6ff',
+    INK: '#b3bac4',
+    _GRID: '#31363e',
+    _FAULT: '#ff9d94',
+    _CAUTION: '#f0c168',
+}
+_GRADES = {Grade.FAULT: _FAULT, Grade.CAUTION: _CAUTION, Grade.NOTE: MEASURED}
 
 _DPI = 120
 #: Of zlib, 0 to 9: from here on, the files of curves hardly become smaller, and take longer.
 _COMPRESSION = 3
-_WIDTH = 12.0  # inches
+_WIDTH, _NARROW = 12.0, 7.5  # inches
 _PANEL_HEIGHT = 2.1  # inches
-_ROW_HEIGHT = 0.3  # inches
+_ROW_HEIGHT = 0.28  # inches
 _COLUMNS = 3
+_TICKS = 6
 #: Of longer names, the middle is left out.
-_LONGEST = 100
+_LONGEST = 60
+#: Ratios further apart than this go on a logarithmic axis.
+_LINEAR_SPREAD = 6.0
+#: An axis of ratios is at least this wide, so that a change of a thousandth looks like one.
+_LEAST_SPAN = 0.1
+#: Intervals may widen an axis by this share of what the points need, and are cut beyond.
+_INTERVAL_SHARE, _MARGIN = 0.6, 0.05
+#: An event that takes no time is this part of the longest recording wide.
+_NARROWEST = 0.003
 
 
 class Drawing(Figure):
@@ -56,6 +75,24 @@ class Drawing(Figure):
         return buffer.getvalue()
 
 
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG whose colours suit light and dark pages."""
+    buffer = io.StringIO()
+    with warnings.catch_warnings(), mpl.rc_context({'svg.fonttype': 'none'}):
+        # Texts stay texts, and pages have other fonts.
+        warnings.filterwarnings('ignore', message='Glyph .* missing')
+        figure.savefig(buffer, format='svg', transparent=True, metadata={'Date': None})
+    text = buffer.getvalue()
+    for light in _ON_DARK:
+        text = text.replace(light, f'var(--{light[1:]})')
+    light = ''.join(f'--{color[1:]}:{color};' for color in _ON_DARK)
+    dark = ''.join(f'--{color[1:]}:{other};' for color, other in _ON_DARK.items())
+    media = '@media screen and (prefers-color-scheme:dark)'
+    return text.replace(
+        '<defs>', f'<style>:root{{{light}}}{media}{{:root{{{dark}}}}}</style><defs>', 1
+    )
+
+
 def blank(height: float, width: float = _WIDTH) -> Drawing:
     """Return an empty figure with an Agg canvas of its own."""
     figure = Drawing(figsize=(width, height), layout='constrained')
@@ -63,17 +100,18 @@ def blank(height: float, width: float = _WIDTH) -> Drawing:
     return figure
 
 
-def _save(figure: Drawing, path: Path) -> Path:
-    replace_file(path, figure._repr_png_())
-    return path
-
-
 def calm(axes: Axes) -> None:
     """Draw a thin grid and no more frame than is needed."""
     axes.spines[['top', 'right']].set_visible(False)
-    axes.tick_params(labelsize=8, colors=INK)
-    axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
+    axes.spines[:].set_color(INK)
+    axes.tick_params(which='both', labelsize=8, color=INK, labelcolor=INK)
+    axes.grid(visible=True, color=_GRID, linewidth=0.6)
     axes.set_axisbelow(True)
+
+
+def shown(text: str) -> str:
+    """Return a name as it fits into a picture, where a line break would move everything else."""
+    return short(one_line(text), _LONGEST)
 
 
 def _title(axes: Axes, text: str) -> None:
@@ -82,165 +120,204 @@ def _title(axes: Axes, text: str) -> None:
     axes.set_title(shown(text), loc='left', y=1.0, fontsize=9, color=INK).set_parse_math(False)
 
 
-def shown(text: str) -> str:
-    """Return a name as it fits into a picture, where a line break would move everything else."""
-    return short(one_line(text), _LONGEST)
+def _rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a picture, the first on top."""
+    axes.set_yticks(range(len(names)), [shown(name) for name in names], parse_math=False)
+    axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def _unlabelled(*every: Axis) -> None:
-    """Fix where labels of axes would be that have none, so that no draw looks for a place."""
-    for axis in every:
-        axis.set_label_coords(0.0, 0.0)
+def _label(axis: Axis, text: str) -> None:
+    axis.set_label_text(text, fontsize=8, color=INK)
 
 
-def _draw_panel(axes: Axes, panel: pictures.Panel) -> None:
-    """Draw values and intervals of the parameters that share an axis."""
-    rows = range(len(panel.marks))
-    for row, mark in zip(rows, panel.marks, strict=True):
-        if mark.low is not None and mark.high is not None:
-            axes.plot([mark.low, mark.high], [row, row], color=AFTER, linewidth=2)
-        for cut, end, marker in ((mark.cut_low, 0.0, '<'), (mark.cut_high, 1.0, '>')):
-            if cut:
-                axes.plot(end, row, marker, color=AFTER, markersize=6, clip_on=False)
-        axes.plot(mark.initial, row, '|', color=BEFORE, markersize=12, markeredgewidth=2)
-        face = AFTER if mark.low is not None else 'white'
-        axes.plot(mark.value, row, 'o', color=AFTER, markerfacecolor=face, markersize=6)
-        if mark.truth is not None:
-            axes.plot(mark.truth, row, 'D', color=INK, markerfacecolor='none', markersize=7)
-    axes.set_yticks(list(rows), [shown(mark.parameter.name) for mark in panel.marks])
-    axes.set_xticks([tick.position for tick in panel.ticks], [tick.label for tick in panel.ticks])
-    calm(axes)
-    for label in (*axes.get_yticklabels(), *axes.get_xticklabels()):
-        label.set_parse_math(False)
-    _unlabelled(axes.xaxis, axes.yaxis)
-    axes.set_xlim(0, 1)
-    axes.set_ylim(len(panel.marks) - 0.5, -0.5)
-    _title(axes, panel.title + (' (logarithmic)' if panel.logarithmic else ''))
+def _logarithmic(axis: Axis) -> None:
+    """Put 1, 2 and 5 times powers of ten on a logarithmic axis."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=_TICKS))
+    axis.set_major_formatter(lambda value, _: significant(value, 2))
+    axis.set_minor_formatter(NullFormatter())
 
 
-def draw_parameters(result: CalibrationResult) -> Drawing:
-    """Draw values, intervals and nominal values of the parameters."""
-    panels = pictures.panels(result)
-    heights = [_ROW_HEIGHT * len(panel.marks) + 0.8 for panel in panels]
-    figure = blank(sum(heights) + 0.6, width=9.0)
-    grid = figure.subplots(len(panels), 1, squeeze=False, height_ratios=heights)
-    for axes, panel in zip(grid[:, 0], panels, strict=True):
-        _draw_panel(axes, panel)
-    figure.suptitle(
-        'Fitted value (dot), 95 % interval (line), nominal value (bar); hollow: no interval',
-        fontsize=9,
-        x=0.01,
-        ha='left',
-    )
+def draw_parameters(result: CalibrationResult, truth: Mapping[str, float] | None = None) -> Drawing:
+    """Draw values, intervals and nominal values of the parameters, and true ones known by name.
+
+    They have different units, so each is divided by its nominal value, or, where that is zero, by
+    the size of the fitted value.
+    """
+    groups = [
+        (title, own)
+        for title, own in (
+            ('value ÷ nominal value', [p for p in result.parameters if p.initial]),
+            (
+                'nominal value is zero: value ÷ its size',
+                [p for p in result.parameters if not p.initial],
+            ),
+        )
+        if own
+    ]
+    heights = [_ROW_HEIGHT * len(own) + 0.6 for _, own in groups]
+    figure = blank(sum(heights), _NARROW)
+    grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)
+    for axes, (title, own) in zip(grid[:, 0], groups, strict=True):
+        _draw_intervals(axes, own, truth or {})
+        _label(axes.xaxis, title)
     return figure
 
 
-class _SequenceDrawing:
-    """A figure of any sequence with so many sensors: axes and ticks take longest to make."""
-
-    def __init__(self, count: int) -> None:
-        columns = min(_COLUMNS, count)
-        rows = math.ceil(count / columns)
-        self.figure = blank(_PANEL_HEIGHT * rows + 0.9)
-        grid = self.figure.subplots(rows, columns, squeeze=False, sharex=True)
-        self.panels: list[Axes] = list(grid.flat[:count])
-        for axes in self.panels:
-            axes.plot([], [], color=MEASURED, linewidth=2.4, label='measured')
-            axes.plot([], [], '--', color=BEFORE, linewidth=1.0, label='nominal')
-            axes.plot([], [], color=AFTER, linewidth=1.0, label='fitted')
-            calm(axes)
-            _unlabelled(axes.yaxis)
-        for axes in self.panels[:-columns]:
-            _unlabelled(axes.xaxis)
-        for axes in grid.flat[count:]:
-            axes.set_visible(False)
-        for axes in self.panels[-columns:]:
-            axes.tick_params(labelbottom=True)
-            axes.set_xlabel('time [s]', fontsize=8)
-        self.figure.legend(
-            *self.panels[0].get_legend_handles_labels(),
-            loc='outside upper right',
-            ncols=3,
-            fontsize=9,
-            frameon=False,
+def _draw_intervals(
+    axes: Axes, parameters: Sequence[ParameterResult], truth: Mapping[str, float]
+) -> None:
+    """Draw parameters on an axis of their ratios; an interval that leaves it ends in an arrow."""
+    numbers = []
+    for p in parameters:
+        ends = [abs(x) for x in (p.low, p.high) if math.isfinite(x)]
+        size = p.initial or abs(p.value) or max(ends, default=0.0) or 1.0
+        own = (p.initial, p.value, truth.get(p.name, math.nan), p.low, p.high)
+        numbers.append([x / size for x in own])
+    initial, value, true, *ends = np.array(numbers).T
+    low, high = np.sort(ends, axis=0)
+    points = np.concatenate([initial, value, true[np.isfinite(true)]])
+    if points.min() > 0 and points.max() / points.min() > _LINEAR_SPREAD:
+        axes.set_xscale('log')
+        _logarithmic(axes.xaxis)
+        left, right = (
+            10**x
+            for x in _limits(np.log10(points), np.log10(high[low > 0]), np.log10(low[low > 0]))
         )
+    else:
+        axes.xaxis.set_major_locator(MaxNLocator(_TICKS))
+        left, right = _limits(points, low, high)
+    rows = np.arange(len(parameters))
+    known = np.isfinite(value) & ~np.isnan(low) & ~np.isnan(high)
+    drawn = np.clip(low, left, right), np.clip(high, left, right)
+    axes.hlines(rows[known], *(side[known] for side in drawn), color=AFTER, linewidth=3, alpha=0.55)
+    axes.plot(initial, rows, '|', color=BEFORE, markersize=11, markeredgewidth=2)
+    for places, where, style, color, face in (
+        (value, known, 'o', AFTER, AFTER),
+        (value, ~known, 'o', AFTER, 'none'),
+        (true, np.isfinite(true), 'D', INK, 'none'),
+        (np.full_like(value, left), known & (low < left), '<', AFTER, AFTER),
+        (np.full_like(value, right), known & (high > right), '>', AFTER, AFTER),
+    ):
+        # The layout would make room for nothing at the origin.
+        if where.any():
+            axes.plot(
+                places[where], rows[where], style, color=color, markerfacecolor=face, clip_on=False
+            )
+    axes.set_xlim(left, right)
+    _rows(axes, [p.name for p in parameters])
+    calm(axes)
 
-    def show(self, group: signals.SequenceFigures) -> None:
-        """Draw one sequence in place of what was drawn before."""
-        for axes, entry in zip(self.panels, group.figures, strict=True):
-            plot = entry.plot
-            for old in list(axes.collections):
-                old.remove()
-            for line, values in zip(
-                axes.lines, (plot.measured, plot.before, plot.after), strict=True
-            ):
-                line.set_data(plot.times, values)
-            axes.relim()
-            axes.autoscale()
-            if plot.band:
-                low, high = signals.edges(plot)
-                axes.fill_between(plot.times, low, high, color=AFTER, alpha=0.15, linewidth=0)
-            ends = signals.limits(plot)
-            if ends is not None:
-                axes.set_ylim(*ends)
-            _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
-        name = f'{shown(group.sequence)} ({ROLE_NAMES[group.role]})'
-        self.figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
+
+def _limits(points: np.ndarray, *ends: np.ndarray) -> tuple[float, float]:
+    """Return the ends of an axis on which all points are seen, and most of the intervals."""
+    middle, half = (points.max() + points.min()) / 2, np.ptp(points) / 2
+    half = max(half, _LEAST_SPAN / 2)
+    most = (1 + 2 * _INTERVAL_SHARE) * half
+    finite = np.concatenate([own[np.isfinite(own)] for own in ends])
+    left = max(middle - most, min([middle - half, *finite]))
+    right = min(middle + most, max([middle + half, *finite]))
+    margin = _MARGIN * (right - left)
+    return float(left - margin), float(right + margin)
+
+
+def draw_horizon(result: CalibrationResult) -> Drawing:
+    """Draw the error of predictions over the time since their start."""
+    figure = blank(2.8, _NARROW)
+    axes = figure.subplots()
+    for role in ROLES:
+        own = sorted((p for p in result.horizon if p.role == role), key=lambda p: p.seconds)
+        seconds = [point.seconds for point in own]
+        line = '--' if role == 'train' else '-'
+        for kind, color in (('before', BEFORE), ('after', AFTER)):
+            errors = [getattr(point, kind) for point in own]
+            name = f'{"nominal" if kind == "before" else "fitted"}, {ROLE_NAMES[role]}'
+            if own:
+                axes.plot(seconds, errors, line, marker='o', markersize=3, color=color, label=name)
+    axes.set(xscale='log', yscale='log')
+    for axis, text in (
+        (axes.xaxis, 'time since the start in s'),
+        (axes.yaxis, 'error in units of the noise'),
+    ):
+        _logarithmic(axis)
+        _label(axis, text)
+    calm(axes)
+    figure.legend(loc='outside upper left', ncols=4, fontsize=8, frameon=False, labelcolor=INK)
+    return figure
+
+
+def draw_recordings(result: CalibrationResult, most: int) -> Drawing:
+    """Draw what was used of the first recordings, and when something was wrong."""
+    bags = result.recordings[:most]
+    longest = max(bag.seconds for bag in bags)
+    figure = blank(_ROW_HEIGHT * len(bags) + 0.6, _NARROW)
+    axes = figure.subplots()
+    for row, (bag, found) in enumerate(events(result)[:most]):
+        axes.broken_barh([(0, bag.seconds)], (row - 0.25, 0.5), color=_GRID)
+        used = [(own.begin, own.end - own.begin) for own in bag.sequences]
+        axes.broken_barh(used, (row - 0.25, 0.5), color=AFTER, alpha=0.3, linewidth=0)
+        for event in reversed(found):
+            spans = [(a, max(b - a, _NARROWEST * longest)) for a, b in event.spans]
+            axes.broken_barh(spans, (row - 0.4, 0.8), color=_GRADES[event.grade])
+    _rows(axes, [bag.bag for bag in bags])
+    _label(axes.xaxis, 'time since the first measurement in s')
+    axes.set_xlim(0, longest)
+    calm(axes)
+    return figure
+
+
+def draw_trace(result: CalibrationResult) -> Drawing:
+    """Draw the cost over the iterations of the solver."""
+    figure = blank(2.4, _NARROW)
+    axes = figure.subplots()
+    costs = np.array([entry.cost for entry in result.solver.trace])
+    axes.plot(
+        [entry.iteration for entry in result.solver.trace], costs, 'o-', color=AFTER, markersize=4
+    )
+    if np.any(costs > 0):
+        axes.set_yscale('log')
+        _logarithmic(axes.yaxis)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    _label(axes.xaxis, 'iteration')
+    _label(axes.yaxis, 'cost')
+    calm(axes)
+    return figure
 
 
 def draw_sequence(group: signals.SequenceFigures) -> Drawing:
     """Draw what was measured in one sequence, and the predictions, nominal and fitted."""
-    drawing = _SequenceDrawing(len(group.figures))
-    drawing.show(group)
-    return drawing.figure
+    count = len(group.figures)
+    columns = min(_COLUMNS, count)
+    figure = blank(_PANEL_HEIGHT * math.ceil(count / columns) + 0.9)
+    grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, sharex=True)
+    for axes in grid.flat[count:]:
+        axes.set_visible(False)
+    for axes, entry in zip(grid.flat, group.figures, strict=False):
+        plot = entry.plot
+        axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
+        axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='nominal')
+        axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='fitted')
+        if plot.band:
+            low, high = signals.edges(plot)
+            axes.fill_between(plot.times, low, high, color=AFTER, alpha=0.15, linewidth=0)
+        ends = signals.limits(plot)
+        if ends is not None:
+            axes.set_ylim(*ends)
+        _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')
+        calm(axes)
+    for axes in grid.flat[max(count - columns, 0) : count]:
+        axes.tick_params(labelbottom=True)
+        _label(axes.xaxis, 'time in s')
+    lines = grid.flat[0].get_legend_handles_labels()
+    figure.legend(*lines, loc='outside upper right', ncols=3, fontsize=9, frameon=False)
+    name = f'{shown(group.sequence)} ({ROLE_NAMES[group.role]})'
+    figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
+    return figure
 
 
 def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
     """Draw one sequence of a result, a held-out one where there is any: all sensors or one."""
     group = signals.sequences(result)[0]
     if sensor is not None:
-        shown = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
-        group = group._replace(figures=shown)
+        own = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
+        group = group._replace(figures=own)
     return draw_sequence(group)
-
-
-def _trace(result: CalibrationResult, folder: Path) -> Path:
-    figure = blank(3.4, width=7.0)
-    axes = figure.subplots()
-    trace = result.solver.trace
-    costs = np.array([entry.cost for entry in trace])
-    axes.plot([entry.iteration for entry in trace], costs, 'o-', color=AFTER, markersize=4)
-    if np.any(costs > 0):
-        axes.set_yscale('log')
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel('iteration', fontsize=9)
-    axes.set_ylabel('cost', fontsize=9)
-    calm(axes)
-    final = significant(result.solver.final_cost)
-    _title(axes, f'{result.solver.backend}: {result.solver.status}, final cost {final}')
-    return _save(figure, folder / 'solver_trace.png')
-
-
-def write_figures(result: CalibrationResult, folder: Path) -> tuple[Path, ...]:
-    """Write the figures of a result as PNG files into a folder, and return their paths.
-
-    They are ``parameters.png``, one ``sequence_NAME.png`` per sequence with the held-out ones
-    first, and ``solver_trace.png``. What the result has no data for is left out.
-
-    Raises:
-        ResultError: The folder cannot be written.
-    """
-    written: list[Path] = []
-    if result.parameters:
-        written.append(_save(draw_parameters(result), folder / 'parameters.png'))
-    groups = signals.sequences(result)
-    drawings: dict[int, _SequenceDrawing] = {}
-    for group, name in zip(groups, file_stems(group.sequence for group in groups), strict=True):
-        count = len(group.figures)
-        if count not in drawings:
-            drawings[count] = _SequenceDrawing(count)
-        drawings[count].show(group)
-        written.append(_save(drawings[count].figure, folder / f'sequence_{name}.png'))
-    if result.solver.trace:
-        written.append(_trace(result, folder))
-    return tuple(written)

@@ -10,8 +10,10 @@ import json
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jinja2
 import yaml
@@ -21,19 +23,20 @@ from pydantic import ValidationError
 from sysid_ros.alignment.health import Grade, aggregated
 from sysid_ros.config.calibration import CalibrationConfig, VerdictKind
 from sysid_ros.files import replace_file
-from sysid_ros.report import numbers, pictures, recordings, signals, tables
+from sysid_ros.report import figures, numbers, signals, tables
+from sysid_ros.report.film import Film
 from sysid_ros.report.model_diff import model_diff
-from sysid_ros.results.headline import counted, figures, headline
+from sysid_ros.report.recordings import events
+from sysid_ros.results import headline as headlines
 from sysid_ros.results.next_steps import next_steps
-from sysid_ros.results.result import ROLE_NAMES, ROLES, Standing
+from sysid_ros.results.result import (
+    ROLE_NAMES,
+    ROLES,
+    CalibrationResult,
+    ParameterResult,
+    Standing,
+)
 from sysid_ros.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from sysid_ros.report.film import Film
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')
@@ -46,10 +49,14 @@ _VERDICTS = {
     VerdictKind.CONFOUNDED: ('⇄', 'bad'),
     VerdictKind.NOT_EXCITED: ('○', 'bad'),
 }
-#: Shorter tables are seen at a glance.
-_FEWEST_FILTERED = 6
+#: Correlations of this size are listed by name; of this one, little is known of each alone.
+_STRONG, _VERY_STRONG = 0.5, 0.9
 #: So many pairs of correlated parameters, and events of a recording, are written.
 _MOST_PAIRS, _MOST_EVENTS = 20, 6
+#: Parameters up to this number get a table of all their correlations, …
+_MOST_CORRELATED = 30
+#: … and recordings a picture of what was found in them.
+_MOST_DRAWN = 30
 
 
 class Tag(NamedTuple):
@@ -65,39 +72,23 @@ class Tag(NamedTuple):
 
 
 class ParameterRow(NamedTuple):
-    """A parameter and what is known about it from elsewhere."""
+    """A parameter with the true value, where that is known from elsewhere."""
 
     parameter: ParameterResult
-    verdict: Tag
-    mark: pictures.Mark
+    truth: float | None
 
     @property
-    def truth(self) -> float | None:
-        """The true value, where it is known."""
-        return self.mark.true_value
-
-    @property
-    def rank(self) -> int:
-        """Where its verdict is among all kinds, the best first."""
-        return list(_VERDICTS).index(self.parameter.verdict_kind)
+    def verdict(self) -> Tag:
+        """What the data say of it."""
+        others = self.parameter.confounded_with
+        kind = self.parameter.verdict_kind
+        return Tag(kind, *_VERDICTS[kind], f'with {", ".join(others)}' if others else '')
 
     @property
     def change(self) -> str:
         """What the fit changed, in words."""
         found = self.parameter
         return numbers.change(found.initial, found.value, found.half_width)
-
-    @property
-    def relative_change(self) -> float:
-        """The change as a part of the nominal value; NaN where that is zero."""
-        found = self.parameter
-        return (found.value - found.initial) / abs(found.initial) if found.initial else math.nan
-
-    @property
-    def relative_width(self) -> float:
-        """The half-width as a part of the value; NaN where that is zero."""
-        found = self.parameter
-        return found.half_width / abs(found.value) if found.value else math.nan
 
     @property
     def truth_inside(self) -> bool | None:
@@ -107,6 +98,24 @@ class ParameterRow(NamedTuple):
         return self.parameter.low <= self.truth <= self.parameter.high
 
 
+class CorrelatedPair(NamedTuple):
+    """Two parameters whose estimates move together."""
+
+    first: str
+    second: str
+    correlation: float
+
+    @property
+    def meaning(self) -> str:
+        """What that says of them, in a clause."""
+        opposite = self.correlation < 0
+        move = 'one rises as the other falls' if opposite else 'they rise together'
+        known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
+        if abs(self.correlation) < _VERY_STRONG:
+            return f'{move}; {known} is known better than each'
+        return f'{move}; only {known} is known well'
+
+
 #: Word, symbol and tone of what a finding does to a result.
 _GRADES = {
     Grade.FAULT: Tag(Grade.FAULT, '✕', 'bad'),
@@ -114,7 +123,7 @@ _GRADES = {
     Grade.NOTE: Tag(Grade.NOTE, 'i', 'note'),
 }
 #: Word, symbol and tone of what may be done with a result.
-STANDING = {
+_STANDING = {
     standing: Tag(standing.capitalize(), symbol, tone)
     for standing, symbol, tone in (
         (Standing.ACCEPTED, '✓', 'good'),
@@ -127,7 +136,7 @@ STANDING = {
 def _sentence(result: CalibrationResult) -> str:
     """Say how much of the error is left, or what is not met."""
     if result.accepted:
-        return headline(result).sentence
+        return headlines.headline(result).sentence
     wrong = [check.name for check in result.gate if not check.passed]
     if wrong:
         return f'Not met: {", ".join(wrong)}.'
@@ -136,10 +145,45 @@ def _sentence(result: CalibrationResult) -> str:
     return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
 
 
-def _verdicts_of(rows: Sequence[ParameterRow]) -> list[tuple[Tag, int]]:
-    """Count rows by verdict, the best first."""
-    counts = Counter(row.verdict.word for row in rows)
-    return [(Tag(kind, *_VERDICTS[kind]), counts[kind]) for kind in _VERDICTS if counts[kind]]
+def strong_pairs(result: CalibrationResult) -> list[CorrelatedPair]:
+    """List the correlations of the estimates that are strong, the strongest first."""
+    if result.inference is None:
+        return []
+    names = [parameter.name for parameter in result.parameters]
+    pairs = [
+        CorrelatedPair(names[i], names[j], correlation)
+        for i, row in enumerate(result.inference.correlation)
+        for j, correlation in enumerate(row[:i])
+        if abs(correlation) >= _STRONG
+    ]
+    return sorted(pairs, key=lambda pair: -abs(pair.correlation))
+
+
+def _truths(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, float]:
+    """Return true values by the names of parameters; they are known by these or by targets."""
+    return {
+        parameter.name: float(truth[name])
+        for parameter in result.parameters
+        for name in (*parameter.targets, parameter.name)
+        if truth is not None and name in truth
+    }
+
+
+def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str, str]:
+    """Draw what the result has data for, as SVG in base64."""
+    drawn = {}
+    if result.parameters:
+        drawn['parameters'] = figures.draw_parameters(result, truth)
+    if len({point.seconds for point in result.horizon}) > 1:
+        drawn['horizon'] = figures.draw_horizon(result)
+    if any(bag.seconds > 0 for bag in result.recordings[:_MOST_DRAWN]):
+        drawn['recordings'] = figures.draw_recordings(result, _MOST_DRAWN)
+    if result.solver.trace:
+        drawn['trace'] = figures.draw_trace(result)
+    return {
+        name: base64.b64encode(figures.svg(drawing).encode()).decode()
+        for name, drawing in drawn.items()
+    }
 
 
 def _settings(config: dict[str, Any]) -> dict[str, Any]:
@@ -164,6 +208,12 @@ def _breakable(text: str) -> Markup:
     return Markup(safe)  # noqa: S704 (escaped above)
 
 
+def _unbroken(text: str) -> Markup:
+    """Escape a sentence and keep the two halves of ``held-out`` on one line."""
+    safe = re.sub('(?i)held-out', r'<span class="keep">\g<0></span>', str(escape(one_line(text))))
+    return Markup(safe)  # noqa: S704 (escaped above)
+
+
 def _number(value: float, text: str) -> Markup:
     """Write a number for people, with the exact one behind it for machines and as a tooltip."""
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(float(value)), text)
@@ -175,7 +225,7 @@ def _source_hash(script: str) -> str:
     return 'sha256-' + base64.b64encode(digest).decode('ascii')
 
 
-def environment() -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Return what renders the templates of the report: names are escaped, numbers for people."""
     made = jinja2.Environment(
         loader=jinja2.PackageLoader('sysid_ros.report'),
@@ -185,11 +235,11 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters.update(breakable=_breakable)
+    made.filters.update(breakable=_breakable, unbroken=_unbroken)
     made.globals.update(
         bounds=numbers.bounds,
         duration=numbers.duration,
-        figures=figures,
+        figures=headlines.figures,
         interval=numbers.interval,
         number=_number,
         padded=numbers.padded,
@@ -197,43 +247,18 @@ def environment() -> jinja2.Environment:
         rounded=numbers.rounded,
         significant=numbers.significant,
         times=numbers.times,
-        verdicts_of=_verdicts_of,
     )
     return made
-
-
-def asset(name: str) -> str:
-    """Return the text of a style sheet or script."""
-    return _text('templates', name)
 
 
 def _text(folder: str, name: str) -> str:
     return resources.files('sysid_ros.report').joinpath(folder, name).read_text(encoding='utf-8')
 
 
-def _context(
-    result: CalibrationResult,
-    truth: Mapping[str, float] | None,
-    title: str,
-    films: Sequence[Film],
-) -> dict[str, Any]:
+def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, Any]:
     """Gather what the template names."""
-    panels = pictures.panels(result, truth)
-    marks = {mark.parameter.name: mark for panel in panels for mark in panel.marks}
-    # That of nominal values that are zero has nothing to read.
-    axis = next((panel for panel in panels if panel.of_nominal), None)
-    rows = [
-        ParameterRow(
-            parameter,
-            Tag(
-                parameter.verdict_kind,
-                *_VERDICTS[parameter.verdict_kind],
-                f'with {", ".join(parameter.confounded_with)}' if parameter.confounded_with else '',
-            ),
-            marks[parameter.name],
-        )
-        for parameter in result.parameters
-    ]
+    known = _truths(result, truth)
+    rows = [ParameterRow(own, known.get(own.name)) for own in result.parameters]
     findings = aggregated(result.health)
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
@@ -245,18 +270,18 @@ def _context(
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
     settings = _settings(config)
-    own = ''.join(asset(f'{name}.js') for name in ('tables', 'report', 'film'))
-    scripts = (_text('vendor', 'uPlot.iife.min.js'), own)
+    scripts = (_text('vendor', 'uPlot.iife.min.js'), _text('templates', 'report.js'))
     last_first = result.bases[::-1]
+    inference = result.inference
+    few = inference is not None and 1 < len(rows) <= _MOST_CORRELATED
     return {
         'result': result,
-        'title': title or f'Calibration of {result.model}',
-        'films': films,
-        'standing': STANDING[result.standing],
+        'standing': _STANDING[result.standing],
         'sentence': _sentence(result),
-        'counted': counted(result),
-        'headline': headline(result),
+        'counted': headlines.counted(result),
+        'headline': headlines.headline(result),
         'next_steps': next_steps(result),
+        'pictures': _pictures(result, known),
         'parameters': [row for row in rows if row.parameter.name not in result.of_links],
         'known_links': tables.link_rows(result, known=True),
         'wide_links': tables.link_rows(result, known=False),
@@ -264,16 +289,13 @@ def _context(
         'known_bases': sum(base.known for base in result.bases),
         'link_numbers': [row for row in rows if row.parameter.name in result.of_links],
         'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
-        'with_truth': any(row.truth is not None for row in rows),
+        'with_truth': bool(known),
         'with_bands': any(plot.band for plot in result.plots),
-        'axis_ticks': axis.ticks if axis else (),
-        'axis_logarithmic': axis is not None and axis.logarithmic,
-        'fewest_filtered': _FEWEST_FILTERED,
         'model_diff': model_diff(result),
         'findings': findings,
         'grade_tags': _GRADES,
         'grades_in_words': tables.grades_in_words(findings),
-        'timeline': recordings.timeline(result),
+        'events': events(result),
         'most_events': _MOST_EVENTS,
         'sensors': [
             {'sensor': name, 'unit': unit, **{role: errors.get((name, role)) for role in ROLES}}
@@ -282,18 +304,17 @@ def _context(
         'sequences': groups,
         'noise_sources': list(dict.fromkeys(scale.source for scale in result.noise)),
         'unsure': [p for p in result.parameters if p.explanation and p.name not in result.of_links],
-        'pairs': pictures.strong_pairs(result),
+        'pairs': strong_pairs(result),
         'most_pairs': _MOST_PAIRS,
-        'strong': pictures.STRONG,
-        'correlations': pictures.correlations(result),
-        'horizons': pictures.horizons(result),
+        'strong': _STRONG,
+        'correlations': inference.correlation if inference is not None and few else (),
         'with_commands': any(plot.command for plot in result.plots),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
         'settings': _yaml_lines(settings) if settings else (),
         'config_lines': _yaml_lines(config) if config else (),
         # These hold no text of the user's.
-        'style': Markup(_text('vendor', 'uPlot.min.css') + asset('report.css')),  # noqa: S704
+        'style': Markup(_text('vendor', 'uPlot.min.css') + _text('templates', 'report.css')),  # noqa: S704
         'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
         'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
@@ -318,8 +339,16 @@ def render_report(
         films: Of the motion, shown before the signals.
         no_film: Why there is none, in a sentence, where there should be one.
     """
-    context = _context(result, truth, title, films)
-    return environment().get_template('report.html.j2').render(context, no_film=no_film)
+    return (
+        _environment()
+        .get_template('report.html.j2')
+        .render(
+            _context(result, truth),
+            title=title or f'Calibration of {result.model}',
+            films=films,
+            no_film=no_film,
+        )
+    )
 
 
 def write_report(

@@ -1,30 +1,19 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""When something was wrong in recordings: a strip of time for each bag, with marks on it."""
+"""When something was wrong in recordings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-from sysid_ros.alignment.health import Grade
+from sysid_ros.alignment.health import Grade, Span
 from sysid_ros.config.calibration import GateConfig
 from sysid_ros.errors import listed
-from sysid_ros.report.numbers import significant
-from sysid_ros.report.pictures import Tick, steps
+from sysid_ros.results.result import CalibrationResult, RecordedBag
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sysid_ros.alignment.health import Span
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import CalibrationResult, RecordedBag
-
-#: So many times of a finding are written; the strip shows all.
+#: So many times of an event are written.
 _NAMED = 3
-#: A mark is at least this part of the axis wide, or a moment would not be seen.
-_NARROWEST = 0.003
-#: With more bags than this, only those with faults or cautions get a strip.
-_MOST_STRIPS = 12
 
 
 class Event(NamedTuple):
@@ -37,63 +26,17 @@ class Event(NamedTuple):
     @property
     def when(self) -> str:
         """The first times in words."""
-        return listed(map(_time, self.spans), _NAMED)
+        ends = ((f'{begin:.2f}', f'{end:.2f}') for begin, end in self.spans)
+        return listed((f'{a} s' if a == b else f'{a} to {b} s' for a, b in ends), _NAMED)
 
 
-class Strip(NamedTuple):
-    """A bag on the common axis of time.
-
-    ``length`` is the part of the axis that the bag takes, ``sequences`` begin and width of its
-    sequences there, ``marks`` grade, begin and width of what happened, the worst last. ``events``
-    says the same in words, the worst first.
-    """
-
-    bag: str
-    role: Role
-    seconds: float
-    length: float
-    sequences: tuple[Span, ...]
-    marks: tuple[tuple[Grade, float, float], ...]
-    events: tuple[Event, ...]
-
-
-class Timeline(NamedTuple):
-    """Strips of bags below each other; ``quiet`` bags have neither a strip nor faults."""
-
-    strips: tuple[Strip, ...]
-    ticks: tuple[Tick, ...]
-    quiet: int
-
-
-def timeline(result: CalibrationResult) -> Timeline | None:
-    """Lay out when something was wrong in each bag; None where no times are stored."""
-    longest = max((bag.seconds for bag in result.recordings), default=0.0)
-    if longest <= 0:
-        return None
-    strips = [_strip(result, bag, longest) for bag in result.recordings]
-    shown = strips
-    if len(strips) > _MOST_STRIPS:
-        shown = [s for s in strips if any(event.grade is not Grade.NOTE for event in s.events)]
-    ticks = tuple(Tick(at / longest, significant(at)) for at in steps(0.0, longest))
-    return Timeline(tuple(shown), ticks, len(strips) - len(shown))
-
-
-def _strip(result: CalibrationResult, bag: RecordedBag, longest: float) -> Strip:
+def events(result: CalibrationResult) -> list[tuple[RecordedBag, tuple[Event, ...]]]:
+    """Return what happened at a certain time in each recording, the worst first."""
     grades = list(Grade)
-    events = sorted(_events(result, bag), key=lambda event: grades.index(event.grade))
-    return Strip(
-        bag.bag,
-        bag.role,
-        bag.seconds,
-        bag.seconds / longest,
-        tuple((s.begin / longest, (s.end - s.begin) / longest) for s in bag.sequences),
-        tuple(
-            (event.grade, begin / longest, max((end - begin) / longest, _NARROWEST))
-            for event in reversed(events)
-            for begin, end in event.spans
-        ),
-        tuple(events),
-    )
+    return [
+        (bag, tuple(sorted(_events(result, bag), key=lambda event: grades.index(event.grade))))
+        for bag in result.recordings
+    ]
 
 
 def _events(result: CalibrationResult, bag: RecordedBag) -> Iterator[Event]:
@@ -116,8 +59,3 @@ def _stuck_share(result: CalibrationResult) -> float:
     gate = result.provenance.config.get('gate')
     share = gate.get('stuck_share') if isinstance(gate, dict) else None
     return float(share) if isinstance(share, int | float) else GateConfig().stuck_share
-
-
-def _time(span: Sequence[float]) -> str:
-    begin, end = (f'{value:.2f}' for value in span)
-    return f'{begin} s' if begin == end else f'{begin} to {end} s'

@@ -12,22 +12,16 @@ import contextlib
 import importlib
 import os
 import platform
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    Pixels = NDArray[np.uint8]
-
-
+Pixels = NDArray[np.uint8]
 Color = tuple[float, float, float, float]
 
 #: ``mjtState`` bits of the state vectors of the toolbox: everything that advances in time.
@@ -46,10 +40,8 @@ _MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
 #: Geoms of this group are drawn only where a moving body has none in the groups before it.
 _SPARE_GROUP = 3
 _SCENE_GEOMS = 10_000
-#: The free camera looks for where a motion gets at about so many frames, and stands back at most
-#: so many times.
-_LOOKS = 25
-_FARTHEST = 6.0
+#: A copy that gets farther than the last one by more than this part of its way leaves the picture.
+_SLACK = 1.0
 #: A frame's row may be this fraction of a step early: stamps are sums of rounded steps.
 _ROUNDING = 1e-6
 _GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
@@ -82,8 +74,8 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
             returns them; (steps, states) is one motion. Copies whose state is not finite are left
             out.
         framerate: Frames per second.
-        camera: Name or id of a camera; -1 is the free one, which stands back as far as the motion
-            reaches; or a camera of one's own, which stays where it is.
+        camera: Name or id of a camera; -1 is the free one, which looks at where the motion gets;
+            or a camera of one's own, which stays where it is.
         width: Pixels; not limited by the model's offscreen buffer.
         height: Pixels.
         light_pos: (3,) where a spotlight that shines down is added, m.
@@ -109,7 +101,12 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     )
     view = camera if isinstance(camera, mujoco.MjvCamera) else _camera(models[0], camera)
     if view is not camera and view.type == mujoco.mjtCamera.mjCAMERA_FREE:
-        view.distance *= _reach(models, datas, states, shown)
+        boxes = [
+            box
+            for motion, (own, data_) in enumerate(zip(models, datas, strict=True))
+            if (box := _box(own, data_, states[motion, np.unique(shown[:, motion])], _axes(view)))
+        ]
+        _look_at(view, boxes, width / height, models[0].vis.global_.fovy)
     with _drawing(models[0], width, height) as picture:
         scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
         # Copies that are seen through each other would shade each other; and without a graphics
@@ -141,26 +138,26 @@ def _one_per_motion(
 ) -> list[mujoco.MjModel]:
     """Check that models and states go together and return a model for every motion."""
     if states.ndim != len(('motions', 'steps', 'states')) or not states.shape[1]:
-        msg = f'Expected states of shape (motions, steps, states), got {states.shape}.'
-        raise ModelError(msg)
+        raise ModelError(f'Expected states of shape (motions, steps, states), got {states.shape}.')
     models = list(model) if isinstance(model, Sequence) else [model]
     if len(models) == 1:
         models *= len(states)
     if len(models) != len(states):
-        msg = f'Expected one model or one per motion ({len(states)}), got {len(models)}.'
-        raise ModelError(msg)
+        raise ModelError(
+            f'Expected one model or one per motion ({len(states)}), got {len(models)}.'
+        )
     for number, one in enumerate(models):
         size = mujoco.mj_stateSize(one, FULLPHYSICS)
         if size != states.shape[2]:
-            msg = f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
+            )
         found, shared = _assets(one), _assets(models[0])
         if found != shared:
-            msg = (
+            raise ModelError(
                 'Models in one scene share meshes, height fields and textures: the first has '
                 f'{shared} of them, model {number} has {found}.'
             )
-            raise ModelError(msg)
     return models
 
 
@@ -172,8 +169,7 @@ def _tints(models: list[mujoco.MjModel], colors: Sequence[Color] | None) -> list
     """Return the colour that each motion gets; None keeps that of its model."""
     if colors is not None:
         if len(colors) != len(models):
-            msg = f'Expected one colour per motion ({len(models)}), got {len(colors)}.'
-            raise ModelError(msg)
+            raise ModelError(f'Expected one colour per motion ({len(models)}), got {len(colors)}.')
         return list(colors)
     looks = {(m.geom_rgba.tobytes(), m.mat_rgba.tobytes(), m.geom_matid.tobytes()) for m in models}
     if len(looks) == len(models):
@@ -197,8 +193,7 @@ def _rows(
 ) -> NDArray[np.int64]:
     """Return (frames, motions): the state that each motion is in, frame by frame."""
     if not (np.isfinite(framerate) and framerate > 0):
-        msg = f'Expected a framerate above 0 Hz, got {framerate}.'
-        raise ModelError(msg)
+        raise ModelError(f'Expected a framerate above 0 Hz, got {framerate}.')
     count = states.shape[1]
     times = states[:, :, 0].copy()
     for clock, model in zip(times, models, strict=True):
@@ -216,29 +211,54 @@ def _rows(
     return np.stack(rows, axis=1).astype(np.int64)
 
 
-def _reach(
-    models: list[mujoco.MjModel],
-    datas: list[mujoco.MjData],
-    states: NDArray[np.float64],
-    shown: NDArray[np.int64],
-) -> float:
-    """Return how far moving geoms get from the centre of the model, in units of its extent.
+def _axes(view: mujoco.MjvCamera) -> NDArray[np.float64]:
+    """Return (3, 3): the directions right, up and ahead of a free camera, in the world."""
+    turn, tilt = np.radians([view.azimuth, view.elevation])
+    ahead = np.array([np.cos(tilt) * np.cos(turn), np.cos(tilt) * np.sin(turn), np.sin(tilt)])
+    right = np.array([np.sin(turn), -np.cos(turn), 0.0])
+    return np.stack([right, np.cross(right, ahead), ahead])
 
-    At least 1, what the free camera sees; at most ``_FARTHEST``, lest a copy that flies off makes
-    the others too small to be seen.
+
+def _box(
+    model: mujoco.MjModel,
+    data: mujoco.MjData,
+    states: NDArray[np.float64],
+    axes: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """Return the (3,) lowest and highest places along axes that moving geoms get to."""
+    moving = model.body_weldid[model.geom_bodyid] != 0
+    places = []
+    for state in states[np.isfinite(states).all(axis=1)]:
+        mujoco.mj_setState(model, data, state, FULLPHYSICS)
+        mujoco.mj_kinematics(model, data)
+        places.append(data.geom_xpos[moving] @ axes.T)
+    if not places or not moving.any():
+        return None
+    reach = model.geom_rbound[moving][:, None]
+    low, high = np.min(places, axis=0) - reach, np.max(places, axis=0) + reach
+    return low.min(axis=0), high.max(axis=0)
+
+
+def _look_at(
+    view: mujoco.MjvCamera,
+    boxes: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    aspect: float,
+    fovy: float,
+) -> None:
+    """Point a free camera at where moving geoms get, and not at all of the ground.
+
+    The last motion is always seen whole: those before it may fly off.
     """
-    centre, extent = models[0].stat.center, float(models[0].stat.extent)
-    farthest = extent
-    for rows in shown[:: max(len(shown) // _LOOKS, 1)]:
-        for motion, row in enumerate(rows):
-            model, data = models[motion], datas[motion]
-            moving = model.body_weldid[model.geom_bodyid] != 0
-            if moving.any() and np.isfinite(states[motion, row]).all():
-                mujoco.mj_setState(model, data, states[motion, row], FULLPHYSICS)
-                mujoco.mj_kinematics(model, data)
-                away = np.linalg.norm(data.geom_xpos[moving] - centre, axis=1)
-                farthest = max(farthest, float(np.max(away + model.geom_rbound[moving])))
-    return min(farthest / extent, _FARTHEST)
+    if not boxes:
+        return
+    low, high = boxes[-1]
+    slack = _SLACK * (high - low).max()
+    low = np.maximum(np.min([box[0] for box in boxes], axis=0), low - slack)
+    high = np.minimum(np.max([box[1] for box in boxes], axis=0), high + slack)
+    half = np.tan(np.radians(fovy) / 2)
+    across, up, deep = (high - low) / 2
+    view.lookat = _axes(view).T @ ((low + high) / 2)
+    view.distance = max(across / (half * aspect), up / half) + deep
 
 
 def _tint(geoms: Sequence[mujoco.MjvGeom], tint: Color | None) -> None:
@@ -291,13 +311,11 @@ def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
         number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
         if number < 0:
             names = [model.camera(row).name for row in range(model.ncam)]
-            msg = f'No camera is named {camera!r}; {nearest(camera, names)}.'
-            raise ModelError(msg)
+            raise ModelError(f'No camera is named {camera!r}; {nearest(camera, names)}.')
     else:
         number = camera
         if not -1 <= number < model.ncam:
-            msg = f'Expected a camera from -1 (free) to {model.ncam - 1}, got {number}.'
-            raise ModelError(msg)
+            raise ModelError(f'Expected a camera from -1 (free) to {model.ncam - 1}, got {number}.')
     if number >= 0:
         view.type = mujoco.mjtCamera.mjCAMERA_FIXED
         view.fixedcamid = number
@@ -308,8 +326,9 @@ def _backends() -> tuple[str, ...]:
     """Return the OpenGL platforms to try, in order: MUJOCO_GL, or what works without a display."""
     asked = os.environ.get('MUJOCO_GL', '').lower().strip()
     if asked in _GL_OFF:
-        msg = f'Rendering is switched off: expected MUJOCO_GL egl, osmesa or unset, got {asked!r}.'
-        raise ModelError(msg)
+        raise ModelError(
+            f'Rendering is switched off: expected MUJOCO_GL egl, osmesa or unset, got {asked!r}.'
+        )
     if asked in _GL_MODULES:
         return (asked,)
     if platform.system() == 'Linux':
@@ -333,12 +352,11 @@ def gl_context(width: int, height: int) -> Iterator[None]:
             reasons.append(f'{backend}: {(str(err).splitlines() or [type(err).__name__])[0]}')
             context = None
     if context is None:
-        msg = (
+        raise ModelError(
             'Rendering needs OpenGL without a display, found none '
             f'({"; ".join(reasons)}); get it with `pip install '
             "'sysid_ros[viewer]'` and, on Debian or Ubuntu, apt install libegl1 libgl1."
         )
-        raise ModelError(msg)
     try:
         yield
     finally:

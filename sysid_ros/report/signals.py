@@ -1,50 +1,29 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measured and predicted signals: sequence by sequence, and packed for a script of the report.
-
-Numbers travel as steps of the range of each curve, in about a byte: a tenth of decimal text. What
-the fit left is packed by itself, as it is thousands of times smaller than the curves that it is
-between, and mostly instead of what was measured: noise is packed once then. Sensors of one sequence
-mostly share their stamps and those of one joint its command, so each array of these is stored once.
-"""
+"""Measured and predicted signals: sequence by sequence, and as arrays for the report's script."""
 
 from __future__ import annotations
 
 import base64
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
+from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.config.calibration import Role
 from sysid_ros.report.numbers import significant
-from sysid_ros.results.result import ROLE_NAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from markupsafe import Markup
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import CalibrationResult, SensorError, SignalPlot
+from sysid_ros.results.result import ROLE_NAMES, CalibrationResult, SensorError, SignalPlot
 
 #: A plot shows predictions up to so many times the measured span beyond what was measured.
-SPANS_SHOWN = 2.0
+_SPANS_SHOWN = 2.0
 _MARGIN = 0.05
-#: Steps from the least to the largest of a curve: some twenty for each dot of a plot.
-_CURVE_STEPS = 4095
-_TIME_STEPS = 65535
-#: What the fit left takes at least so many, and steps of no more than these parts of what is usual
-#: and of the span of what was measured.
-_FEWEST_STEPS = 127
-_RESIDUAL_STEP, _SPAN_STEP = 1 / 8, 1 / 1023
-#: Differences of orders below this are tried, and codes of them of orders below that.
-_ORDERS = 3
-_MOST_BITS = 14
-#: No axis holds more than these.
-_LARGEST = 1e300
-#: What is left of these is small beside the unit, and is said in thousandths of it.
+#: Values are 16-bit counts of steps from their middle; the lowest count is a gap.
+_MOST, _GAP = 32767, -32768
+#: Residuals of these units are mostly small beside them, and are said in thousandths.
 _THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
 _SMALL = 0.1
 
@@ -125,8 +104,8 @@ def limits(plot: SignalPlot) -> tuple[float, float] | None:
     span = float(np.ptp(measured)) if len(measured) else 0.0
     if span == 0:
         return None
-    low = float(measured.min()) - SPANS_SHOWN * span
-    high = float(measured.max()) + SPANS_SHOWN * span
+    low = float(measured.min()) - _SPANS_SHOWN * span
+    high = float(measured.max()) + _SPANS_SHOWN * span
     predicted = np.concatenate([plot.before, plot.after, *edges(plot)])
     predicted = predicted[np.isfinite(predicted)]
     if np.all((low <= predicted) & (predicted <= high)):
@@ -145,133 +124,74 @@ def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
 
 
 class Packed(NamedTuple):
-    """Values as an origin, a step, and how many steps from the origin each of them is.
+    """Values as 16-bit little-endian counts in base64: ``middle + step * count``, or a gap."""
 
-    ``text`` is base64 of the differences of an order of these ``length`` numbers, each as a code:
-    0 for a gap, 1, 3, 5, … for 0, 1, 2, … and 2, 4, … for -1, -2, … Codes are written in
-    exponential Golomb codes of an order ``bits`` (Teuhola, Information Processing Letters 7, 1978).
-    """
-
-    origin: float
+    middle: float
     step: float
-    order: int
-    bits: int
-    length: int
     text: str
 
 
-def packed(values: Sequence[float] | NDArray[np.float64], steps: int = _CURVE_STEPS) -> Packed:
-    """Pack values in so many steps from the least to the largest, in the shortest way."""
+def packed(values: ArrayLike) -> Packed:
+    """Pack (n,) values; what is not finite becomes a gap."""
     given = np.asarray(values, dtype=np.float64)
-    known = np.abs(given) <= _LARGEST
+    known = np.isfinite(given)
     low, high = (given[known].min(), given[known].max()) if known.any() else (0.0, 0.0)
-    step = float(high - low) / steps
-    # Codes are short around the origin. The least and the largest are whole steps from it.
-    middle = np.median(given[known]) - low if step else 0.0
-    origin = float(low + step * np.round(middle / (step or 1.0)))
-    counts = np.round((given[known] - origin) / (step or 1.0)).astype(np.int64)
-    ways = []
-    for order in range(_ORDERS):
-        differences = np.diff(counts, n=order, prepend=[0] * order)
-        codes = np.zeros(given.shape, dtype=np.int64)
-        codes[known] = np.where(differences < 0, -2 * differences, 2 * differences + 1)
-        ways += [(_length(codes, bits), order, bits, codes) for bits in range(_MOST_BITS)]
-    _, order, bits, codes = min(ways, key=lambda way: way[:3])
-    return Packed(origin, step, order, bits, len(codes), _written(codes, bits))
-
-
-def _length(codes: NDArray[np.int64], bits: int) -> int:
-    """Return how many bits exponential Golomb codes of an order have."""
-    return int(np.sum(2 * np.floor(np.log2((codes >> bits) + 1)) + 1 + bits))
-
-
-def _written(codes: NDArray[np.int64], bits: int) -> str:
-    """Return base64 of exponential Golomb codes: as many zeros before as digits follow the first.
-
-    Of these digits, so many bits have no zeros before.
-    """
-    digits = (f'{code + (1 << bits):b}' for code in codes.tolist())
-    text = ''.join('0' * (len(own) - 1 - bits) + own for own in digits)
-    found = np.packbits(np.frombuffer(text.encode(), dtype=np.uint8) - ord('0'))
-    return base64.b64encode(found.tobytes()).decode()
-
-
-class _Shelf:
-    """Arrays that several plots share: each is kept once."""
-
-    def __init__(self) -> None:
-        self._places: dict[Any, int] = {}
-
-    def put(self, values: Packed | tuple[float | None, ...]) -> int:
-        """Return the place of an array."""
-        return self._places.setdefault(values, len(self._places))
-
-    @property
-    def content(self) -> list[Any]:
-        """All arrays by their place."""
-        return list(self._places)
+    middle, step = low / 2 + high / 2, high / (2 * _MOST) - low / (2 * _MOST) or 1.0
+    counts = np.clip(np.round(np.where(known, given - middle, 0.0) / step), -_MOST, _MOST)
+    stored = np.where(known, counts, _GAP).astype('<i2')
+    return Packed(float(middle), float(step), base64.b64encode(stored.tobytes()).decode())
 
 
 def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> Markup:
-    """Pack all plots, in the order of the report, and the solver's trace."""
-    shared = _Shelf()
+    """Pack all plots in the order of the report.
+
+    Sensors of a sequence mostly share their stamps, and those of a joint its command: each of these
+    arrays is stored once, and named by its place in ``shared``.
+    """
+    shared: dict[Packed, int] = {}
     sigmas = {scale.sensor: scale.sigma for scale in result.noise}
-    trace = result.solver.trace
-    document = {
-        'plots': [
-            _packed_plot(figure, sigmas, shared) for group in groups for figure in group.figures
-        ],
-        'shared': shared.content,
-        'trace': {
-            'iteration': [entry.iteration for entry in trace],
-            'cost': [entry.cost if math.isfinite(entry.cost) else None for entry in trace],
-        },
-    }
+    plots = [_plot(figure, sigmas, shared) for group in groups for figure in group.figures]
     # Safe inside a script element, whatever the strings hold.
-    return htmlsafe_json_dumps(document, allow_nan=False, separators=(',', ':'))
+    return htmlsafe_json_dumps(
+        {'plots': plots, 'shared': list(shared)}, allow_nan=False, separators=(',', ':')
+    )
 
 
-def _packed_plot(figure: Figure, sigmas: dict[str, float], shared: _Shelf) -> dict[str, Any]:
-    """Pack one plot; far predictions end where nobody sees it, to leave the steps to the others."""
+def _plot(figure: Figure, sigmas: dict[str, float], shared: dict[Packed, int]) -> dict[str, Any]:
+    """Return one plot; far predictions end where nobody sees it, to leave the steps to the others.
+
+    Measured minus fitted is packed by itself, as it may be smaller than a step of these.
+    """
     plot = figure.plot
     ends = limits(plot)
-    measured, fitted, nominal = (
-        np.asarray(own) for own in (plot.measured, plot.after, plot.before)
+    low, high = (
+        (-math.inf, math.inf) if ends is None else (2 * ends[0] - ends[1], 2 * ends[1] - ends[0])
     )
-    left = measured - fitted
-    if ends is not None:
-        beyond = ends[1] - ends[0]
-        left = np.clip(left, -beyond, beyond)
-        nominal, fitted = (
-            np.clip(own, ends[0] - beyond, ends[1] + beyond) for own in (nominal, fitted)
-        )
-    # Else it is the fitted and what that left.
-    alone = ends is not None or not np.isfinite(fitted[np.isfinite(measured)]).all()
+    nominal, fitted = (np.clip(own, low, high) for own in (plot.before, plot.after))
+    residual = np.subtract(plot.measured, fitted)
     # The noise of a sensor with several components is that of all of them.
     sigma = sigmas.get(plot.sensor, sigmas.get(plot.sensor.partition('[')[0], math.nan))
-    known = left[np.isfinite(left)]
-    usual = float(np.median(np.abs(known))) if len(known) else math.inf
-    fine = 0.0
-    if len(known):
-        span = float(np.ptp(measured[np.isfinite(left)]))
-        sizes = [size for size in (_RESIDUAL_STEP * usual, _SPAN_STEP * span) if size > 0]
-        fine = float(np.ptp(known)) / min(sizes, default=math.inf)
-    small = usual < _SMALL and plot.unit in _THOUSANDTHS
+    known = np.abs(residual[np.isfinite(residual)])
+    small = plot.unit in _THOUSANDTHS and len(known) > 0 and float(np.median(known)) < _SMALL
+
+    def place(values: Sequence[float]) -> int:
+        return shared.setdefault(packed(values), len(shared))
+
     return {
-        'times': shared.put(packed(plot.times, _TIME_STEPS)),
+        'times': place(plot.times),
         'unit': plot.unit,
         'range': ends,
-        'measured': packed(measured) if alone else None,
+        'measured': packed(plot.measured),
         'fitted': packed(fitted),
         'nominal': packed(nominal),
-        'left': packed(left, int(min(max(fine, _FEWEST_STEPS), _TIME_STEPS))),
-        'leftUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],
+        'residual': packed(residual),
+        'residualUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],
         'sigma': sigma if math.isfinite(sigma) else None,
         'band': packed(plot.band) if plot.band else None,
-        'command': shared.put(packed(plot.command)) if plot.command else None,
+        'command': place(plot.command) if plot.command else None,
         'commandUnit': plot.command_unit,
         'strip': figure.has_strip,
-        'lags': shared.put(tuple(float(f'{lag:.3g}') for lag in plot.lags)),
-        'autocorrelation': packed(plot.autocorrelation, _FEWEST_STEPS),
+        'lags': [float(f'{lag:.3g}') for lag in plot.lags],
+        'autocorrelation': packed(plot.autocorrelation),
         'samples': plot.samples,
     }

@@ -8,47 +8,36 @@ import html
 import io
 import math
 from collections import Counter
-from typing import IO, TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import IO, Any
 
 from rich.cells import cell_len
 from rich.console import Console  # noqa: TID251 (for the one that takes its place)
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
-from sysid_ros.alignment.health import Grade, aggregated
+from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregated
 from sysid_ros.errors import how_many, listed
+from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.headline import counted, headline, headline_lines
 from sysid_ros.results.next_steps import COMMAND, step_lines
-from sysid_ros.results.result import Standing
+from sysid_ros.results.result import (
+    BaseParameter,
+    CalibrationResult,
+    CombinationResult,
+    ParameterResult,
+    Standing,
+)
 from sysid_ros.text import one_line, short
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from rich.console import JustifyMethod
-    from rich.text import Text
-
-    from sysid_ros.alignment.health import Findings, HealthFinding
-    from sysid_ros.config.calibration import VerdictKind
-    from sysid_ros.inference.combinations import Combination
-    from sysid_ros.results.result import (
-        BaseParameter,
-        CalibrationResult,
-        CombinationResult,
-        ParameterResult,
-    )
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 10_000
-#: Cells below the name of a row that has no room in a line are so far from the left, and cells
-#: that say what it is stand beside the name.
-_INDENT, _IN_HEADINGS = 4, ('role', 'verdict', 'what', '')
+_INDENT = 4
 _NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
-#: Longer verdicts, which name other parameters, would leave a table no room.
-_VERDICT_SHARE = 0.3
 #: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
 _NAME = 'style="text-align:left;padding:.1em .8em"'
 _NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
@@ -128,12 +117,12 @@ def _print_parameters(
     truth: Mapping[str, float] | None = None,
 ) -> None:
     columns = list(_PARAMETER_COLUMNS)
-    rows = [_parameter_row(parameter, console.width) for parameter in parameters]
+    rows = [_parameter_row(parameter) for parameter in parameters]
     if truth:
         columns.insert(-1, '>true')
         for row in rows:
             row.insert(-1, significant(truth.get(row[0], math.nan)))
-    print_table(console, 'Parameters', columns, rows, spare=('>nominal',))
+    print_table(console, 'Parameters', columns, rows)
 
 
 def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
@@ -163,7 +152,7 @@ def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
         rows = link_rows(result, known=True)
         every = sum(len(link.numbers) for link in result.links)
         if rows:
-            print_table(console, title, columns, rows, spare=('>nominal',))
+            print_table(console, title, columns, rows)
         else:
             console.print(title)
         if len(rows) < every:
@@ -202,20 +191,15 @@ def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
         console.print()
 
 
-def _parameter_row(parameter: ParameterResult, width: int = WIDE) -> list[str]:
+def _parameter_row(parameter: ParameterResult) -> list[str]:
     return [
         parameter.name,
         rounded(parameter.value, parameter.half_width),
         interval(parameter.low, parameter.high),
         parameter.unit,
         significant(parameter.initial),
-        short_verdict(parameter.verdict, parameter.verdict_kind, width),
+        parameter.verdict,
     ]
-
-
-def short_verdict(verdict: str, kind: VerdictKind, width: int) -> str:
-    """Return a verdict for a table so wide; names that have no room are in the explanation."""
-    return verdict if len(verdict) <= _VERDICT_SHARE * width else str(kind)
 
 
 def determined(found: CombinationResult | Combination) -> str:
@@ -286,14 +270,12 @@ def _print_errors(console: LiteralConsole, result: CalibrationResult) -> None:
         [error.sensor, *_errors(error.before, error.after), error.unit]
         for error in held_out or result.errors
     ]
-    spare = [_ERROR_COLUMNS[-1]]
     if any(math.isfinite(error.inside) for error in held_out):
-        spare.append('>in 95 % band')
-        columns.append(spare[-1])
+        columns.append('>in 95 % band')
         for row, error in zip(rows, held_out, strict=True):
             known = math.isfinite(error.inside)
             row.append(f'{100 * error.inside:.1f} %' if known else MISSING)
-    print_table(console, f'{title} (root mean square)', columns, rows, spare)
+    print_table(console, f'{title} (root mean square)', columns, rows)
 
 
 def _errors(nominal: float, fitted: float) -> tuple[str, str, str]:
@@ -331,111 +313,49 @@ def print_findings(
 
 
 def print_table(
-    console: LiteralConsole,
-    title: str,
-    headers: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    spare: Sequence[str] = (),
+    console: LiteralConsole, title: str, headers: Sequence[str], rows: Iterable[Sequence[str]]
 ) -> None:
-    """Print a table, or a paragraph per row where the terminal is too narrow for it.
-
-    No value is cut or broken. Before a table becomes paragraphs, columns of the ``spare`` headers
-    are left out, the first of them first, and then parameters such as ``joint/elbow/damping`` come
-    under a heading with what they share, unit included.
+    """Print a table in which texts are folded, or a paragraph per row where not even that fits.
 
     Args:
         console: Where to.
         title: Above it.
         headers: Of the columns; ``>`` before one says that it is of numbers, aligned on the right.
-        rows: Their cells.
-        spare: Headers of columns that a narrow terminal can do without.
+        rows: Their cells, a name first. A column that says nothing of any row is left out.
     """
     # In the table the title would be folded at the table's width.
     console.print(title, style='italic')
     rows = [(short(name), *cells) for name, *cells in rows]
-    # A column that says nothing of any row is left out.
     told = [k for k in range(len(headers)) if not k or any(row[k] not in _NOTHING for row in rows)]
-    headers, rows = [headers[k] for k in told], [tuple(row[k] for k in told) for row in rows]
-    full = 0
-    for cells in ([tuple(headers), *rows], _under_headings(headers, rows)):
-        for count in range(len(spare) + 1) if cells else ():
-            left_out = spare[:count]
-            kept = [place for place, header in enumerate(cells[0]) if header not in left_out]
-            table = Table(box=None, pad_edge=False)
-            for place in kept:
-                justify: JustifyMethod = 'right' if cells[0][place].startswith('>') else 'left'
-                table.add_column(cells[0][place].lstrip('>'), justify=justify, no_wrap=True)
-            for row in cells[1:]:
-                table.add_row(*(row[place] for place in kept))
-            # Measured without limit: in its own width a table always fits.
-            wanted = console.measure(table, options=console.options.update(width=WIDE)).maximum
-            full = full or wanted
-            if wanted <= console.width:
-                console.print(table)
-                if left_out:
-                    names = ', '.join(header.lstrip('>') for header in left_out)
-                    console.print(f'({names}: from {full} columns on)')
-                console.print()
-                return
+    titles = [headers[k].removeprefix('>') for k in told]
+    table = Table(box=None, pad_edge=False)
+    for place, text in zip(told, titles, strict=True):
+        number = headers[place].startswith('>')
+        whole = number or not place
+        widest = max(cell_len(one_line(cell)) for cell in (text, *(row[place] for row in rows)))
+        table.add_column(
+            text,
+            justify='right' if number else 'left',
+            overflow='fold',
+            no_wrap=whole,
+            min_width=widest if whole else None,
+        )
     for row in rows:
-        _print_stacked(console, headers, row)
+        table.add_row(*(row[k] for k in told))
+    # Measured without limit: in its own width a table always fits.
+    least = console.measure(table, options=console.options.update(width=WIDE)).minimum
+    if least <= console.width:
+        console.print(table)
+    else:
+        for row in rows:
+            cells = [f'{text} {row[k]}' for k, text in zip(told, titles, strict=True) if k]
+            console.print(row[0])
+            console.print(_indented(', '.join(cells)))
     console.print()
-
-
-def _print_stacked(console: LiteralConsole, headers: Sequence[str], row: Sequence[str]) -> None:
-    """Print the name and the verdict of a row, and below its other cells with their headers."""
-    name, *cells = row
-    heading, parts = [name], []
-    for header, cell in zip(headers[1:], cells, strict=True):
-        if header in _IN_HEADINGS:
-            heading += [cell] if cell else []
-        elif cell:
-            parts.append(cell if header == 'unit' else f'{header.lstrip(">")} {cell}')
-    console.print(': '.join(heading))
-    line = ''
-    for part in (*parts, None):
-        longer = part if not line else f'{line}, {part}'
-        # One column is for the comma.
-        if part is None or (line and _INDENT + cell_len(f'{longer},') > console.width):
-            fits = part is not None and _INDENT + cell_len(line) < console.width
-            console.print(_indented(f'{line},' if fits else line))
-            line = part or ''
-        else:
-            line = longer or ''
 
 
 def _indented(text: str) -> Padding:
     return Padding(text, (0, 0, 0, _INDENT), expand=False)
-
-
-def _under_headings(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Sequence[str]]:
-    """Return headers and rows without units, names shortened under what they share.
-
-    Nothing is returned where no two rows share anything.
-    """
-    if 'unit' not in headers:
-        return []
-    place = headers.index('unit')
-    groups: dict[tuple[str, ...], list[Sequence[str]]] = {}
-    for row in rows:
-        parts = row[0].split('/')
-        alike = len(parts) == 3  # noqa: PLR2004 (kind, name, attribute)
-        key: tuple[str, ...] = (row[0], row[place])
-        if alike:
-            key = (parts[0], parts[2], row[place])
-        groups.setdefault(key, []).append(row)
-    if len(groups) == len(rows):
-        return []
-    found: list[Sequence[str]] = [[h for h in headers if h != 'unit']]
-    for key, own in groups.items():
-        unit = f', {key[-1]}' if key[-1] else ''
-        shared = len(own) > 1 and len(key) > 2  # noqa: PLR2004 (kind, attribute, unit)
-        if shared:
-            found.append([f'{key[0]}/*/{key[1]}{unit}', *[''] * (len(headers) - 2)])
-        for row in own:
-            name = f'  {row[0].split("/")[1]}' if shared else f'{row[0]}{unit}'
-            found.append([name, *(c for k, c in enumerate(row) if k not in {0, place})])
-    return found
 
 
 def parameters_html(parameters: Iterable[ParameterResult]) -> str:

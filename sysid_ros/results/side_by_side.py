@@ -4,34 +4,24 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import how_many
-from sysid_ros.results.comparison import ROUNDING, causes
+from sysid_ros.results.comparison import causes
 from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.history import ValueSummary
-from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, EstimatorKind
+from sysid_ros.results.result import (
+    ROLE_NAMES,
+    ROLES,
+    CalibrationResult,
+    Drift,
+    EstimatorKind,
+    Standing,
+)
 from sysid_ros.results.store import RESULT, find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import (
-        Drift,
-        DriftedParameter,
-        NoiseScale,
-        ParameterResult,
-        SensorError,
-        Standing,
-    )
-
-T = TypeVar('T')
-U = TypeVar('U')
 
 #: So many characters of a hash tell files apart.
 _HASH = 12
@@ -40,27 +30,6 @@ _COMPARED = {
     EstimatorKind.WINDOWS: 'simulations of windows',
     EstimatorKind.TORQUE: 'forces along the motion',
 }
-
-
-class Row(NamedTuple, Generic[T]):
-    """Something of which each result says something; None where it does not."""
-
-    name: str
-    sides: tuple[T | None, ...]
-
-    @property
-    def differs(self) -> bool:
-        """Whether they do not all say the same."""
-        return len(set(self.sides)) > 1
-
-    def of(self, part: Callable[[T], U]) -> tuple[U | None, ...]:
-        """Return a part of what each says."""
-        return tuple(None if side is None else part(side) for side in self.sides)
-
-    @property
-    def known(self) -> T:
-        """What the first result says that says anything."""
-        return next(side for side in self.sides if side is not None)
 
 
 class ErrorPair(NamedTuple):
@@ -80,10 +49,7 @@ class SideSummary(NamedTuple):
         acceptance: Why, in a sentence.
         held_out: Errors in units of the noise; null where nothing is held out.
         training: The same of training data.
-        changed: Whether a parameter differs from the first result by more than chance; null in it.
-        p_value: Of the hypothesis that none does.
-        sentence: How it differs from the first one.
-        causes: What is another than there, a sentence each.
+        sentence: How it differs from the first one, and what is another than there.
     """
 
     name: str
@@ -92,13 +58,10 @@ class SideSummary(NamedTuple):
     acceptance: str
     held_out: ErrorPair
     training: ErrorPair
-    changed: bool | None
-    p_value: float
     sentence: str
-    causes: tuple[str, ...]
 
 
-class ParameterSummary(NamedTuple):
+class ParameterSides(NamedTuple):
     """A parameter in each result.
 
     Attributes:
@@ -116,7 +79,7 @@ class ParameterSummary(NamedTuple):
     changed: tuple[bool | None, ...]
 
 
-class ErrorSummary(NamedTuple):
+class ErrorSides(NamedTuple):
     """The errors of a sensor in each result, in its unit; null where there is none."""
 
     sensor: str
@@ -124,178 +87,34 @@ class ErrorSummary(NamedTuple):
     sides: tuple[ErrorPair | None, ...]
 
 
-class NumberSummary(NamedTuple):
-    """A number in each result, in SI units; null where there is none."""
-
-    name: str
-    sides: tuple[float | None, ...]
-
-
-class TextSummary(NamedTuple):
+class TextSides(NamedTuple):
     """A text in each result; null where there is none."""
 
     name: str
     sides: tuple[str | None, ...]
 
 
-class SideBySideSummary(NamedTuple):
+class SideBySide(NamedTuple):
     """Results beside each other; all ``sides`` are in their order.
 
     Attributes:
-        results: Each of them.
+        results: Each of them; those after the first are compared with it.
         parameters: Every parameter that any of them has.
         role: What ``errors`` are of: ``validate``, held out, or ``train``.
         errors: Of every sensor.
-        noise: Standard deviation of the noise of every sensor.
-        targets: What the fitted models state otherwise.
-        models: What each result is of.
-        recordings: What each recording was for.
-        versions: Of software.
+        different: Models, recordings and software that are not the same in all of them.
     """
 
     results: tuple[SideSummary, ...]
-    parameters: tuple[ParameterSummary, ...]
-    role: str
-    errors: tuple[ErrorSummary, ...]
-    noise: tuple[NumberSummary, ...]
-    targets: tuple[NumberSummary, ...]
-    models: tuple[TextSummary, ...]
-    recordings: tuple[TextSummary, ...]
-    versions: tuple[TextSummary, ...]
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Results beside each other; those after the first are compared with it.
-
-    Attributes:
-        names: Of the results, as they were asked for.
-        results: What was found.
-        drifts: How far the parameters of each of the others are from the first.
-        causes: What is another than in the first, sentences for each of the others.
-    """
-
-    names: tuple[str, ...]
-    results: tuple[CalibrationResult, ...]
-    drifts: tuple[Drift, ...]
-    causes: tuple[tuple[str, ...], ...]
-
-    @property
-    def parameters(self) -> tuple[Row[ParameterResult], ...]:
-        """Every parameter that any result has."""
-        return self._rows(lambda result: {p.name: p for p in result.parameters})
+    parameters: tuple[ParameterSides, ...]
+    role: Role
+    errors: tuple[ErrorSides, ...]
+    different: tuple[TextSides, ...]
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """How each of the others differs from the first, and what is another than there."""
-        units = {row.name: row.known.unit for row in self.parameters}
-        return tuple(
-            ' '.join((f'{name} against {self.names[0]}: {_said(drift, units)}.', *causes))
-            for name, drift, causes in zip(self.names[1:], self.drifts, self.causes, strict=True)
-        )
-
-    def drifted(self, name: str) -> tuple[DriftedParameter | None, ...]:
-        """Return how a parameter of each of the others differs; None where it is not known."""
-        return tuple(rows.get(name) for rows in self._drifted)
-
-    @cached_property
-    def _drifted(self) -> tuple[dict[str, DriftedParameter], ...]:
-        return tuple({row.name: row for row in drift.parameters} for drift in self.drifts)
-
-    @property
-    def targets(self) -> tuple[Row[float], ...]:
-        """What the identified models state otherwise; None where one states what was given."""
-        rows = self._rows(lambda r: {t: p.value for p in r.parameters for t in p.targets})
-        return tuple(row for row in rows if not _alike(row.sides))
-
-    @property
-    def role(self) -> Role:
-        """What the errors are of: held-out recordings, if any result has some."""
-        held_out = any(e.role == 'validate' for result in self.results for e in result.errors)
-        return 'validate' if held_out else 'train'
-
-    @property
-    def errors(self) -> tuple[Row[SensorError], ...]:
-        """The error of every sensor."""
-        role = self.role
-        return self._rows(lambda result: {e.sensor: e for e in result.errors if e.role == role})
-
-    @property
-    def noise(self) -> tuple[Row[NoiseScale], ...]:
-        """The noise of every sensor."""
-        return self._rows(lambda result: {scale.sensor: scale for scale in result.noise})
-
-    @property
-    def models(self) -> tuple[Row[str], ...]:
-        """What each result is of, and how it came about."""
-        return self._rows(_of_model)
-
-    @property
-    def recordings(self) -> tuple[Row[str], ...]:
-        """What each recording was for, and of one whose name another one has, its hash."""
-        return tuple(_told(row) for row in self._rows(_bags))
-
-    @property
-    def versions(self) -> tuple[Row[str], ...]:
-        """The versions of software."""
-        return self._rows(lambda result: result.provenance.versions)
-
-    def _rows(self, of: Callable[[CalibrationResult], Mapping[str, T]]) -> tuple[Row[T], ...]:
-        """Return a row for each name that any result has."""
-        tables = [of(result) for result in self.results]
-        names = dict.fromkeys(name for table in tables for name in table)
-        return tuple(Row(name, tuple(table.get(name) for table in tables)) for name in names)
-
-    def summary(self) -> SideBySideSummary:
-        """Return what is shown, without what results were found from."""
-        drifts = (None, *self.drifts)
-        said = zip(('', *self.sentences), ((), *self.causes), strict=True)
-        return SideBySideSummary(
-            results=tuple(
-                SideSummary(
-                    name=name,
-                    created=result.provenance.created,
-                    standing=result.standing,
-                    acceptance=result.acceptance,
-                    held_out=ErrorPair(result.held_out_before, result.held_out_after),
-                    training=ErrorPair(result.training_before, result.training_after),
-                    changed=None if drift is None else drift.changed,
-                    p_value=math.nan if drift is None else drift.p_value,
-                    sentence=sentence,
-                    causes=causes,
-                )
-                for name, result, drift, (sentence, causes) in zip(
-                    self.names, self.results, drifts, said, strict=True
-                )
-            ),
-            parameters=tuple(self._parameter(row) for row in self.parameters),
-            role=self.role,
-            errors=tuple(
-                ErrorSummary(
-                    row.name,
-                    row.known.unit,
-                    row.of(lambda error: ErrorPair(error.before, error.after)),
-                )
-                for row in self.errors
-            ),
-            noise=tuple(
-                NumberSummary(row.name, row.of(lambda scale: scale.sigma)) for row in self.noise
-            ),
-            targets=tuple(NumberSummary(*row) for row in self.targets),
-            models=tuple(TextSummary(*row) for row in self.models),
-            recordings=tuple(TextSummary(*row) for row in self.recordings),
-            versions=tuple(TextSummary(*row) for row in self.versions),
-        )
-
-    def _parameter(self, row: Row[ParameterResult]) -> ParameterSummary:
-        drifts = Row(row.name, self.drifted(row.name))
-        return ParameterSummary(
-            row.name,
-            row.known.unit,
-            row.of(lambda p: ValueSummary(p.name, p.unit, p.value, p.low, p.high, p.verdict)),
-            drifts.of(lambda drift: drift.deviations),
-            drifts.of(lambda drift: drift.changed),
-        )
+        return tuple(result.sentence for result in self.results[1:])
 
 
 def read_side_by_side(places: Sequence[Path]) -> SideBySide:
@@ -318,12 +137,74 @@ def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> 
     would be, and a change has to be larger to be seen.
     """
     first, *others = results
+    drifts = [drift_between(first, other, names[0]) for other in others]
+    units = {p.name: p.unit for result in results for p in result.parameters}
+    said = [
+        ' '.join((f'{name} against {names[0]}: {_said(drift, units)}.', *causes(other, first, ())))
+        for name, other, drift in zip(names[1:], others, drifts, strict=True)
+    ]
+    held_out = any(e.role == 'validate' for result in results for e in result.errors)
+    role: Role = 'validate' if held_out else 'train'
+    errors = _sides(results, lambda result: {e.sensor: e for e in result.errors if e.role == role})
+    texts = [*_sides(results, _of_model).items(), *_recordings(results)]
+    texts += _sides(results, lambda result: result.provenance.versions).items()
     return SideBySide(
-        tuple(names),
-        tuple(results),
-        tuple(drift_between(first, other, names[0]) for other in others),
-        tuple(tuple(causes(other, first, ())) for other in others),
+        results=tuple(
+            SideSummary(
+                name,
+                result.provenance.created,
+                result.standing,
+                result.acceptance,
+                ErrorPair(result.held_out_before, result.held_out_after),
+                ErrorPair(result.training_before, result.training_after),
+                sentence,
+            )
+            for name, result, sentence in zip(names, results, ('', *said), strict=True)
+        ),
+        parameters=tuple(_parameters(results, drifts)),
+        role=role,
+        errors=tuple(
+            ErrorSides(
+                name,
+                next(side.unit for side in own if side is not None),
+                tuple(None if side is None else ErrorPair(side.before, side.after) for side in own),
+            )
+            for name, own in errors.items()
+        ),
+        different=tuple(TextSides(name, own) for name, own in texts if len(set(own)) > 1),
     )
+
+
+def _sides(
+    results: Sequence[CalibrationResult], of: Callable[[CalibrationResult], Mapping[str, Any]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return what each result says by a name that any of them has; None where it says nothing."""
+    tables = [of(result) for result in results]
+    names = dict.fromkeys(name for table in tables for name in table)
+    return {name: tuple(table.get(name) for table in tables) for name in names}
+
+
+def _parameters(
+    results: Sequence[CalibrationResult], drifts: Sequence[Drift]
+) -> list[ParameterSides]:
+    drifted = [{row.name: row for row in drift.parameters} for drift in drifts]
+    found = []
+    for name, own in _sides(results, lambda r: {p.name: p for p in r.parameters}).items():
+        rows = [table.get(name) for table in drifted]
+        values = tuple(
+            None if p is None else ValueSummary(name, p.unit, p.value, p.low, p.high, p.verdict)
+            for p in own
+        )
+        found.append(
+            ParameterSides(
+                name,
+                next(side.unit for side in values if side is not None),
+                values,
+                tuple(None if row is None else row.deviations for row in rows),
+                tuple(None if row is None else row.changed for row in rows),
+            )
+        )
+    return found
 
 
 def _said(drift: Drift, units: Mapping[str, str]) -> str:
@@ -345,37 +226,25 @@ def _of_model(result: CalibrationResult) -> dict[str, str]:
     }
 
 
-class _Bag(NamedTuple):
-    """What a recording is for, and the hashes of its files."""
-
-    role: str
-    hashes: tuple[str, ...]
-
-
-def _bags(result: CalibrationResult) -> dict[str, _Bag]:
-    """Return the recordings of a result by name."""
-    found: dict[str, _Bag] = {}
-    for file in result.provenance.files:
-        if file.role in ROLES:
-            name = Path(file.path).parent.name or file.path
-            hashes = [*(found[name].hashes if name in found else ()), file.sha256]
-            found[name] = _Bag(ROLE_NAMES[file.role], tuple(hashes))
+def _recordings(results: Sequence[CalibrationResult]) -> list[tuple[str, tuple[str | None, ...]]]:
+    """Say what each recording was for, with its hash where results mean different ones."""
+    found = []
+    for name, own in _sides(results, _bags).items():
+        alike = len({side[1] for side in own if side is not None}) == 1
+        said = [
+            None if side is None else side[0] if alike else f'{side[0]}, SHA-256 {side[1][-1]}'
+            for side in own
+        ]
+        found.append((name, tuple(said)))
     return found
 
 
-def _told(row: Row[_Bag]) -> Row[str]:
-    """Say what a recording was for, and its hash where the results mean different ones."""
-    alike = len({bag.hashes for bag in row.sides if bag is not None}) == 1
-
-    def say(bag: _Bag) -> str:
-        return bag.role if alike else f'{bag.role}, SHA-256 {bag.hashes[-1][:_HASH]}'
-
-    return Row(row.name, row.of(say))
-
-
-def _alike(values: Sequence[float | None]) -> bool:
-    """Whether values differ by no more than rounding."""
-    first, *others = values
-    if first is None:
-        return all(value is None for value in others)
-    return all(v is not None and math.isclose(v, first, rel_tol=ROUNDING) for v in others)
+def _bags(result: CalibrationResult) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Return what each recording is for, and the hashes of its files, by its name."""
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for file in result.provenance.files:
+        if file.role in ROLES:
+            name = Path(file.path).parent.name or file.path
+            before = found[name][1] if name in found else ()
+            found[name] = (ROLE_NAMES[file.role], (*before, file.sha256[:_HASH]))
+    return found

@@ -4,7 +4,7 @@
 
 ::
 
-    output/2026-11-25T23-47-29Z/    result.json, report.html, figures/, mjcf/, servos/
+    output/2026-11-25T23-47-29Z/    result.json, report.html, mjcf/, servos/
     output/2026-11-26T07-12-03Z/
     output/current                  a link to the last accepted one
     output/rejected                 a link to the last rejected one

@@ -77,7 +77,7 @@ PRELOADED = [
     'sysid_ros.nodes.ros.recorder.node',
     'sysid_ros.nodes.ros.simulated_robot',
     'sysid_ros.nodes.ros.simulated_servo',
-    'sysid_ros.report',
+    'sysid_ros.report.html',
 ]
 
 
@@ -91,10 +91,6 @@ def _become(program: str, arguments: list[str], env: dict[str, str], pipe: str) 
     os.close(output)
     sys.stdout = open(1, 'w', buffering=1, closefd=False)  # noqa: SIM115 (for all of its life)
     sys.stderr = open(2, 'w', buffering=1, closefd=False)  # noqa: SIM115
-    # Drawing takes longer than the fits of most refits; the demo's calibrator draws.
-    import sysid_ros.report  # noqa: PLC0415 (imported already)
-
-    sysid_ros.report.write_figures = lambda *_: ()
     sys.argv = [program, *arguments]
     sys.orig_argv = [sys.executable, '-m', *sys.argv]
     if program.endswith('.py'):

@@ -74,14 +74,6 @@ def test_json_has_all_values_and_drifts(output: Path, sysid: Sysid):
     }
 
 
-@pytest.mark.parametrize('flag', ['--html', '-o'])
-def test_a_page_is_written_where_it_is_asked_for(output: Path, sysid: Sysid, flag: str):
-    done = sysid('history', output, flag, 'deep/trend.html')
-
-    assert done.out.endswith('deep/trend.html\n')
-    assert Path('deep/trend.html').read_text('utf-8').startswith('<!DOCTYPE html>')
-
-
 def test_a_folder_without_results_is_one_line_and_2(tmp_path: Path, sysid: Sysid):
     done = sysid('history', tmp_path)
 

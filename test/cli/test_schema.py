@@ -31,11 +31,12 @@ def test_it_is_printed_and_says_what_fields_mean(sysid: Sysid):
     assert (done.code, done.err) == (0, '')
     assert schema['$schema'] == 'https://json-schema.org/draft/2020-12/schema'
     assert schema['$ref'] == '#/$defs/RollbackDocument'
-    changed = schema['$defs']['ChangedValue']
-    assert changed['description'] == 'A parameter in two results; NaN in one that lacks it.'
-    assert changed['required'] == ['name', 'unit', 'before', 'now']
+    changed = schema['$defs']['ParameterSides']
+    assert changed['description'] == 'A parameter in each result.'
+    assert changed['required'] == ['name', 'unit', 'sides', 'deviations', 'changed']
     # NaN is null.
-    assert changed['properties']['before'] == {'type': ['number', 'null']}
+    value = schema['$defs']['ValueSummary']['properties']['value']
+    assert value == {'type': ['number', 'null']}
     (model,) = json.loads(sysid('schema', 'model').out)['$defs'].values()
     assert model['properties']['mass'] == {
         'type': ['number', 'null'],

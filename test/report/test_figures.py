@@ -1,89 +1,114 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Figures are PNG files with something in them."""
+"""Figures show what the result holds, in colours for light and dark, without pyplot."""
 
 from __future__ import annotations
 
+import io
+import math
 import sys
-from typing import TYPE_CHECKING
 
 import matplotlib.image as mpimg
 import pytest
+from lxml import etree
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from sysid_ros.errors import ResultError
-from sysid_ros.report import write_figures
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.results.result import CalibrationResult, SignalPlot
+from sysid_ros.report import figures
+from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 pytestmark = pytest.mark.slow
 
 
-def _with_plots(result: CalibrationResult, *plots: SignalPlot) -> CalibrationResult:
-    return result.model_copy(update={'plots': plots})
+def _axes(result: CalibrationResult, *changes: dict[str, object]) -> Axes:
+    """Return the axes of changed copies of a parameter."""
+    parameters = tuple(result.parameters[0].model_copy(update=change) for change in changes)
+    (axes,) = figures.draw_parameters(result.model_copy(update={'parameters': parameters})).axes
+    return axes
 
 
-def _first(result: CalibrationResult, **fields: object) -> SignalPlot:
-    return result.plots[0].model_copy(update=fields)
+def _markers(axes: Axes) -> dict[str, list[float]]:
+    """Return where the markers of each kind are along an axis."""
+    return {str(line.get_marker()): list(line.get_xdata()) for line in axes.lines}
 
 
-def test_there_is_one_figure_per_sequence_held_out_first(
-    rich_result: CalibrationResult, tmp_path: Path
+def test_every_parameter_is_a_row_relative_to_its_nominal_value(
+    rich_result: CalibrationResult,
 ) -> None:
-    two_of_each = [p for p in rich_result.plots if p.sensor.startswith('elbow')]
-    files = write_figures(_with_plots(rich_result, *two_of_each), tmp_path / 'new')
-    assert [file.name for file in files] == [
-        'parameters.png',
-        'sequence_bags_held.png',
-        'sequence_bags_train_slow.png',
-        'sequence_bags_train_fast.png',
-        'solver_trace.png',
-    ]
-    for file in files:
-        image = mpimg.imread(file)
-        assert min(image.shape[:2]) > 200
-        assert image[..., :3].std() > 0.02
+    figure = figures.draw_parameters(rich_result, {'joint/elbow/damping': 0.7})
+    rows = [label.get_text() for axes in figure.axes for label in axes.get_yticklabels()]
+    assert sorted(rows) == sorted(parameter.name for parameter in rich_result.parameters)
+    first = _markers(figure.axes[0])
+    assert set(first['|']) == {1.0}
+    assert first['D'] == [0.7]
+    assert figure.axes[0].get_xscale() == 'log'
+    assert set(_markers(figure.axes[1])['|']) == {0.0}
 
 
-def test_a_sequence_looks_as_if_it_were_the_only_one(
-    rich_result: CalibrationResult, tmp_path: Path
+def test_an_interval_that_goes_on_ends_in_arrows(rich_result: CalibrationResult) -> None:
+    axes = _axes(rich_result, {'initial': 1.0, 'value': 1.5, 'low': -1e6, 'high': math.inf})
+    left, right = axes.get_xlim()
+    assert left < 1.0
+    assert 1.5 < right < 3.0
+    assert (_markers(axes)['<'], _markers(axes)['>']) == ([left], [right])
+
+
+def test_a_negative_nominal_value_keeps_the_interval_in_order(
+    rich_result: CalibrationResult,
 ) -> None:
-    large = _first(rich_result, sequence='a', before=(1e3,) * len(rich_result.plots[0].times))
-    small = _first(rich_result, sequence='b')
-    together = write_figures(_with_plots(rich_result, large, small), tmp_path / 'together')
-    alone = write_figures(_with_plots(rich_result, small), tmp_path / 'alone')
-    names = [file.name for file in together]
-    assert names[1:3] == ['sequence_a.png', 'sequence_b.png']
-    assert together[2].read_bytes() == alone[1].read_bytes()
+    axes = _axes(rich_result, {'initial': -9.0, 'value': -9.8, 'low': -10.0, 'high': -9.6})
+    ((begin, end),) = (segment[:, 0] for segment in axes.collections[0].get_segments())
+    assert 1.0 < begin < _markers(axes)['o'][0] < end
 
 
-def test_pyplot_is_not_imported(rich_result: CalibrationResult, tmp_path: Path) -> None:
+@pytest.mark.parametrize('value', [0.0, 1e-12, 1e9])
+def test_a_parameter_from_zero_has_an_axis_whatever_its_size(
+    rich_result: CalibrationResult, value: float
+) -> None:
+    unknown = {'initial': 0.0, 'value': value, 'low': math.nan, 'high': math.nan}
+    axes = _axes(rich_result, unknown)
+    assert _markers(axes)['o'] == [float(value > 0)]
+    assert axes.lines[-1].get_markerfacecolor() == 'none'
+
+
+def test_the_layout_leaves_rows_apart(rich_result: CalibrationResult) -> None:
+    figure = figures.draw_parameters(rich_result)
+    figure.draw_without_rendering()
+    assert sum(axes.get_position().height for axes in figure.axes) > 0.7
+
+
+@pytest.mark.parametrize('kind', ['parameters', 'horizon', 'recordings', 'trace'])
+def test_names_that_would_be_formulas_or_markup_are_harmless_in_every_figure(
+    rich_result: CalibrationResult, kind: str
+) -> None:
+    name = '$\\frac{$ <script> & \n]]>'
+
+    def evil(own: ParameterResult) -> ParameterResult:
+        return own.model_copy(update={'name': name})
+
+    bags = tuple(own.model_copy(update={'bag': name}) for own in rich_result.recordings)
+    update = {'parameters': tuple(map(evil, rich_result.parameters)), 'recordings': bags}
+    result = rich_result.model_copy(update=update)
+    drawn: dict[str, Figure] = {
+        'parameters': figures.draw_parameters(result),
+        'horizon': figures.draw_horizon(result),
+        'recordings': figures.draw_recordings(result, 2),
+        'trace': figures.draw_trace(result),
+    }
+    text = figures.svg(drawn[kind])
+    root = etree.fromstring(text.encode())
+    assert not root.findall('.//{*}script')
+    assert 'prefers-color-scheme:dark' in text
+    assert text.count('var(--') > 5
+    assert ('<script>' in ''.join(root.itertext())) is (kind in {'parameters', 'recordings'})
+
+
+def test_signals_are_a_picture_for_notebooks(rich_result: CalibrationResult) -> None:
+    evil = [plot.model_copy(update={'sensor': '$\\frac$'}) for plot in rich_result.plots[:4]]
+    for result in (rich_result, rich_result.model_copy(update={'plots': tuple(evil)})):
+        picture = mpimg.imread(io.BytesIO(figures.draw_sensors(result)._repr_png_()))
+        assert min(picture.shape[:2]) > 200
+        assert picture[..., :3].std() > 0.02
+    one = figures.draw_sensors(rich_result, 'elbow_vel')
+    assert [axes.get_title(loc='left') for axes in one.axes] == ['elbow_vel [rad/s]']
     assert 'matplotlib.pyplot' not in sys.modules
-    write_figures(_with_plots(rich_result), tmp_path)
-    assert 'matplotlib.pyplot' not in sys.modules
-
-
-def test_names_that_would_be_formulas_or_paths_are_harmless(
-    rich_result: CalibrationResult, tmp_path: Path
-) -> None:
-    plots = [_first(rich_result, sequence=name, sensor='$\\frac$') for name in ('../a', '_a', '$')]
-    parameter = rich_result.parameters[0].model_copy(update={'name': '$\\alpha_{$'})
-    result = _with_plots(rich_result, *plots).model_copy(update={'parameters': (parameter,)})
-    files = write_figures(result, tmp_path)
-    names = ['sequence_a.png', 'sequence_a_2.png', 'sequence_unnamed.png']
-    assert [file.name for file in files[1:-1]] == names
-    assert {file.parent for file in files} == {tmp_path}
-
-
-def test_a_result_without_data_has_no_figures(
-    bare_result: CalibrationResult, tmp_path: Path
-) -> None:
-    assert write_figures(bare_result, tmp_path) == ()
-
-
-def test_an_unwritable_folder_is_a_sentence(rich_result: CalibrationResult, tmp_path: Path) -> None:
-    (tmp_path / 'file').write_text('')
-    with pytest.raises(ResultError, match='Cannot write'):
-        write_figures(_with_plots(rich_result), tmp_path / 'file' / 'figures')

@@ -4,13 +4,17 @@
 
 from __future__ import annotations
 
+import io
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from builders.histories import NAMES, VALUES, keep, make_result
 from sysid_ros.errors import ResultError
-from sysid_ros.results.result import FileHash, ParameterResult
+from sysid_ros.report.side_by_side import print_side_by_side
+from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.results.result import FileHash
 from sysid_ros.results.side_by_side import read_side_by_side, side_by_side
 
 if TYPE_CHECKING:
@@ -29,15 +33,13 @@ def _from(result: CalibrationResult, **changes: object) -> CalibrationResult:
 def test_a_parameter_that_moved_differs_in_standard_errors_and_the_others_agree():
     found = side_by_side(('A', 'B', 'C'), (make_result(), make_result(*WORN), make_result()))
 
-    drifts = {name: found.drifted(name) for name in NAMES}
-    assert [[row.changed for row in rows if row] for rows in drifts.values()] == [
-        [False, False],
-        [False, False],
-        [True, False],
+    assert [row.name for row in found.parameters] == list(NAMES)
+    assert [row.changed for row in found.parameters] == [
+        (False, False),
+        (False, False),
+        (True, False),
     ]
-    friction, _ = drifts[NAMES[2]]
-    assert friction is not None
-    assert friction.deviations == pytest.approx(0.7 / (2**0.5 * 0.1), rel=1e-3)
+    assert found.parameters[2].deviations[0] == pytest.approx(0.7 / (2**0.5 * 0.1), rel=1e-3)
     assert found.sentences == (
         'B against A: joint/elbow/frictionloss from 3.5 to 4.2 N·m (+20 %), 4.9 standard errors.',
         'C against A: 3 parameters agree, p = 1.',
@@ -60,17 +62,11 @@ def test_what_one_result_does_not_fit_has_no_side_and_no_difference():
     found = side_by_side(('A', 'B'), (few, whole))
 
     friction = found.parameters[2]
-    assert (friction.name, friction.sides) == (NAMES[2], (None, whole.parameters[2]))
-    assert found.drifted(NAMES[2]) == (None,)
-    assert [(row.name, row.sides) for row in found.targets] == [(NAMES[2], (None, VALUES[2]))]
-
-
-def test_models_state_otherwise_what_is_not_equal_but_for_rounding():
-    found = side_by_side(
-        ('A', 'B'), (make_result(), make_result(VALUES[0] * (1 + 1e-9), VALUES[1], 4.0))
-    )
-
-    assert [(row.name, row.sides) for row in found.targets] == [(NAMES[2], (VALUES[2], 4.0))]
+    assert (friction.name, friction.deviations, friction.changed) == (NAMES[2], (None,), (None,))
+    nothing, whole_side = friction.sides
+    assert nothing is None
+    assert whole_side is not None
+    assert whole_side.value == VALUES[2]
 
 
 def test_where_both_determine_nothing_nothing_is_said_to_agree():
@@ -91,11 +87,11 @@ def test_recordings_of_one_name_and_other_content_are_told_apart():
     results = [_from(make_result(), files=hashes(letter)) for letter in 'ab']
     found = side_by_side(('A', 'B', 'C'), (*results, make_result()))
 
-    assert [tuple(row) for row in found.recordings] == [
+    assert [tuple(row) for row in found.different] == [
         ('train_1', ('training, SHA-256 ' + 'a' * 12, 'training, SHA-256 ' + 'b' * 12, None)),
         ('held', ('held out', 'held out', None)),
     ]
-    assert found.causes[0] == ('1 of 2 files of recordings are other ones.',)
+    assert found.sentences[0].endswith('1 of 2 files of recordings are other ones.')
 
 
 def test_versions_that_differ_are_known():
@@ -104,10 +100,7 @@ def test_versions_that_differ_are_known():
         tuple(_from(make_result(), versions={'mujoco': '4.0.1', 'numpy': v}) for v in ('1', '2')),
     )
 
-    assert [(row.name, row.differs) for row in found.versions] == [
-        ('mujoco', False),
-        ('numpy', True),
-    ]
+    assert [tuple(row) for row in found.different] == [('numpy', ('1', '2'))]
 
 
 def test_errors_are_of_held_out_recordings_unless_no_result_has_any():
@@ -118,7 +111,8 @@ def test_errors_are_of_held_out_recordings_unless_no_result_has_any():
     mixed = side_by_side(('A', 'B'), (held_out, training))
     alike = side_by_side(('A', 'B'), (training, training))
 
-    assert (mixed.role, [row.sides for row in mixed.errors]) == ('validate', [(error, None)])
+    pair = (error.before, error.after)
+    assert (mixed.role, [row.sides for row in mixed.errors]) == ('validate', [(pair, None)])
     assert (alike.role, len(alike.errors)) == ('train', 1)
 
 
@@ -129,10 +123,25 @@ def test_a_result_is_found_by_file_by_dated_folder_and_by_the_link_to_it(tmp_pat
         [folder / 'result.json', tmp_path / 'out' / 'current', tmp_path / 'out']
     )
 
-    assert found.names == (str(folder), str(tmp_path / 'out' / 'current'), str(tmp_path / 'out'))
-    assert all(isinstance(side, ParameterResult) for side in found.parameters[0].sides)
+    names = [str(folder), str(tmp_path / 'out' / 'current'), str(tmp_path / 'out')]
+    assert [result.name for result in found.results] == names
+    assert len(set(found.parameters[0].sides)) == 1
 
 
 def test_a_folder_without_a_result_is_told(tmp_path: Path):
     with pytest.raises(ResultError, match='There is no result'):
         read_side_by_side([tmp_path, tmp_path])
+
+
+def test_the_console_says_the_same():
+    found = side_by_side(('out/<b>old', 'out/current'), (make_result(), make_result(*WORN)))
+    stream = io.StringIO()
+
+    print_side_by_side(LiteralConsole(stream, 200), found)
+
+    lines = stream.getvalue().splitlines()
+    [friction] = [line for line in lines if line.startswith(NAMES[2])]
+    numbers = '3.50 [3.30, 3.70] 4.20 [4.00, 4.40] 4.9 differs N·m'
+    assert ' '.join(friction.split()) == f'{NAMES[2]} {numbers}'
+    assert any(re.match(r'elbow_position +0.0200 → 0.00200 ', line) for line in lines)
+    assert lines[-1].startswith('out/current against out/<b>old: joint/elbow/frictionloss from 3.5')

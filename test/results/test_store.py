@@ -29,8 +29,6 @@ FILES = (
     'report.html',
     'mjcf/arm.xml',
     'mjcf/meshes/link.stl',
-    'figures/parameters.png',
-    'figures/sequence.png',
     'servos/elbow.json',
 )
 
@@ -274,7 +272,7 @@ def test_kill_9_at_any_operation_leaves_the_old_or_the_new_whole(
     tmp_path: Path, result: CalibrationResult
 ):
     total = run(tmp_path / 'counted', result, 0)
-    assert total >= 50
+    assert total >= 40
     seen = []
     for number in range(1, total + 1):
         output = tmp_path / str(number)

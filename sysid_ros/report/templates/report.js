@@ -1,102 +1,58 @@
 // Copyright 2026 The sysid_ros authors
 // SPDX-License-Identifier: Apache-2.0
-// Draws the plots of the report with uPlot. The data are in #curves; every number is in the page's tables too.
+// Draws the signals of the report with uPlot. The data are in #curves; every number is in the page's tables too.
 'use strict';
 (function () {
-  const PALETTES = {
-    light: { measured: '#9aa0a9', nominal: '#c2570c', fitted: '#0b5cad', command: '#0b6b4f', band: 'rgba(11,92,173,0.15)', ink: '#4a5058', grid: '#e4e6ea' },
-    dark: { measured: '#8b929c', nominal: '#f2a154', fitted: '#6cb6ff', command: '#6fd6ae', band: 'rgba(108,182,255,0.2)', ink: '#b3bac4', grid: '#31363e' },
-  };
-  const HEIGHTS = { curves: 150, strip: 44, residual: 84, memory: 76, trace: 240 };
-  // Charts for paper are drawn at twice their size, and halved by the style sheet: a screen's dots are coarse there.
-  const PAPER = { width: 320, scale: 2 };
+  const HEIGHTS = { curves: 150, strip: 44, residual: 84, memory: 76 };
   const SIGMAS = 2;
   // 95 % of the autocorrelations of white noise are within so many standard errors of 0.
   const WHITE = 1.96;
   const AXIS = 48;
   const DIGITS = 4;
+  const GAP = -32768;
 
   const dark = window.matchMedia('(prefers-color-scheme: dark)');
   const elements = Array.from(document.querySelectorAll('.plot'));
   const groups = new Map(Array.from(document.querySelectorAll('.grid'), (grid, key) => [grid, { key: `sequence ${key}`, zoom: null, extent: null }]));
   const shown = { measured: true, nominal: true, fitted: true, command: true, band: true };
   const charts = new Map();
-  let printing = false;
-  let loaded = null;
+  const { plots, shared } = JSON.parse(document.getElementById('curves').textContent);
 
-  const palette = () => (dark.matches && !printing ? PALETTES.dark : PALETTES.light);
-  const size = () => (printing ? PAPER.scale : 1);
-  const data = () => {
-    loaded = loaded || JSON.parse(document.getElementById('curves').textContent);
-    return loaded;
-  };
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
 
-  // The inverse of `packed` in signals.py.
-  function unpacked([origin, step, order, bits, count, text]) {
-    const bytes = atob(text);
-    const sums = [0, 0, 0];
-    let at = 0;
-    const bit = () => {
-      const found = (bytes.charCodeAt(Math.floor(at / 8)) >> (7 - (at % 8))) & 1;
-      at += 1;
-      return found;
-    };
-    return Array.from({ length: count }, () => {
-      let more = bits;
-      while (!bit()) more += 1;
-      let code = 1;
-      for (let i = 0; i < more; i += 1) code = 2 * code + bit();
-      code -= 2 ** bits;
-      if (code === 0) return null;
-      sums[order] = code % 2 ? (code - 1) / 2 : -code / 2;
-      for (let i = order; i > 0; i -= 1) sums[i - 1] += sums[i];
-      return origin + step * sums[0];
-    });
+  function unpacked([middle, step, text]) {
+    const counts = new Int16Array(Uint8Array.from(atob(text), (byte) => byte.charCodeAt(0)).buffer);
+    return Array.from(counts, (count) => (count === GAP ? null : middle + step * count));
   }
-
-  const combined = (one, other, sign) => one.map((value, i) => (value === null || other[i] === null ? null : value + sign * other[i]));
 
   function written(value) {
     if (value === null || value === undefined) return '–';
     if (value === 0) return '0';
     const power = Math.floor(Math.log10(Math.abs(value)));
-    if (power < -4 || power > 5) {
-      const [mantissa, exponent] = value.toExponential(2).split('e');
-      return `${Number(mantissa)}×10${String(Number(exponent)).replace(/[-\d]/g, (c) => (c === '-' ? '⁻' : '⁰¹²³⁴⁵⁶⁷⁸⁹'[c]))}`.replace(/^-/, '−');
-    }
-    return value.toFixed(Math.max(DIGITS - 1 - power, 0)).replace(/^-/, '−');
+    const text = power < -4 || power > 5 ? value.toExponential(2).replace('e', '×10^') : value.toFixed(Math.max(DIGITS - 1 - power, 0));
+    return text.replace(/-/g, '−');
   }
   // As short as the ticks of an axis allow.
   const tick = (value) => (value === null ? '' : written(value).replace(/(\.\d*?)0+(?=×|$)/, '$1').replace(/\.(?=×|$)/, ''));
   const instant = (seconds) => (seconds < 0.1 ? `${tick(Number((1e3 * seconds).toPrecision(2)))} ms` : `${tick(Number(seconds.toPrecision(2)))} s`);
 
-  function axis(extra) {
-    const c = palette();
-    return {
-      stroke: c.ink, font: `${11 * size()}px ${getComputedStyle(document.body).fontFamily}`, gap: 4 * size(),
-      grid: { stroke: c.grid, width: size() }, ticks: { show: false }, ...extra,
-    };
-  }
-
-  const upright = (extra) => axis({ size: AXIS * size(), space: 20 * size(), values: (_, splits) => splits.map(tick), ...extra });
-  const level = (extra) => axis({ size: 22 * size(), space: 56 * size(), ...extra });
-  const seconds = (visible) => level({ size: (visible ? 22 : 6) * size(), values: (_, splits) => splits.map((t) => (visible ? `${tick(t)} s` : '')) });
-
-  const line = (curve, width, extra) => ({
-    curve, stroke: palette()[curve], width: width * size(), show: shown[curve], points: { show: false }, ...extra,
+  const axis = (extra) => ({
+    stroke: color('soft'), font: `11px ${getComputedStyle(document.body).fontFamily}`, gap: 4,
+    grid: { stroke: color('line'), width: 1 }, ticks: { show: false }, ...extra,
   });
+  const upright = (extra) => axis({ size: AXIS, space: 20, values: (_, splits) => splits.map(tick), ...extra });
+  const level = (extra) => axis({ size: 22, space: 56, ...extra });
+  const seconds = (visible) => level({ size: visible ? 22 : 6, values: (_, splits) => splits.map((t) => (visible ? `${tick(t)} s` : '')) });
+  const line = (curve, width, extra) => ({ curve, stroke: color(curve), width, show: shown[curve], points: { show: false }, ...extra });
 
   // Where 95 % of white noise would be: the area of a chart within so much of zero.
   function shade(u, bound) {
     if (!shown.band) return;
     const { left, top, width, height } = u.bbox;
     const inside = (value) => Math.min(Math.max(u.valToPos(value, 'y', true), top), top + height);
-    u.ctx.fillStyle = palette().band;
+    u.ctx.fillStyle = color('band');
     u.ctx.fillRect(left, inside(bound), width, inside(-bound) - inside(bound));
   }
-
-  const isSignal = (element) => element.dataset.plot !== 'trace';
-  const widthOf = (element) => (printing ? PAPER.width * (isSignal(element) ? 1 : 2) : Math.max(element.clientWidth, 50));
 
   // A chart with what it says of itself, and of the place that is pointed at.
   function chart(element, kind, title, said, options, values) {
@@ -108,10 +64,10 @@
     box.append(label);
     element.append(box);
     const own = new uPlot({
-      width: widthOf(element) * size(),
-      height: HEIGHTS[kind] * size(),
+      width: Math.max(element.clientWidth, 50),
+      height: HEIGHTS[kind],
       legend: { show: false },
-      padding: [6 * size(), 8 * size(), 0, 0],
+      padding: [6, 8, 0, 0],
       ...options,
       cursor: { y: false, points: { size: 5 }, drag: { x: false, y: false }, ...options.cursor },
       hooks: {
@@ -160,49 +116,45 @@
 
   // From the first to the last sample of all signals of a sequence.
   function extent(grid) {
-    const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => data().plots[each.dataset.plot].times));
+    const clocks = new Set(Array.from(grid.querySelectorAll('.plot'), (each) => plots[each.dataset.plot].times));
     // Rounded, so that the axis has a tick at 0.
-    const ends = Array.from(clocks).flatMap((place) => unpacked(data().shared[place]).filter((_, i, all) => i === 0 || i === all.length - 1))
-      .map((time) => Math.round(1e6 * time) / 1e6 || 0);
+    const ends = Array.from(clocks, (place) => unpacked(shared[place])).flatMap((times) => [times[0], times[times.length - 1]])
+      .filter((time) => time !== undefined).map((time) => Math.round(1e3 * time) / 1e3 || 0);
     return ends.length ? [Math.min(...ends), Math.max(...ends)] : [0, 1];
   }
 
-  function drawSignal(element) {
+  function draw(element) {
+    erase(element);
     const grid = element.closest('.grid');
     const group = groups.get(grid);
     group.extent = group.extent || extent(grid);
-    const plot = data().plots[element.dataset.plot];
-    const times = unpacked(data().shared[plot.times]);
-    const fitted = unpacked(plot.fitted);
-    const nominal = unpacked(plot.nominal);
-    const left = unpacked(plot.left);
-    const measured = plot.measured ? unpacked(plot.measured) : combined(fitted, left, 1);
-    const command = plot.command === null ? null : unpacked(data().shared[plot.command]);
+    const plot = plots[element.dataset.plot];
+    const times = unpacked(shared[plot.times]);
+    const [measured, nominal, fitted] = [plot.measured, plot.nominal, plot.fitted].map(unpacked);
+    const command = plot.command === null ? null : unpacked(shared[plot.command]);
+    const [factor, residualUnit] = plot.residualUnit;
+    const residual = unpacked(plot.residual).map((value) => (value === null ? null : factor * value));
     const unit = plot.unit ? ` ${plot.unit}` : '';
-    const [factor, leftUnit] = plot.leftUnit;
-    const residual = left.map((value) => (value === null ? null : factor * value));
+    const stepped = uPlot.paths.stepped({ align: 1 });
     const made = [];
     const timed = (...given) => made.push({ ...chart(element, ...given), timed: group });
 
     const series = [{}];
     const values = [times];
-    const say = [];
     const bands = [];
     const add = (curve, own, width, extra) => {
       series.push(line(curve, width, extra));
       values.push(own);
-      if (curve !== 'band') say.push([curve, own]);
     };
     if (plot.band) {
       const band = unpacked(plot.band);
-      add('band', combined(fitted, band, 1), 0);
-      add('band', combined(fitted, band, -1), 0);
-      bands.push({ series: [1, 2], fill: palette().band });
+      [1, -1].forEach((sign) => add('band', fitted.map((value, i) => (value === null || band[i] === null ? null : value + sign * band[i])), 0));
+      bands.push({ series: [1, 2], fill: color('band') });
     }
     add('measured', measured, 3);
     const inside = command && !plot.strip;
-    if (inside) add('command', command, 1, { paths: uPlot.paths.stepped({ align: 1 }) });
-    add('nominal', nominal, 1.3, { dash: [5 * size(), 3 * size()] });
+    if (inside) add('command', command, 1, { paths: stepped });
+    add('nominal', nominal, 1.3, { dash: [5, 3] });
     add('fitted', fitted, 1.3);
     const [lowest, highest] = plot.range || [-Infinity, Infinity];
     const range = (_, low, high) => {
@@ -211,71 +163,43 @@
       return [Math.max(bottom, lowest), Math.min(top, highest)];
     };
     const told = (value) => (value < lowest || value > highest ? 'far off' : written(value));
-    timed('curves', `curves${unit && ` in${unit}`}`, (i) => say.filter(([curve]) => shown[curve] && curve !== 'command').map(([curve, own]) => `${curve} ${told(own[i])}`).join('  '), {
+    const said = Object.entries({ measured, nominal, fitted });
+    timed('curves', `curves${unit && ` in${unit}`}`, (i) => said.filter(([curve]) => shown[curve]).map(([curve, own]) => `${curve} ${told(own[i])}`).join('  '), {
       ...overTime(group, range), series, bands, axes: [seconds(false), upright()],
     }, values);
     if (command && plot.strip) {
       const strip = plot.commandUnit ? ` ${plot.commandUnit}` : '';
       timed('strip', `command${strip && ` in${strip}`}`, (i) => `command ${written(command[i])}${strip}`, {
-        ...overTime(group), series: [{}, line('command', 1, { paths: uPlot.paths.stepped({ align: 1 }), show: true })],
-        axes: [seconds(false), upright({ space: 16 * size() })],
+        ...overTime(group), series: [{}, line('command', 1, { paths: stepped, show: true })],
+        axes: [seconds(false), upright({ space: 16 })],
       }, [times, command]);
     }
-    const shared = overTime(group);
+    const over = overTime(group);
     const sigma = plot.sigma === null ? null : SIGMAS * factor * plot.sigma;
     const noisy = sigma === null ? '' : `, ± ${SIGMAS}σ of the noise`;
     const beside = (i) => (inside ? `, command ${written(command[i])}${unit}` : '');
-    timed('residual', `measured − fitted${leftUnit && ` in ${leftUnit}`}${noisy}`, (i) => `at ${times[i].toFixed(3)} s: ${written(residual[i])} ${leftUnit}${beside(i)}`, {
-      ...shared, series: [{}, line('fitted', 1, { show: true })], axes: [seconds(true), upright()],
-      hooks: { ...shared.hooks, drawAxes: sigma === null ? [] : [(u) => shade(u, sigma)] },
+    timed('residual', `measured − fitted${residualUnit && ` in ${residualUnit}`}${noisy}`, (i) => `at ${times[i].toFixed(3)} s: ${written(residual[i])} ${residualUnit}${beside(i)}`, {
+      ...over, series: [{}, line('fitted', 1, { show: true })], axes: [seconds(true), upright()],
+      hooks: { ...over.hooks, drawAxes: sigma === null ? [] : [(u) => shade(u, sigma)] },
     }, [times, residual]);
-    if (data().shared[plot.lags].length) made.push(drawMemory(element, plot));
-    return made;
+    if (plot.lags.length) made.push(drawMemory(element, plot));
+    charts.set(element, made);
   }
 
-  function drawMemory(element, plot) {
-    const lags = data().shared[plot.lags];
-    const autocorrelation = unpacked(plot.autocorrelation);
-    const bound = WHITE / Math.sqrt(plot.samples);
+  function drawMemory(element, { lags, autocorrelation, samples }) {
+    const values = unpacked(autocorrelation);
+    const bound = WHITE / Math.sqrt(samples);
     const places = lags.map((_, i) => i);
-    const bottom = Math.min(-0.2, ...autocorrelation);
-    return chart(element, 'memory', 'its autocorrelation over lags (logarithmic)', (i) => `autocorrelation ${written(autocorrelation[i])} after ${instant(lags[i])}`, {
+    const bottom = Math.min(-0.2, ...values);
+    return chart(element, 'memory', 'its autocorrelation over lags (logarithmic)', (i) => `autocorrelation ${written(values[i])} after ${instant(lags[i])}`, {
       scales: { x: { time: false, range: [-0.7, lags.length - 0.3] }, y: { range: [Math.max(bottom - 0.1, -1), 1] } },
-      series: [{}, { ...line('fitted', 0, { show: true }), fill: palette().fitted, paths: uPlot.paths.bars({ size: [0.6, 8 * size()] }) }],
+      series: [{}, { ...line('fitted', 0, { show: true }), fill: color('fitted'), paths: uPlot.paths.bars({ size: [0.6, 8] }) }],
       axes: [
         level({ splits: () => places.filter((i) => i % Math.ceil(lags.length / 5) === 0), values: (_, splits) => splits.map((i) => instant(lags[i])) }),
         upright({ splits: () => [0, 1] }),
       ],
       hooks: { drawAxes: [(u) => shade(u, bound)] },
-    }, [places, autocorrelation]);
-  }
-
-  // 1, 2 and 5 times powers of ten, or all digits where these are too few.
-  function decades(low, high) {
-    const ticks = (factors) => {
-      const found = [];
-      for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) found.push(...factors.map((factor) => factor * power));
-      return found.filter((value) => low <= value && value <= high);
-    };
-    const few = ticks([1, 2, 5]);
-    return few.length > 1 ? few : ticks([1, 2, 3, 4, 5, 6, 7, 8, 9]);
-  }
-
-  function drawTrace(element) {
-    const { iteration, cost } = data().trace;
-    const logarithmic = cost.every((value) => value === null || value > 0);
-    const c = palette();
-    return [chart(element, 'trace', 'cost over the iterations', (i) => `iteration ${iteration[i]}: cost ${written(cost[i])}`, {
-      scales: {
-        x: { time: false, range: (_, first, last) => [first - 0.2, last + 0.2] },
-        y: logarithmic ? { distr: 3, range: (_, low, high) => [low / 1.2, high * 1.2] } : {},
-      },
-      series: [{}, { stroke: c.fitted, width: 1.8 * size(), points: { show: true, size: 6 * size(), fill: c.fitted } }],
-      axes: [
-        level({ incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000] }),
-        upright({ size: 60 * size(), ...(logarithmic ? { splits: (_, __, low, high) => decades(low, high), filter: (_, splits) => splits } : {}) }),
-      ],
-    }, [iteration, cost])];
+    }, [places, values]);
   }
 
   function erase(element) {
@@ -286,14 +210,9 @@
     charts.delete(element);
   }
 
-  function draw(element) {
-    erase(element);
-    charts.set(element, isSignal(element) ? drawSignal(element) : drawTrace(element));
-  }
-
   // What is near to what is in sight is drawn, once.
   const watch = new IntersectionObserver((entries) => entries.forEach(({ isIntersecting, target }) => {
-    if (!isIntersecting || printing) return;
+    if (!isIntersecting) return;
     watch.unobserve(target);
     if (!charts.has(target)) draw(target);
   }), { rootMargin: '300px 0px' });
@@ -309,35 +228,21 @@
       else if (curve === 'band') own.redraw(false);
     }));
   }));
-  const sections = Array.from(document.querySelectorAll('details.sequence'));
   document.querySelectorAll('button[data-open]').forEach((button) => button.addEventListener('click', () => {
-    sections.forEach((section) => { section.open = button.dataset.open === 'true'; });
+    document.querySelectorAll('details:has(.grid)').forEach((section) => { section.open = button.dataset.open === 'true'; });
   }));
 
   let timer = 0;
-  let width = 0;
   window.addEventListener('resize', () => {
     clearTimeout(timer);
-    timer = setTimeout(() => {
-      if (printing || window.innerWidth === width) return;
-      width = window.innerWidth;
-      charts.forEach((drawn, element) => drawn.forEach(({ own, kind }) => {
-        own.setSize({ width: widthOf(element), height: HEIGHTS[kind] });
-      }));
-    }, 150);
+    timer = setTimeout(() => charts.forEach((drawn, element) => drawn.forEach(({ own, kind }) => {
+      own.setSize({ width: Math.max(element.clientWidth, 50), height: HEIGHTS[kind] });
+    })), 150);
   });
-  dark.addEventListener('change', () => { if (!printing) Array.from(charts.keys()).forEach(draw); });
-  let closed = [];
+  dark.addEventListener('change', () => Array.from(charts.keys()).forEach(draw));
+  // Paper has everything.
   window.addEventListener('beforeprint', () => {
-    printing = true;
-    closed = Array.from(document.querySelectorAll('details:not([open])'));
-    closed.forEach((section) => { section.open = true; });
-    elements.forEach(draw);
-  });
-  window.addEventListener('afterprint', () => {
-    printing = false;
-    closed.forEach((section) => { section.open = false; });
-    elements.forEach(erase);
-    elements.forEach((element) => watch.observe(element));
+    document.querySelectorAll('details').forEach((section) => { section.open = true; });
+    elements.filter((element) => !charts.has(element)).forEach(draw);
   });
 }());

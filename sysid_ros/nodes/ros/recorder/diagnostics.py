@@ -338,7 +338,7 @@ def panel(report: LiveReport, width: int) -> Text:
         (item.topic, _text(item.rate, 1), _text(1e3 * item.jitter, 2), findings(item.topic))
         for item in report.inspection.topics
     ]
-    print_table(console, f'The last {WINDOW_S:g} s', _TOPIC_COLUMNS, topics, _TOPIC_COLUMNS[2:3])
+    print_table(console, f'The last {WINDOW_S:g} s', _TOPIC_COLUMNS, topics)
     reports = {joint.name: joint for joint in report.inspection.joints}
     joints = []
     for covered in report.coverage:
@@ -355,8 +355,7 @@ def panel(report: LiveReport, width: int) -> Text:
                 findings(covered.joint),
             )
         )
-    spare = ('speed', 'of command', 'lag/ms')
-    print_table(console, 'Ranges since the beginning', _JOINT_COLUMNS, joints, spare)
+    print_table(console, 'Ranges since the beginning', _JOINT_COLUMNS, joints)
     return Text(stream.getvalue().rstrip())
 
 
