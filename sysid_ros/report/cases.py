@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Checked cases for continuous integration: JUnit, annotations of GitHub, Markdown, a page."""
+"""Checked cases for continuous integration: JUnit, annotations of GitHub, Markdown."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import re
 from typing import TYPE_CHECKING
 
 from lxml import etree
-from markupsafe import Markup
 
 from sysid_ros.report.numbers import significant
 from sysid_ros.text import one_line
@@ -110,21 +109,6 @@ def markdown(title: str, cases: Sequence[Case], notes: Sequence[str] = ()) -> st
         lines += ['<details><summary>passed</summary>', '', *_table(passed[:_ROWS])]
         lines += [*([f'and {more} more', ''] if more > 0 else []), '</details>', '']
     return '\n'.join(lines)
-
-
-def page(title: str, cases: Sequence[Case], notes: Sequence[str] = ()) -> str:
-    """Return cases as an HTML page that runs nothing and loads nothing: what failed first."""
-    from sysid_ros.report.html import asset, environment  # noqa: PLC0415 (slow to import)
-
-    made = environment()
-    made.tests.update(finite=math.isfinite)
-    return made.get_template('cases.html.j2').render(
-        title=title,
-        style=Markup(asset('report.css')),  # noqa: S704 (a file of ours)
-        failed=[case for case in cases if not case.passed],
-        passed=[case for case in cases if case.passed],
-        notes=notes,
-    )
 
 
 def _table(cases: Sequence[Case]) -> Iterator[str]:

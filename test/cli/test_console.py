@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sysid_ros.cli.console import Progress, print_comparison, print_result
+from sysid_ros.cli.console import Progress, print_result
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.identification.observer import Nobody, counted
 from sysid_ros.report.tables import LiteralConsole, print_table
-from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.result import (
     BaseParameter,
     CalibrationResult,
@@ -128,17 +127,6 @@ def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
     assert 'Few bags.' in lines
     (row,) = [line for line in lines if line.startswith('train_2')]
     assert row.split()[1:3] == ['10.0', '1.00']
-
-
-def test_names_with_brackets_are_shown_as_they_are():
-    row = ComparedQuantity('geom/[bold]/friction[0]', '1', 1.0, 1.5, 0.1, agrees=False, note='')
-    for width in (200, 40):
-        (line,) = [
-            line
-            for line in show(print_comparison, [row], width=width)
-            if line.startswith('geom/[bold]/friction[0]')
-        ]
-        assert 'MOVED' in line
 
 
 def _iteration(number: int, cost: float, diverged: int = 0) -> Iteration:

@@ -33,7 +33,6 @@ NODES = (
 SOURCES = (
     'LICENSE',
     'README.md',
-    'cmake',
     'config',
     'launch',
     'package.xml',
