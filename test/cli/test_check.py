@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid check``: 0 when all is as it has to be, 1 when something moved, and what CI gets of it."""
+"""``sysid check``: exit codes, tables, and what continuous integration gets of it."""
 
 from __future__ import annotations
 
