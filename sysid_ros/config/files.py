@@ -203,12 +203,8 @@ def make_thresholds(
     return config.model_copy(update=found)
 
 
-#: Keys of a calibration that are a fleet's own, and what it has instead.
-_OF_FLEET = {
-    'bags': 'bags in train and validate',
-    'output': 'one output of the fleet',
-    'memory': 'no memory, as a fleet begins anew,',
-}
+#: Keys of a calibration that are a fleet's own.
+_OF_FLEET = frozenset({'bags', 'output', 'memory'})
 
 
 def load_fleet(path: Path, output: Path | None = None) -> Fleet:
@@ -223,14 +219,7 @@ def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     """
     # Workers have working directories of their own.
     path = path.absolute()
-    said = read_yaml(path)
-    if 'base' not in said and 'model' in said:
-        msg = (
-            f'Expected a fleet.yaml with base and robots, found {str(path)!r} of one robot; '
-            f'`sysid calibrate` takes it, and a fleet as its base: {path.name}.'
-        )
-        raise ConfigError(msg)
-    config = validate(FleetConfig, said, str(path))
+    config = validate(FleetConfig, read_yaml(path), str(path))
     output = path.parent / config.output if output is None else output.absolute()
     if isinstance(config.base, Path):
         base = path.parent / config.base
@@ -240,17 +229,18 @@ def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     robots = {}
     for robot in config.robots:
         for key in robot.overrides:
-            instead = _OF_FLEET.get(key.partition('.')[0])
-            if instead is not None:
-                msg = f'Expected {instead} for robot {robot.name!r}, found {key!r} in overrides.'
-                raise ConfigError(msg)
+            if key.partition('.')[0] in _OF_FLEET:
+                raise ConfigError(
+                    f'Expected no {key!r} in overrides of robot {robot.name!r}: bags are in train '
+                    'and validate, all robots share one output, and a fleet has no memory.'
+                )
         bags = [{'path': bag, 'role': 'train'} for bag in robot.train]
         bags += [{'path': bag, 'role': 'validate'} for bag in robot.validate_]
         given = {
             **robot.overrides,
             'bags': bags,
             'memory': {},
-            'output': str(output / 'robots' / robot.name),
+            'output': str(output / robot.name),
             # Robots side by side fill the machine.
             'solver.threads': 1,
         }

@@ -49,7 +49,7 @@ from sysid_ros.pipeline.preflight import JointMotion, PredictedParameter, Prefli
 from sysid_ros.report.alignment import print_alignment
 from sysid_ros.report.tables import WIDE, print_findings, print_table
 from sysid_ros.results.case import Case, CaseKind
-from sysid_ros.results.fleet import RobotOutcome, summarise_fleet
+from sysid_ros.results.fleet import summarise_fleet
 from sysid_ros.results.history import Entry, read_history
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.servos.formats.mjcf import Nearness
@@ -175,9 +175,7 @@ def _missing() -> None:
 
 def _fleet() -> None:
     outcomes = {
-        f'robot_{n}': RobotOutcome(
-            robot_result({f'joint/{joint}/damping': (value, 0.02) for joint in JOINTS}), report=''
-        )
+        f'robot_{n}': robot_result({f'joint/{joint}/damping': (value, 0.02) for joint in JOINTS})
         for n, value in enumerate((1.0, 1.1, 0.9, 1.05, 0.95, 9.0))
     }
     fleet.print_fleet(console.make_console(), summarise_fleet(outcomes, 'sysid fleet', {}))
