@@ -88,7 +88,6 @@ TEST = (
     *SERVO,
     *VIEWER,
     'axe-playwright-python>=0.1.8',
-    'cmake',
     'colcon-common-extensions',
     'hypothesis',
     'ipykernel',
@@ -154,7 +153,6 @@ setup(
         ('share/ament_index/resource_index/packages', [f'resource/{NAME}']),
         (f'share/{NAME}', ['package.xml']),
         _share('launch', '*.launch.xml'),
-        _share('cmake', '*.cmake'),
         _share('config', '*.yaml'),
         _share('config/demo', '*'),
         _share('config/pendulum', '*'),
@@ -183,9 +181,6 @@ setup(
         'docs': DOCS,
         'bench': ['mujoco-core[sysid]', *SERVO],
     },
-    entry_points={
-        'console_scripts': _executables(sys.argv),
-        'pytest11': ['sysid = sysid_ros.pytest_plugin'],
-    },
+    entry_points={'console_scripts': _executables(sys.argv)},
     zip_safe=False,
 )

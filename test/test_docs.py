@@ -459,7 +459,6 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         assert block.checked == 'workflow'
         steps = str(document['jobs']['check']['steps'])
         assert 'sysid check' in steps
-        assert 'sysid evaluate' in steps
 
 
 def test_waypoints_in_csv_are_valid(tmp_path: Path):

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid calibrate``, and ``sysid check``, which fits again."""
+"""``sysid calibrate``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
-from sysid_ros.errors import listed
 
 if TYPE_CHECKING:
     import argparse
@@ -68,34 +67,3 @@ def run(args: argparse.Namespace) -> int:
         profile.show(console)
     print_paths(console, done.paths)
     return 0 if done.result.accepted else 1
-
-
-def check(args: argparse.Namespace) -> int:
-    """Fit again and compare with the baseline: 0 when all agrees, 1 when something moved."""
-    config = load_calibration(args.config, parse_overrides(args.overrides))
-    # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros import pipeline  # noqa: PLC0415
-    from sysid_ros.cli.console import print_comparison, progress_for  # noqa: PLC0415
-    from sysid_ros.cli.outcome import check_outputs, show_outcome  # noqa: PLC0415
-    from sysid_ros.results.headline import in_one_line  # noqa: PLC0415
-
-    check_outputs(args)
-    with progress_for(args) as progress:
-        done = pipeline.check(config, args.baseline, command=args.command_line, observer=progress)
-        if args.output is not None:
-            pipeline.write(done.identified, args.output)
-    moved = [row.name for row in done.rows if not row.agrees]
-    count = len(done.rows)
-    last = (
-        f'{len(moved)} of {count} quantities moved: {listed(moved)}'
-        if moved
-        else f'all {count} quantities agree with the baseline'
-    )
-    return show_outcome(
-        args,
-        f'Calibration of {config.model}',
-        done.cases,
-        (*done.notes, in_one_line(done.identified.result)),
-        last,
-        lambda console: print_comparison(console, done.rows),
-    )

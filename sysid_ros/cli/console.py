@@ -12,24 +12,21 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from sysid_ros.json_text import to_json
-from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import WIDE, LiteralConsole, print_result, print_table
 from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Self
 
     from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.results.comparison import ComparedQuantity
 
 __all__ = [
     'Progress',
     'make_console',
     'note',
-    'print_comparison',
     'print_document',
     'print_paths',
     'print_result',
@@ -155,23 +152,3 @@ def print_paths(console: LiteralConsole, paths: Mapping[str, Path]) -> None:
     """Print where things were written, one line each."""
     for name, path in paths.items():
         console.print(f'{name + ":":18s} {path}', soft_wrap=True)
-
-
-def print_comparison(console: LiteralConsole, comparisons: Iterable[ComparedQuantity]) -> None:
-    """Print what agrees with a baseline and what moved."""
-    columns = ('quantity', '>baseline', '>now', '>moved by', '>allowed', 'unit', 'verdict')
-    rows = []
-    for row in comparisons:
-        verdict = 'ok' if row.agrees else 'MOVED'
-        rows.append(
-            (
-                row.name,
-                significant(row.baseline, 6),
-                significant(row.value, 6),
-                significant(row.value - row.baseline, 2),
-                significant(row.allowed, 2),
-                row.unit,
-                f'{verdict}, {row.note}' if row.note else verdict,
-            )
-        )
-    print_table(console, 'Comparison with the baseline', columns, rows)

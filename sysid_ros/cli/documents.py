@@ -150,25 +150,18 @@ class ModelDocument(NamedTuple):
 
 
 class OutcomeDocument(NamedTuple):
-    """What was checked: ``passed`` is whether every case is as it has to be."""
+    """What was checked.
+
+    Attributes:
+        title: What was checked.
+        passed: Whether every case is as it has to be.
+        notes: What is to be known beside, a sentence each.
+        cases: Each thing that was checked.
+        files: The new baseline; empty without ``--update``.
+    """
 
     title: str
     passed: bool
-    notes: Sequence[str]
-    cases: Sequence[Case]
-
-
-class BaselineDocument(NamedTuple):
-    """What is another than the baseline.
-
-    Attributes:
-        changed: Whether anything is.
-        notes: What is, a sentence each.
-        cases: Each thing that was checked.
-        files: The new baseline; empty for ``diff``.
-    """
-
-    changed: bool
     notes: Sequence[str]
     cases: Sequence[Case]
     files: Sequence[Path]

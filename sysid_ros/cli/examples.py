@@ -47,17 +47,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "compare calibration.yaml --drop 'joint/*/frictionloss'",
         'compare calibration.yaml --missing -o with_what_lacks',
     ),
-    'evaluate': (
-        'evaluate out/current bags/validate_1',
-        'evaluate --thresholds arm.sysid.yaml --junit evaluate.xml',
-    ),
     'check': (
+        'check out/current bags/validate_1',
+        'check arm.sysid.yaml --no-fit --junit check.xml --github',
         'check calibration.yaml --baseline baseline/result.json',
-        'check calibration.yaml --baseline baseline/result.json --github -o out',
-    ),
-    'baseline': (
-        'baseline diff arm.sysid.yaml',
-        'baseline update arm.sysid.yaml',
     ),
     'history': (
         'history',

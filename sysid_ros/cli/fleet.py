@@ -25,10 +25,10 @@ def run(args: argparse.Namespace) -> int:
         print_paths,
         progress_for,
     )
-    from sysid_ros.pipeline.fleet import calibrate_fleet  # noqa: PLC0415
+    from sysid_ros.pipeline.fleet import FLEET, calibrate_fleet  # noqa: PLC0415
 
     with progress_for(args) as progress:
-        done = calibrate_fleet(
+        result = calibrate_fleet(
             fleet,
             scheduler=args.scheduler,
             workers=args.workers,
@@ -36,14 +36,13 @@ def run(args: argparse.Namespace) -> int:
             observer=progress,
         )
     if args.json:
-        print_document(done.result)
+        print_document(result)
     else:
         console = make_console()
         if not args.quiet:
-            print_fleet(console, done.result)
-            console.print()
-        print_paths(console, {'fleet': done.result_path})
-    return 0 if done.result.complete else 1
+            print_fleet(console, result)
+        print_paths(console, {'fleet': fleet.output / FLEET})
+    return 0 if result.complete else 1
 
 
 def print_fleet(console: LiteralConsole, result: FleetResult) -> None:
@@ -54,29 +53,25 @@ def print_fleet(console: LiteralConsole, result: FleetResult) -> None:
     rows = [
         (
             p.name,
-            rounded(p.mean, p.half_width),
+            rounded(p.mean, (p.high - p.low) / 2),
             interval(p.low, p.high),
-            p.unit,
             significant(p.tau, 2),
-            interval(p.tau_low, p.tau_high),
-            p.spread,
-            str(p.robots),
-            ', '.join(p.odd) or '-',
+            p.unit,
+            significant(p.p_value, 2),
+            str(len(p.values)),
+            ', '.join(value.robot for value in p.odd) or '-',
         )
         for p in result.parameters
     ]
-    spread = ('>spread', '>95 % interval', 'robots', '>count', 'odd')
-    columns = ('parameter', '>mean', '>95 % interval', 'unit', *spread)
-    print_table(console, 'Population', columns, rows)
-    for robot in result.robots:
-        for value in filter(lambda value: value.odd, robot.values):
-            side = 'above' if value.deviation > 0 else 'below'
+    columns = ('parameter', '>mean', '>95 % interval', '>between robots', 'unit', '>p if alike')
+    print_table(console, 'Population', (*columns, '>robots', 'odd'), rows)
+    for p in result.parameters:
+        for odd in p.odd:
+            side = 'above' if odd.deviation > 0 else 'below'
             console.print(
-                f'odd: {robot.name}: {value.parameter} is '
-                f'{rounded(value.value, (value.high - value.low) / 2)}, '
-                f'{significant(abs(value.deviation), 3)} standard deviations {side} the others '
-                f'(p {significant(value.p_value, 2)})'
+                f'odd: {odd.robot}: {p.name} is {rounded(odd.value, odd.error)}, '
+                f'{significant(abs(odd.deviation), 3)} standard deviations {side} the others'
             )
     for robot in result.robots:
-        if not robot.counts:
+        if not robot.usable:
             console.print(f'{robot.standing}: {robot.name}: {robot.sentence}')

@@ -24,7 +24,6 @@ BROKEN_PIPE = 141
 #: Commands that share a file with another one, and their functions there; of all others it is the
 #: function ``run`` in the file of their name.
 _BESIDE = {
-    'check': 'calibrate.check',
     'compare-actuators': 'fit_actuator.compare',
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sysid_ros.cli.console import make_console, print_document
+from sysid_ros.cli.console import make_console, print_document, print_paths
 from sysid_ros.cli.documents import OutcomeDocument
-from sysid_ros.errors import ResultError
+from sysid_ros.errors import ResultError, some
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.report.cases import junit, markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
@@ -20,7 +20,7 @@ from sysid_ros.report.tables import print_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from sysid_ros.report.tables import LiteralConsole
     from sysid_ros.results.case import Case
@@ -28,14 +28,13 @@ if TYPE_CHECKING:
 _DIGITS = 4
 
 
-def check_outputs(args: argparse.Namespace) -> None:
+def check_outputs(args: argparse.Namespace, baseline: Path | None) -> None:
     """Check, before any work, that what was asked for can be written.
 
     Raises:
         ResultError: It cannot.
     """
-    files = [args.junit.parent] if args.junit is not None else []
-    for folder in (*files, getattr(args, 'output', None)):
+    for folder in (args.junit and args.junit.parent, args.output, baseline):
         if folder is not None:
             check_writable(folder)
 
@@ -45,40 +44,44 @@ def show_outcome(
     title: str,
     cases: Sequence[Case],
     notes: Sequence[str],
-    last: str,
-    show: Callable[[LiteralConsole], None] | None = None,
+    written: Sequence[Path],
 ) -> int:
     """Say what was checked in the forms that were asked for.
 
     Args:
-        args: With ``json``, ``quiet``, ``junit`` and ``github``.
+        args: With ``json``, ``quiet``, ``junit``, ``github`` and ``update``.
         title: What was checked.
         cases: Each thing that was.
         notes: What is to be known beside, a sentence each.
-        last: How it ended, the last line in a terminal.
-        show: Prints the table; that of the cases unless given.
+        written: Files of the new baseline.
 
     Returns:
-        1 when something is not as it has to be, else 0.
+        1 when something is not as it has to be, and the baseline stays; else 0.
     """
-    failed = [case for case in cases if not case.passed]
+    failed = [case.name for case in cases if not case.passed]
     if args.junit is not None:
         replace_file(args.junit, junit(title, cases))
     if args.github:
         _tell_github(title, cases, notes)
+    code = 1 if failed and not args.update else 0
     if args.json:
-        print_document(OutcomeDocument(title, not failed, notes, cases))
-        return 1 if failed else 0
+        print_document(OutcomeDocument(title, not failed, notes, cases, written))
+        return code
     console = make_console()
-    if args.quiet:
-        notes = ()
-    elif show is None:
+    if not args.quiet:
         _print_cases(console, title, cases)
+        for line in notes:
+            console.print(line, soft_wrap=True)
+    if failed:
+        last = f'{len(failed)} of {len(cases)} failed: {some(failed)}.'
+    elif all(math.isinf(case.limit) and math.isnan(case.baseline) for case in cases):
+        last = 'No limits were given, so nothing failed.'
     else:
-        show(console)
-    for line in (*notes, last):
-        console.print(line, soft_wrap=True)
-    return 1 if failed else 0
+        last = f'All {len(cases)} passed.'
+    console.print(last, soft_wrap=True)
+    for path in written:
+        print_paths(console, {'new baseline': path})
+    return code
 
 
 def _tell_github(title: str, cases: Sequence[Case], notes: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     'start': ('init', 'doctor'),
     'look at recordings': ('inspect', 'plot', 'recover', 'convert', 'map', 'model'),
     'fit': ('excite', 'preflight', 'calibrate', 'compare'),
-    'judge, also in CI': ('evaluate', 'check', 'baseline', 'history', 'rollback'),
+    'judge, also in CI': ('check', 'history', 'rollback'),
     'use what was found': ('export', 'predict', 'fleet'),
     'servos': (
         'servo-logs',
@@ -47,12 +47,10 @@ _WITHOUT_JSON = frozenset({'completion', 'schema'})
 #: Commands that say on standard error what they are doing, or what is good to know.
 TELLING = frozenset(
     {
-        'baseline',
         'calibrate',
         'check',
         'compare',
         'compare-actuators',
-        'evaluate',
         'excite',
         'fit-actuator',
         'fleet',
@@ -137,9 +135,7 @@ def make_parser() -> Parser:
     _add_predict(commands)
     _add_map(commands)
     _show_model(commands)
-    _add_evaluate(commands)
     _add_check(commands)
-    _add_baseline(commands)
     _add_history(commands)
     _add_rollback(commands)
     _add_compare(commands)
@@ -391,68 +387,46 @@ def _add_map(commands: Commands) -> None:
     parser.add_argument('-o', '--output', type=Path, help='new mapping file; default prints it')
 
 
-def _add_evaluate(commands: Commands) -> None:
+def _add_check(commands: Commands) -> None:
     parser = commands.add_parser(
-        'evaluate',
-        help='how well a model predicts recordings, without any fit',
+        'check',
+        help='predict and fit again; compare with limits and an earlier result; for CI',
         description=(
             'Predict recordings with a model as it is and compare the errors with limits and with '
-            'what they were. Exit code 1: an error is above its limit, or the model another.'
+            'what they were; fit a calibration again and compare its values with what they were. '
+            'Exit code 1: something is above its limit or has moved.'
         ),
     )
     parser.add_argument(
-        'model',
+        'file',
         type=Path,
-        nargs='?',
-        help="MJCF, URDF or xacro file, or a result; default the thresholds'",
+        metavar='FILE',
+        help='thresholds, as arm.sysid.yaml; or calibration.yaml, which is fitted again; or before '
+        'bags a model or a result, which predicts them',
     )
-    parser.add_argument('bags', nargs='*', help="bag folders or patterns; default the thresholds'")
     parser.add_argument(
-        '--thresholds', type=Path, metavar='FILE', help='limits and baseline, as arm.sysid.yaml'
+        'bags', nargs='*', default=[], metavar='BAG', help='bag folders or patterns to predict'
     )
-    _add_packages(parser)
-    _add_pairing(parser)
-    _add_outcome(parser)
-
-
-def _add_baseline(commands: Commands) -> None:
-    parser = commands.add_parser(
-        'baseline',
-        help='what differs from a stored baseline; write it anew',
-        description=(
-            'Evaluate the model of a thresholds file, fit its calibration again where it has one, '
-            'and say what changed since its baseline: the model, the recordings, the robot or the '
-            'code. Exit code 1: diff found something.'
-        ),
+    parser.add_argument(
+        '--baseline',
+        type=Path,
+        metavar='PATH',
+        help="folder of what was found before, or its result.json; default the thresholds'",
     )
-    parser.add_argument('action', choices=['diff', 'update'], metavar='diff|update')
-    parser.add_argument('thresholds', type=Path, metavar='FILE', help='as arm.sysid.yaml')
-
-
-def _add_outcome(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument('--no-fit', action='store_true', help='predict only, which takes seconds')
+    parser.add_argument(
+        '--update', action='store_true', help='write the baseline anew, and fail nothing'
+    )
+    _add_overrides(parser)
+    parser.add_argument(
+        '-o', '--output', type=Path, help='folder for result and report of the fit; default none'
+    )
     parser.add_argument('--junit', type=Path, metavar='FILE', help='write the cases as JUnit XML')
     parser.add_argument(
         '--github',
         action='store_true',
         help="mark the model's lines that are at fault and fill the summary of the step",
     )
-
-
-def _add_check(commands: Commands) -> None:
-    parser = commands.add_parser(
-        'check',
-        help='fit again and compare with an earlier result; for CI',
-        description='Convert and fit the bags of a configuration again; compare with a baseline.',
-    )
-    parser.add_argument('config', type=Path, help='calibration.yaml')
-    parser.add_argument(
-        '--baseline', type=Path, required=True, help='result.json of the reference calibration'
-    )
-    _add_overrides(parser)
-    parser.add_argument(
-        '-o', '--output', type=Path, help='folder for result and report of this fit; default none'
-    )
-    _add_outcome(parser)
 
 
 def _add_export(commands: Commands) -> None:

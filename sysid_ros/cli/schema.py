@@ -67,14 +67,12 @@ if TYPE_CHECKING:
 DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 #: Command to the type of its document.
 DOCUMENTS: dict[str, Any] = {
-    'baseline': documents.BaselineDocument,
     'calibrate': documents.CalibrationDocument,
     'check': documents.OutcomeDocument,
     'compare': SideBySide | ModelComparison | Missing,
     'compare-actuators': ServoComparison,
     'convert': documents.ConversionDocument,
     'doctor': documents.DoctorDocument,
-    'evaluate': documents.OutcomeDocument,
     'excite': documents.ExcitationDocument,
     'export': documents.ExportDocument,
     'export-actuator': documents.PlainServoDocument,

@@ -32,6 +32,7 @@ from sysid_ros.config.files import (
     load_servo_bag,
     load_servos,
     load_thresholds,
+    make_thresholds,
     read_yaml,
     validate,
 )
@@ -102,6 +103,7 @@ __all__ = [
     'load_servo_bag',
     'load_servos',
     'load_thresholds',
+    'make_thresholds',
     'read_yaml',
     'validate',
 ]

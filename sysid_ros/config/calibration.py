@@ -390,7 +390,7 @@ class ThresholdsConfig(DataConfig):
         default=None, description='calibration.yaml that is fitted again, and read like'
     )
     baseline: Path | None = Field(
-        default=None, description='folder of what was found before; written by sysid baseline'
+        default=None, description='folder of what was found before; written by sysid check --update'
     )
     limits: Limits = Field(
         default_factory=dict,

@@ -150,38 +150,61 @@ def _data_paths(config: DataConfig, at: Callable[..., Path]) -> dict[str, object
     return found
 
 
-def load_thresholds(path: Path) -> ThresholdsConfig:
+def load_thresholds(path: Path, overrides: dict[str, Any] | None = None) -> ThresholdsConfig:
     """Read a ``*.sysid.yaml``; relative paths inside are relative to the file's folder.
 
     What it does not say of the recordings is taken from its ``calibration``, where it has one.
 
+    Args:
+        path: The file.
+        overrides: Dotted keys to values that replace the file's; relative paths among them are
+            relative to the working directory.
+
     Raises:
         ConfigError: The file, or its calibration, cannot be read or is not valid.
     """
-    config = validate(ThresholdsConfig, read_yaml(path), str(path))
-    folder = path.parent
+    return make_thresholds(read_yaml(path), path.parent, overrides or {}, str(path))
+
+
+def make_thresholds(
+    values: dict[str, Any], folder: Path, given: Mapping[str, Any], where: str
+) -> ThresholdsConfig:
+    """Return the thresholds that keys and values mean.
+
+    Args:
+        values: Keys of a ``*.sysid.yaml``; changed.
+        folder: What relative paths among them are relative to.
+        given: Dotted keys to values that replace these; paths are relative to the working
+            directory.
+        where: What held the values, for people.
+
+    Raises:
+        ConfigError: They, or the calibration that they name, are not valid.
+    """
+    for key, value in given.items():
+        _put(values, key, value)
+    config = validate(ThresholdsConfig, values, where)
+
+    def at(*keys: str) -> Path:
+        return Path() if given.keys() & set(keys) else folder
+
     # What is not said must stay unsaid: a result that is evaluated has its own servos.
     said = config.model_fields_set
-    paths = _data_paths(config, lambda _: folder)
-    found = {key: value for key, value in paths.items() if key in said}
+    found = {key: value for key, value in _data_paths(config, at).items() if key in said}
     for key in ('model', 'calibration', 'baseline'):
         value = getattr(config, key)
         if value is not None:
-            found[key] = folder / value
-    found['bags'] = tuple(str(folder / bag) for bag in config.bags)
+            found[key] = at(key) / value
+    found['bags'] = tuple(str(at('bags') / bag) for bag in config.bags)
     if config.calibration is not None:
-        calibration = load_calibration(folder / config.calibration)
+        calibration = load_calibration(at('calibration') / config.calibration)
         unsaid = DataConfig.model_fields.keys() - said
         found |= {key: getattr(calibration, key) for key in unsaid}
     return config.model_copy(update=found)
 
 
-#: Keys of a calibration that are a fleet's own, and what it has instead.
-_OF_FLEET = {
-    'bags': 'bags in train and validate',
-    'output': 'one output of the fleet',
-    'memory': 'no memory, as a fleet begins anew,',
-}
+#: Keys of a calibration that are a fleet's own.
+_OF_FLEET = frozenset({'bags', 'output', 'memory'})
 
 
 def load_fleet(path: Path, output: Path | None = None) -> Fleet:
@@ -196,14 +219,7 @@ def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     """
     # Workers have working directories of their own.
     path = path.absolute()
-    said = read_yaml(path)
-    if 'base' not in said and 'model' in said:
-        msg = (
-            f'Expected a fleet.yaml with base and robots, found {str(path)!r} of one robot; '
-            f'`sysid calibrate` takes it, and a fleet as its base: {path.name}.'
-        )
-        raise ConfigError(msg)
-    config = validate(FleetConfig, said, str(path))
+    config = validate(FleetConfig, read_yaml(path), str(path))
     output = path.parent / config.output if output is None else output.absolute()
     if isinstance(config.base, Path):
         base = path.parent / config.base
@@ -213,17 +229,18 @@ def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     robots = {}
     for robot in config.robots:
         for key in robot.overrides:
-            instead = _OF_FLEET.get(key.partition('.')[0])
-            if instead is not None:
-                msg = f'Expected {instead} for robot {robot.name!r}, found {key!r} in overrides.'
-                raise ConfigError(msg)
+            if key.partition('.')[0] in _OF_FLEET:
+                raise ConfigError(
+                    f'Expected no {key!r} in overrides of robot {robot.name!r}: bags are in train '
+                    'and validate, all robots share one output, and a fleet has no memory.'
+                )
         bags = [{'path': bag, 'role': 'train'} for bag in robot.train]
         bags += [{'path': bag, 'role': 'validate'} for bag in robot.validate_]
         given = {
             **robot.overrides,
             'bags': bags,
             'memory': {},
-            'output': str(output / 'robots' / robot.name),
+            'output': str(output / robot.name),
             # Robots side by side fill the machine.
             'solver.threads': 1,
         }

@@ -6,53 +6,31 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, field_validator
 
+from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.config.section import Section
 
-if TYPE_CHECKING:
-    from sysid_ros.config.calibration import CalibrationConfig
-
-#: A robot's name is that of its folder.
-_NAME = re.compile(r'\w[\w.-]*')
-
-
-def _listed(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
 #: One name or pattern, or several.
-Patterns = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Patterns = Annotated[
+    tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said)
+]
 
 
 class RobotConfig(Section):
     """One robot: its bags, and what of the shared calibration is another for it."""
 
     name: str = Field(description='of its row and its folder')
-    train: Patterns = Field(description='bags to fit to, or patterns such as bags/r1/train_*')
+    train: Annotated[Patterns, Field(min_length=1)] = Field(
+        description='bags to fit to, or patterns such as bags/r1/train_*'
+    )
     validate_: Patterns = Field(default=(), alias='validate', description='bags to judge it on')
     overrides: dict[str, Any] = Field(
         default_factory=dict,
         description='keys of calibration.yaml to values, as {model: b.xml, solver.loss: huber}',
     )
-
-    @field_validator('name')
-    @classmethod
-    def _names_a_folder(cls, name: str) -> str:
-        if not _NAME.fullmatch(name):
-            msg = f'Expected letters, digits, _, - and . in the name of a robot, found {name!r}'
-            raise ValueError(msg)
-        return name
-
-    @field_validator('train')
-    @classmethod
-    def _has_bags(cls, bags: tuple[str, ...]) -> tuple[str, ...]:
-        if not bags:
-            msg = 'Expected at least one bag in train of each robot, found none'
-            raise ValueError(msg)
-        return bags
 
 
 class FleetConfig(Section):
@@ -61,22 +39,23 @@ class FleetConfig(Section):
     base: Path | dict[str, Any] = Field(
         description='calibration.yaml whose keys hold for all robots, or those keys themselves'
     )
-    robots: tuple[RobotConfig, ...] = Field(description='robots and their bags')
+    robots: Annotated[tuple[RobotConfig, ...], Field(min_length=1)] = Field(
+        description='robots and their bags'
+    )
     output: Path = Field(default=Path('fleet'), description='folder for all results')
 
     @field_validator('robots')
     @classmethod
-    def _are_several_of_different_names(
-        cls, robots: tuple[RobotConfig, ...]
-    ) -> tuple[RobotConfig, ...]:
-        if not robots:
-            msg = 'Expected at least one entry in robots, found none'
-            raise ValueError(msg)
+    def _have_names_of_their_own(cls, robots: tuple[RobotConfig, ...]) -> tuple[RobotConfig, ...]:
         names = [robot.name for robot in robots]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            msg = f'Expected a name of its own for each robot, found {twice!r} twice'
-            raise ValueError(msg)
+        for name in names:
+            # It is the name of a folder, too.
+            if names.count(name) > 1 or not re.fullmatch(r'\w[\w.-]*', name):
+                twice = ' twice' * (names.count(name) > 1)
+                raise ValueError(
+                    'Expected a name of letters, digits, _, - and . for each robot, found '
+                    f'{name!r}{twice}'
+                )
         return robots
 
 

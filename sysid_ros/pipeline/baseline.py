@@ -1,21 +1,21 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a thresholds file asks for, beside its baseline; and a new baseline."""
+"""What a check finds, beside its baseline; and a new baseline."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sysid_ros.config import MemoryConfig, load_calibration
 from sysid_ros.errors import ResultError
-from sysid_ros.pipeline.calibration import check, identify
-from sysid_ros.pipeline.evaluation import evaluate_model
+from sysid_ros.pipeline.calibration import check, identify, write
+from sysid_ros.pipeline.evaluation import HORIZON, evaluate
 from sysid_ros.results.evaluation import Evaluation, differences, judge_evaluation
-from sysid_ros.results.store import RESULT
+from sysid_ros.results.headline import in_one_line
+from sysid_ros.results.store import RESULT, find
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from sysid_ros.config import ThresholdsConfig
     from sysid_ros.identification.observer import Observer
     from sysid_ros.results.case import Case
@@ -32,25 +32,22 @@ class Found(NamedTuple):
         made: An evaluation or a result.
         path: Where its baseline is, or will be; None where there is to be none.
         cases: Each thing that was checked; none of a result without baseline.
-        notes: What is another than when the baseline was made, a sentence each.
-        known: Whether there is a baseline.
+        notes: What is to be known beside, a sentence each, first of all what changed.
     """
 
     made: Evaluation | CalibrationResult
     path: Path | None
     cases: tuple[Case, ...]
     notes: tuple[str, ...]
-    known: bool
 
     def write(self) -> Path:
         """Write it as the new baseline, and return where.
 
         Raises:
-            ResultError: The thresholds name no baseline, or it cannot be written.
+            ResultError: There is to be none, or it cannot be written.
         """
         if self.path is None:
-            msg = 'Expected the key baseline, a folder, in the thresholds file, found none.'
-            raise ResultError(msg)
+            raise ResultError('Expected a baseline, a folder, to write to, found none.')
         made = self.made
         if not isinstance(made, Evaluation):
             # The curves are most of a result, and no baseline needs them.
@@ -59,52 +56,82 @@ class Found(NamedTuple):
         return self.path
 
 
-def find_predictions(thresholds: ThresholdsConfig, *, observer: Observer | None = None) -> Found:
+def find_predictions(
+    thresholds: ThresholdsConfig, *, update: bool = False, observer: Observer | None = None
+) -> Found:
     """Evaluate the model of a thresholds file and compare it with limits and baseline.
 
     Args:
         thresholds: With a model and recordings.
+        update: Whether a baseline may be absent, as it is to be written.
         observer: Is told of stages.
 
     Raises:
         SysidError: In one sentence, what is wrong with the model, a recording or a limit.
     """
     path = None if thresholds.baseline is None else thresholds.baseline / EVALUATION
-    before = Evaluation.load(path) if path is not None and path.is_file() else None
-    made = evaluate_model(thresholds, observer=observer)
-    notes: tuple[str, ...] = ()
+    known = path is not None and _is_there(path, update=update)
+    before = Evaluation.load(path) if path is not None and known else None
+    made = evaluate(
+        thresholds.model or Path(),
+        thresholds.bags,
+        thresholds,
+        horizon=tuple(thresholds.horizon) or HORIZON,
+        observer=observer,
+    )
+    notes = [f'warning: {warning}' for warning in made.warnings]
     if before is not None:
-        notes = tuple(differences(made, before))
-    elif path is not None:
-        notes = (f'There is no baseline {str(path)!r} yet; `sysid baseline update` writes it.',)
-    cases = judge_evaluation(made, thresholds, before)
-    return Found(made, path, cases, notes, before is not None)
+        notes += differences(made, before)
+    return Found(made, path, judge_evaluation(made, thresholds, before), tuple(notes))
 
 
 def find_parameters(
-    thresholds: ThresholdsConfig,
     calibration: Path,
+    baseline: Path,
+    overrides: dict[str, Any],
     *,
+    update: bool = False,
+    output: Path | None = None,
     command: str = '',
     observer: Observer | None = None,
 ) -> Found:
-    """Fit the calibration of a thresholds file again and compare it with the baseline.
+    """Fit a calibration again and compare it with the baseline.
 
     Args:
-        thresholds: What is asked for.
-        calibration: Its calibration.yaml.
+        calibration: calibration.yaml.
+        baseline: Folder of what was found before, or its ``result.json``.
+        overrides: Dotted keys to values that replace the calibration's.
+        update: Whether a baseline may be absent, as it is to be written.
+        output: Folder for result and report of the fit.
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
 
     Raises:
         SysidError: In one sentence, what is wrong with the calibration.
     """
-    config = load_calibration(calibration)
-    path = None if thresholds.baseline is None else thresholds.baseline / RESULT
-    if path is not None and path.is_file():
+    config = load_calibration(calibration, overrides)
+    path = baseline if baseline.suffix == '.json' else baseline / RESULT
+    if baseline.is_dir():
+        path = find(baseline)
+    cases: tuple[Case, ...] = ()
+    notes: tuple[str, ...] = ()
+    if _is_there(path, update=update):
         checked = check(config, path, command=command, observer=observer)
-        return Found(checked.identified.result, path, checked.cases, checked.notes, known=True)
-    config = config.model_copy(update={'memory': MemoryConfig()})
-    made = identify(config, command=command, observer=observer).result
-    note = f'There is no baseline {str(path or RESULT)!r} yet; `sysid baseline update` writes it.'
-    return Found(made, path, (), (note,), known=False)
+        identified, cases, notes = checked.identified, checked.cases, checked.notes
+    else:
+        config = config.model_copy(update={'memory': MemoryConfig()})
+        identified = identify(config, command=command, observer=observer)
+    if output is not None:
+        write(identified, output)
+    return Found(identified.result, path, cases, (*notes, in_one_line(identified.result)))
+
+
+def _is_there(path: Path, *, update: bool) -> bool:
+    """Whether a baseline is there.
+
+    Raises:
+        ResultError: It is not, and it is not to be written either.
+    """
+    if not path.is_file() and not update:
+        raise ResultError(f'There is no baseline {str(path)!r}; `sysid check --update` writes it.')
+    return path.is_file()

@@ -35,13 +35,13 @@ from sysid_ros.results.summary import versions_now
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sysid_ros.config import CalibrationConfig, ThresholdsConfig
+    from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.forecast import Forecaster, Known
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import HorizonJoint
 
-#: Seconds ahead at which errors are given unless told otherwise.
+#: Seconds after measured states at which errors are given unless told otherwise.
 HORIZON = (0.2, 1.0)
 
 
@@ -104,17 +104,6 @@ def evaluate(
         errors=tuple(errors),
         versions=versions_now(),
         warnings=tuple(_warnings(known.recorded)),
-    )
-
-
-def evaluate_model(thresholds: ThresholdsConfig, *, observer: Observer | None = None) -> Evaluation:
-    """Evaluate the model of a thresholds file; see `evaluate`."""
-    return evaluate(
-        thresholds.model or Path(),
-        thresholds.bags,
-        thresholds,
-        horizon=tuple(thresholds.horizon) or HORIZON,
-        observer=observer,
     )
 
 

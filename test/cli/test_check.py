@@ -1,15 +1,19 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid check`` in CI: 0 when the robot is the baseline's, 1 when something moved."""
+"""``sysid check``: exit codes, tables, and what continuous integration gets of it."""
 
 from __future__ import annotations
 
 import json
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
 
 import pytest
+import yaml
 
-from builders.cli_project import run_process
+from builders.cli_project import REPOSITORY, run_process
 
 if TYPE_CHECKING:
     from builders.cli_project import Project, Sysid
@@ -19,6 +23,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 CHECK = ('check', 'calibration.yaml', '--baseline')
+PREDICT = ('check', 'arm.sysid.yaml', '--no-fit')
+
+
+def _thresholds(project: Project, **keys: object) -> None:
+    """Write a thresholds file for the pendulum."""
+    (project.folder / 'arm.sysid.yaml').write_text(yaml.safe_dump(keys))
 
 
 @pytest.fixture
@@ -41,7 +51,7 @@ def test_a_process_agrees_with_the_stored_baseline_in_a_locale_without_our_signs
     done = run_process(*CHECK, 'baseline.json', env={'PYTHONIOENCODING': 'ascii'})
     assert done.code == 0
     assert 'sysid:' not in done.err
-    assert 'all 4 quantities agree with the baseline' in done.out
+    assert 'All 4 passed.' in done.out
     assert 'N\\xb7m\\xb7s/rad' in done.out
     assert quick.files() == before
 
@@ -52,7 +62,7 @@ def test_a_baseline_that_was_moved_is_a_difference(quick: Project, sysid: Sysid)
     before = quick.files()
     done = sysid(*CHECK, 'moved.json')
     assert (done.code, done.err) == (1, '')
-    assert done.out.splitlines()[-1] == '1 of 4 quantities moved: joint/elbow/damping'
+    assert done.out.splitlines()[-1] == '1 of 4 failed: joint/elbow/damping.'
     assert quick.files() == before
 
 
@@ -61,7 +71,7 @@ def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
     _move(quick, 'joint/elbow/damping', 2.0)
     tolerance = '--set', 'check.tolerance={"joint/*/damping": 0.5, body/tip/mass: 0.0005}'
     done = sysid(*CHECK, 'moved.json', *tolerance, '--quiet')
-    assert done == (0, 'all 4 quantities agree with the baseline\n', '')
+    assert done == (0, 'All 4 passed.\n', '')
 
 
 def test_another_robot_is_a_difference(quick: Project, sysid: Sysid):
@@ -79,7 +89,7 @@ def test_held_out_error_that_grew_is_a_difference(quick: Project, sysid: Sysid):
     (quick.folder / 'better.json').write_text(json.dumps(document))
     done = sysid(*CHECK, 'better.json')
     assert done.code == 1
-    assert done.out.splitlines()[-1] == '1 of 4 quantities moved: held-out error'
+    assert done.out.splitlines()[-1] == '1 of 4 failed: held-out error.'
     assert sysid(*CHECK, 'better.json', '--set', 'check.held_out_factor=1.3').code == 0
 
 
@@ -87,7 +97,7 @@ def test_parameters_that_came_and_went_are_differences(quick: Project, sysid: Sy
     quick.change_parameter(target='joint/elbow/damping', name='damping')
     done = sysid(*CHECK, 'baseline.json')
     assert done.code == 1
-    rows = {line.split()[0]: line for line in done.out.splitlines() if 'MOVED' in line}
+    rows = {line.split()[0]: line for line in done.out.splitlines() if 'FAILED' in line}
     assert 'no longer identified' in rows['joint/elbow/damping']
     assert 'not in the baseline' in rows['damping']
 
@@ -95,7 +105,7 @@ def test_parameters_that_came_and_went_are_differences(quick: Project, sysid: Sy
 @pytest.mark.parametrize(
     ('content', 'complaint'),
     [
-        (None, "There is no result 'old.json'; nearest: baseline.json."),
+        (None, "There is no baseline 'old.json'; `sysid check --update` writes it."),
         (b'{"schema_', 'is not valid JSON: Unterminated string'),
         (b'\xff\xfe', 'is not valid JSON: it is not UTF-8 text'),
         (b'[' * 100_000, "Expected at most 50 values inside each other in 'old.json', found"),
@@ -127,3 +137,199 @@ def test_a_tolerance_for_nothing_is_bad_input(sysid: Sysid):
     done = sysid(*CHECK, 'baseline.json', '--set', 'check.tolerance={armatur: 0.1}')
     assert done.code == 2
     assert "The tolerance for 'armatur' matches no parameter; nearest: " in done.err
+
+
+def test_errors_are_shown_without_limits_and_nothing_fails(project: Project, sysid: Sysid):
+    before = project.files()
+    done = sysid('check', 'arm.xml', 'train', 'validate')
+
+    assert (done.code, done.err.splitlines()[0]) == (0, 'reading train')
+    rows = [line.split() for line in done.out.splitlines() if line.startswith('elbow_position, w')]
+    assert len(rows) == 1
+    assert rows[0][3:7] in (['train,', 'worst', 'of', '2'], ['validate,', 'worst', 'of', '2'])
+    assert 'elbow_position, 0.2 s ahead' in done.out
+    assert done.out.splitlines()[-1] == 'No limits were given, so nothing failed.'
+    assert project.files() == before
+
+
+def test_an_error_above_its_limit_is_a_difference(project: Project, sysid: Sysid):
+    limits = {'elbow_*': 1e-3, 'shoulder_position': 10.0}
+    _thresholds(project, model='arm.xml', bags=['validate'], limits=limits)
+    done = sysid(*PREDICT, '--json')
+
+    document = json.loads(done.out)
+    failed = {case['name']: case for case in document['cases'] if not case['passed']}
+    assert (done.code, document['passed']) == (1, False)
+    assert [name.split(',')[0] for name in failed] == [
+        'elbow_effort',
+        'elbow_position',
+        'elbow_velocity',
+    ]
+    position = failed['elbow_position, whole recording']
+    assert (position['bag'], position['unit']) == ('validate', 'rad')
+    assert position['value'] > position['limit'] == 1e-3
+    assert position['place'] == {'file': 'arm.xml', 'line': 16}
+
+
+@pytest.mark.parametrize(
+    ('keys', 'complaint'),
+    [
+        ({'model': 'arm.xml'}, 'Expected bags, as bags/validate_*'),
+        ({'bags': ['validate']}, 'Expected a model, as arm.xml'),
+        ({'calibration': 'calibration.yaml'}, 'a calibration to fit'),
+        ({'model': 'arm.xml', 'bags': ['validate'], 'baseline': 'base'}, 'There is no baseline'),
+        ({'limit': {}}, "Unknown key 'limit' in arm.sysid.yaml; nearest: limits."),
+        ({'limits': {'q': 0}}, "Bad value 0 for 'limits.q' in arm.sysid.yaml: expected more than"),
+    ],
+)
+def test_what_a_thresholds_file_lacks_is_bad_input(
+    project: Project, sysid: Sysid, keys: dict[str, object], complaint: str
+):
+    _thresholds(project, **keys)
+    done = sysid(*PREDICT, '--quiet')
+
+    assert done.code == 2
+    assert complaint in done.err
+    assert done.err.count('\n') == 1
+
+
+@pytest.mark.usefixtures('project')
+@pytest.mark.parametrize('more', [[], ['--update', '--no-fit']])
+def test_a_calibration_without_a_baseline_is_bad_input(sysid: Sysid, more: list[str]):
+    done = sysid('check', 'calibration.yaml', *more)
+
+    assert done.code == 2
+    assert 'found n' in done.err
+
+
+@pytest.mark.usefixtures('found_before')
+def test_a_check_writes_junit_and_keeps_the_report_of_its_fit(quick: Project, sysid: Sysid):
+    done = sysid(
+        *CHECK, 'baseline.json', '--junit', 'new/check.xml', '--json', '--output', 'fitted'
+    )
+
+    assert done.code == 0
+    suite = ET.parse(quick.folder / 'new/check.xml').getroot().find('testsuite')  # noqa: S314
+    assert suite is not None
+    names = [case.get('name') for case in suite]
+    assert names == [case['name'] for case in json.loads(done.out)['cases']]
+    case = next(case for case in suite if case.get('name') == 'joint/elbow/damping')
+    file = Path(case.get('file') or '')
+    assert (file.name, case.get('line')) == ('arm.xml', '16')
+    assert {p.get('name') for p in case.iter('property')} >= {'value', 'low', 'high', 'unit'}
+    assert list((quick.folder / 'fitted').rglob('report.html'))
+
+
+def test_a_file_that_cannot_be_written_is_told_before_any_work(project: Project, sysid: Sysid):
+    done = sysid('check', 'arm.xml', 'validate', '--junit', 'arm.xml/out.xml')
+
+    assert done.code == 2
+    assert "Cannot write into 'arm.xml'" in done.err
+    assert 'reading' not in done.err
+    assert project.folder.is_dir()
+
+
+def test_a_baseline_says_model_and_code_apart(quick: Project, sysid: Sysid):
+    _thresholds(quick, model='arm.xml', bags=['validate'], baseline='base')
+    written = json.loads(sysid(*PREDICT, '--update', '--json').out)
+    assert written['files'] == ['base/evaluation.json']
+    assert sysid(*PREDICT).code == 0
+
+    stored = quick.folder / 'base/evaluation.json'
+    document = json.loads(stored.read_text())
+    document['errors'][0]['error'] *= 1.01
+    document['versions']['mujoco'] = '3.9.0'
+    stored.write_text(json.dumps(document))
+    (note,) = json.loads(sysid(*PREDICT, '--json').out)['notes']
+    assert 'Code changed (mujoco 3.9.0 → ' in note
+    assert 'errors of elbow_effort in validate' in note
+
+    quick.replace_in_model('name="tip" pos="0 0 -.25"', 'name="tip" pos="0 0 -.27"')
+    edited = sysid(*PREDICT)
+    assert edited.code == 1
+    assert 'Model changed: body/tip/pos is 0 0 -.27, was 0 0 -.25.' in edited.out
+    assert 'Code changed' not in edited.out
+
+
+def test_a_baseline_holds_a_result_where_there_is_a_calibration(quick: Project, sysid: Sysid):
+    _thresholds(quick, calibration='calibration.yaml', baseline='base')
+    assert sysid('check', 'arm.sysid.yaml', '--update').code == 0
+    stored = quick.folder / 'base/result.json'
+    assert stored.stat().st_size < 100_000
+
+    document = json.loads(stored.read_text())
+    document['parameters'][0]['value'] *= 1.0001
+    stored.write_text(json.dumps(document))
+    done = sysid('check', 'arm.sysid.yaml')
+    assert done.code == 0
+    assert 'Code changed (the versions are the same): joint/shoulder/damping' in done.out
+
+
+def _steps() -> list[str]:
+    """Return what the workflow in the documentation runs after the installation."""
+    text = (REPOSITORY / 'docs/ci.md').read_text('utf-8')
+    block = text.partition('<!-- checked: workflow -->\n```yaml\n')[2].partition('```')[0]
+    steps = yaml.safe_load(block)['jobs']['check']['steps']
+    runs = [step['run'] for step in steps if 'run' in step]
+    assert runs[0].startswith('pip install')
+    return runs[1:]
+
+
+def test_a_repository_goes_red_at_the_line_that_was_changed_and_green_again(
+    quick: Project, sysid: Sysid, monkeypatch: pytest.MonkeyPatch
+):
+    """What a stranger has: a model, two recordings, thresholds, and the workflow of the docs."""
+    robot = quick.folder / 'robot'
+    robot.mkdir()
+    for name in ('arm.xml', 'calibration.yaml', 'train', 'validate'):
+        (quick.folder / name).rename(robot / name)
+    keys = {
+        'model': 'arm.xml',
+        'bags': ['validate'],
+        'calibration': 'calibration.yaml',
+        'baseline': 'baseline',
+    }
+    (robot / 'arm.sysid.yaml').write_text(yaml.safe_dump(keys))
+    assert sysid('check', 'robot/arm.sysid.yaml', '--update').code == 0
+    summary = quick.folder / 'summary.md'
+    monkeypatch.setenv('GITHUB_STEP_SUMMARY', str(summary))
+
+    def workflow() -> tuple[list[int], list[str], str]:
+        summary.unlink(missing_ok=True)
+        runs = []
+        for step in _steps():
+            program, *words = shlex.split(step)
+            assert program == 'sysid'
+            runs.append(sysid(*words))
+        lines = [line for run in runs for line in run.err.splitlines()]
+        annotations = [line for line in lines if line.startswith('::')]
+        return [run.code for run in runs], annotations, summary.read_text()
+
+    text = (robot / 'arm.xml').read_text()
+    changed = text.replace('armature=".05" damping=".5"/>', 'armature=".05" damping=".6"/>', 1)
+    assert changed != text
+    (robot / 'arm.xml').write_text(changed)
+    codes, annotations, written = workflow()
+    assert codes == [1]
+    line = next(i for i, row in enumerate(changed.splitlines(), 1) if 'damping=".6"' in row)
+    assert (
+        f'::error file=robot/arm.xml,line={line},title=joint/shoulder/damping::'
+        'joint/shoulder/damping: is .6, was .5 (+20 %25)'
+    ) in annotations
+    assert f'is .6, was .5 (+20 %)** robot/arm.xml:{line}' in written
+
+    (robot / 'arm.xml').write_text(text)
+    assert workflow()[:2] == ([0], [])
+
+
+def test_a_report_of_the_step_that_cannot_be_written_is_bad_input(project: Project):
+    done = run_process(
+        *('check', 'arm.xml', 'validate', '--github', '--quiet'),
+        folder=project.folder,
+        env={'GITHUB_STEP_SUMMARY': str(Path('no/such/folder.md'))},
+    )
+
+    assert (done.code, done.err) == (
+        2,
+        "sysid: Cannot write the step summary 'no/such/folder.md': No such file or directory.\n",
+    )

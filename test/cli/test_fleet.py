@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from builders.cli_project import Outcome, Sysid, run_process
+from builders.cli_project import Sysid, run_process
 from builders.documents import validator_of
 from builders.fleets import STARTS, make_fleet
 from sysid_ros.config import load_fleet
@@ -23,43 +23,30 @@ if TYPE_CHECKING:
     from sysid_ros.config import Fleet
 
 
-@pytest.fixture(scope='module')
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
-    """Return a fleet that a process calibrated, in which one robot has no bags."""
-    folder = tmp_path_factory.mktemp('finished') / 'fleet'
-    make_fleet(folder, eve={'train': 'bags/eve_*'})
-    return folder, run_process('fleet', 'fleet.yaml', '--workers', '1', folder=folder)
-
-
 @pytest.mark.slow
-def test_a_process_prints_the_population_and_who_failed(finished: tuple[Path, Outcome]):
-    folder, done = finished
+def test_a_process_prints_the_population_and_who_failed_and_goes_on_where_it_was(tmp_path: Path):
+    folder = tmp_path / 'fleet'
+    make_fleet(folder, eve={'train': 'bags/eve_*'})
+
+    done = run_process('fleet', 'fleet.yaml', '--workers', '1', folder=folder)
 
     assert done.code == 1
-    assert '0 of 3 robots are calibrated already' in done.err
     for name in STARTS:
         assert f'{name} done' in done.err
-        assert (folder / 'fleet' / 'robots' / name / 'current' / 'report.html').is_file()
+        assert (folder / 'fleet' / name / 'current' / 'report.html').is_file()
     assert 'joint/elbow/damping' in done.out
     assert 'failed: eve: No bag matches' in done.out
-
-
-@pytest.mark.slow
-def test_the_same_command_goes_on_where_it_was_and_says_the_same(finished: tuple[Path, Outcome]):
-    folder, before = finished
-    text = (folder / 'fleet' / 'fleet.json').read_text()
+    old = json.loads((folder / 'fleet' / 'fleet.json').read_text())
 
     again = run_process('fleet', 'fleet.yaml', '--json', folder=folder)
 
-    old, new = json.loads(text), json.loads(again.out)
+    new = json.loads(again.out)
     validator_of('fleet').validate(new)
-    assert again.code == 1
     assert json.loads((folder / 'fleet' / 'fleet.json').read_text()) == new
     for document in (old, new):
         del document['created'], document['command']
     assert new == old
-    assert '2 of 3 robots are calibrated already' in again.err
-    assert before.code == 1
+    assert [len(list((folder / 'fleet' / name).glob('20*'))) for name in STARTS] == [1, 1]
 
 
 @pytest.fixture
@@ -88,7 +75,7 @@ def test_paths_are_relative_to_the_file_that_holds_them(load: Callable[..., Flee
     assert [bag.path for bag in plain.bags] == [str(tmp_path / 'bags' / 'r1')]
     assert (other.model, other.mapping) == (tmp_path / 'b.xml', tmp_path / 'm.yaml')
     assert inline.model == tmp_path / 'c.xml'
-    assert plain.output == tmp_path / 'fleet' / 'robots' / 'r1'
+    assert plain.output == tmp_path / 'fleet' / 'r1'
     assert load_fleet(tmp_path / 'fleet.yaml', tmp_path / 'o').output == tmp_path / 'o'
 
 
@@ -110,21 +97,21 @@ def test_the_memory_of_the_base_is_left_aside(load: Callable[..., Fleet]):
     ('robot', 'changes', 'sentence'),
     [
         ({}, {'roboter': []}, "Unknown key 'roboter' in .*fleet.yaml; nearest: robots"),
-        ({}, {'robots': []}, 'Expected at least one entry in robots, found none'),
+        ({}, {'robots': []}, "'robots' in .*fleet.yaml"),
         ({}, {'base': None}, "Missing key 'base'"),
         ({}, {'base': 'base/calibratoin.yaml'}, 'There is no file .*nearest: calibration.yaml'),
-        ({'name': 'a/b'}, {}, r"letters, digits, _, - and \. in the name of a robot, found 'a/b'"),
-        ({'train': []}, {}, 'Expected at least one bag in train of each robot, found none'),
+        ({'name': 'a/b'}, {}, "letters, digits, .* for each robot, found 'a/b'"),
+        ({'train': []}, {}, "'robots.0.train' in .*fleet.yaml"),
         ({'valdate': 'b'}, {}, "Unknown key 'robots.0.valdate' in .*; nearest: validate"),
         (
             {'overrides': {'bags': []}},
             {},
-            "Expected bags in train and validate for robot 'r1', found 'bags' in overrides",
+            "no 'bags' in overrides of robot 'r1'",
         ),
         (
             {'overrides': {'memory.previous': 'auto'}},
             {},
-            "Expected no memory, as a fleet begins anew, for robot 'r1', found 'memory.previous'",
+            "no 'memory.previous' in overrides of robot 'r1'",
         ),
         (
             {'overrides': {'solver.los': 'huber'}},
@@ -144,7 +131,7 @@ def test_a_wrong_file_is_told_in_one_sentence(
 def test_two_robots_of_one_name_are_told(load: Callable[..., Fleet]):
     twice = [{'name': 'r1', 'train': 'a'}, {'name': 'r1', 'train': 'b'}]
 
-    with pytest.raises(ConfigError, match="a name of its own for each robot, found 'r1' twice"):
+    with pytest.raises(ConfigError, match=r"a name .* for each robot, found 'r1' twice"):
         load(robots=twice)
 
 

@@ -64,8 +64,7 @@ def test_the_example_is_a_valid_configuration(sysid: Callable[..., Any]):
 
 @pytest.mark.parametrize('command', ['calibrate', 'preflight', 'check'])
 def test_a_namespace_is_a_value_of_the_configuration(command: str):
-    more = ['--baseline', 'b.json'] if command == 'check' else []
-    given = [command, 'a.yaml', *more, '--set', 'stamps=header', '--namespace', 'no']
+    given = [command, 'a.yaml', '--set', 'stamps=header', '--namespace', 'no']
     assert parse_overrides(make_parser().parse_args(given).overrides) == {
         'stamps': 'header',
         'namespace': 'no',
@@ -123,7 +122,7 @@ def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):
         (['calibrat', 'x.yaml'], "'calibrat'; nearest: calibrate"),
         (['calibrate'], 'config --example is required; see `sysid calibrate --help`'),
         (['convert'], 'required: bag, model; see `sysid convert --help`'),
-        (['check', 'x.yaml'], 'required: --baseline; see `sysid check --help`'),
+        (['check'], 'required: FILE; see `sysid check --help`'),
         (['convert', 'a', 'b', '--stamps', 'recieve'], "'recieve'; nearest: receive"),
         (['calibrate', 'a', '--set'], 'Argument --set: expected one argument'),
         (['calibrate', 'a', 'b'], 'Unrecognized arguments: b'),

@@ -32,7 +32,6 @@ NODES = (
 SOURCES = (
     'LICENSE',
     'README.md',
-    'cmake',
     'config',
     'launch',
     'package.xml',

@@ -60,7 +60,6 @@ ROOMS = (
     '__init__',
     'nodes',
     'cli',
-    'pytest_plugin',
     'demo',
 )
 
@@ -190,7 +189,6 @@ def test_third_party_imports_are_declared_in_setup_py():
         if not found.typing_only
         and (top := found.module.split('.')[0]) not in sys.stdlib_module_names
         and top not in ROS_MODULES | {'sysid_ros', '__future__'}
-        and (top, path.name) != ('pytest', 'pytest_plugin.py')  # pytest itself loads that
         and not declared & {_normal(name) for name in providers.get(top, [top])}
     ]
 

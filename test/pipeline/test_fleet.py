@@ -22,7 +22,8 @@ from builders.cli_project import REPOSITORY
 from builders.fleets import STARTS, make_fleet
 from sysid_ros.config import Fleet, load_fleet
 from sysid_ros.errors import ConfigError
-from sysid_ros.pipeline.fleet import PARTS, FleetFiles, _parts, calibrate_fleet, calibrate_part
+from sysid_ros.pipeline.fleet import calibrate_fleet, calibrate_robot, content_hash
+from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.result import CalibrationResult
 
 if TYPE_CHECKING:
@@ -35,34 +36,43 @@ pytestmark = pytest.mark.slow
 PATIENCE = 240.0
 
 
-def _numbers(fleet: Fleet, done: FleetFiles) -> dict[str, Any]:
+def _numbers(fleet: Fleet, done: FleetResult) -> dict[str, Any]:
     """Return all that the robots' results and the fleet say, less clocks and folders."""
-    found: dict[str, Any] = {}
-    for robot in done.result.robots:
-        document = json.loads((fleet.output / robot.result).read_text())
+    found: dict[str, Any] = {'fleet': json.loads(done.model_dump_json(exclude={'created'}))}
+    for name, (path, _) in _finished(fleet).items():
+        document = json.loads(path.read_text())
         del document['model'], document['provenance'], document['solver']['seconds']
         for change in document['changes']:
             del change['file']
-        found[robot.name] = document
-    document = json.loads(done.result_path.read_text())
-    del document['created']
-    return {**found, 'fleet': document}
+        found[name] = document
+    return found
+
+
+def _finished(fleet: Fleet) -> dict[str, tuple[Path, int]]:
+    """Return the result of each robot that is finished, and when it was written."""
+    found = {}
+    for path in fleet.output.glob('*/finished.json'):
+        result = path.parent / json.loads(path.read_text())['result']
+        found[path.parent.name] = (result, result.stat().st_mtime_ns)
+    return found
 
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
     """Return a fleet whose robots were fitted one after the other, in this process."""
     fleet = load_fleet(make_fleet(tmp_path_factory.mktemp('serial') / 'fleet'))
-    parts, failures = _parts(fleet, '')
-    assert failures == {}
-    assert [calibrate_part(part) for part in parts.values()] == ['', '']
+    for config in fleet.robots.values():
+        assert isinstance(calibrate_robot(config, fleet.folder, ''), CalibrationResult)
     return fleet
 
 
 @pytest.fixture(scope='module')
 def serial(finished: Fleet) -> dict[str, Any]:
     """Return what that fleet says."""
-    return _numbers(finished, calibrate_fleet(finished))
+    before = _finished(finished)
+    done = calibrate_fleet(finished)
+    assert _finished(finished) == before, 'what is finished is not computed again'
+    return _numbers(finished, done)
 
 
 @pytest.fixture
@@ -126,9 +136,9 @@ def _wait(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def _in_thread(work: Callable[[], FleetFiles]) -> Callable[[], FleetFiles]:
+def _in_thread(work: Callable[[], FleetResult]) -> Callable[[], FleetResult]:
     """Begin some work; return what waits for its end and returns or raises what it did."""
-    outcome: list[FleetFiles | BaseException] = []
+    outcome: list[FleetResult | BaseException] = []
 
     def run() -> None:
         try:
@@ -139,7 +149,7 @@ def _in_thread(work: Callable[[], FleetFiles]) -> Callable[[], FleetFiles]:
     thread = threading.Thread(target=run)
     thread.start()
 
-    def result() -> FleetFiles:
+    def result() -> FleetResult:
         thread.join(PATIENCE)
         (found,) = outcome
         if isinstance(found, BaseException):
@@ -152,14 +162,10 @@ def _in_thread(work: Callable[[], FleetFiles]) -> Callable[[], FleetFiles]:
 def test_workers_of_this_machine_find_the_serial_numbers_bit_by_bit(
     fleet: Fleet, serial: dict[str, Any]
 ):
-    done = calibrate_fleet(fleet, workers=2)
-
-    assert _numbers(fleet, done) == serial
-    for name in STARTS:
-        assert (fleet.output / 'robots' / name / 'current' / 'report.html').is_file()
+    assert _numbers(fleet, calibrate_fleet(fleet, workers=2)) == serial
 
 
-def test_a_worker_that_is_killed_in_the_middle_of_a_fit_loses_nothing(
+def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_no_number(
     fleet: Fleet, cluster: Cluster, serial: dict[str, Any]
 ):
     victim = cluster.add_worker()
@@ -168,16 +174,15 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_loses_nothing(
         _wait(lambda: any(client.processing().values()))
     # Nothing is finished by a process that is stopped, so the fit is not over when it dies.
     victim.send_signal(signal.SIGSTOP)
-    begun = [path for path in _parts_in(fleet) if not path.name.startswith('.')]
+    before = _finished(fleet)
     victim.kill()
     cluster.add_worker()
 
     done = finish()
 
-    assert len(begun) < len(STARTS)
-    assert done.result.complete
+    assert len(before) < len(STARTS)
+    assert done.complete
     assert _numbers(fleet, done) == serial
-    assert not [path for path in _parts_in(fleet) if path.name.startswith('.')]
 
 
 def test_after_the_scheduler_was_killed_the_same_command_goes_on(
@@ -185,28 +190,22 @@ def test_after_the_scheduler_was_killed_the_same_command_goes_on(
 ):
     cluster.add_worker()
     finish = _in_thread(lambda: calibrate_fleet(fleet, scheduler=cluster.address))
-    _wait(lambda: [path for path in _parts_in(fleet) if path.name[0] != '.'])
+    _wait(lambda: _finished(fleet))
     cluster.scheduler.kill()
     # The last robot may have been finished in that moment.
     with contextlib.suppress(Exception):
         finish()
-    first = {path: path.stat().st_mtime_ns for path in _parts_in(fleet) if path.name[0] != '.'}
-    assert first
+    first = _finished(fleet)
 
     done = calibrate_fleet(fleet, workers=1)
 
     assert _numbers(fleet, done) == serial
-    assert {path: path.stat().st_mtime_ns for path in first} == first
-
-
-def _parts_in(fleet: Fleet) -> list[Path]:
-    folder = fleet.output / PARTS
-    return list(folder.iterdir()) if folder.is_dir() else []
+    assert _finished(fleet).items() >= first.items()
 
 
 def _keys(folder: Path) -> dict[str, str]:
-    parts, _ = _parts(load_fleet(folder / 'fleet.yaml'), '')
-    return {name: part.key for name, part in parts.items()}
+    fleet = load_fleet(folder / 'fleet.yaml')
+    return {name: content_hash(config, fleet.folder) for name, config in fleet.robots.items()}
 
 
 def _edit(path: Path, old: str, new: str) -> None:
@@ -214,7 +213,7 @@ def _edit(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_what_is_finished_is_computed_again_only_where_its_input_changed(tmp_path: Path):
+def test_the_hash_follows_what_goes_in_and_not_where_it_lies(tmp_path: Path):
     folder = make_fleet(tmp_path / 'fleet').parent
     before = _keys(folder)
 
@@ -234,59 +233,37 @@ def test_what_is_finished_is_computed_again_only_where_its_input_changed(tmp_pat
     assert all(modelled[name] != recorded[name] for name in STARTS)
 
 
-def test_robots_that_are_given_the_same_are_one_calibration(tmp_path: Path):
-    same = {'train': 'train', 'validate': 'validate'}
-    fleet = load_fleet(make_fleet(tmp_path / 'fleet', dan=same, eve=same))
-
-    parts, _ = _parts(fleet, '')
-
-    assert parts['dan'] == parts['eve']
-    assert len(set(parts.values())) == len(STARTS) + 1
-
-
-@pytest.fixture(scope='module')
-def broken(tmp_path_factory: pytest.TempPathFactory, finished: Fleet) -> tuple[Fleet, FleetFiles]:
-    """Return a fleet after its calibration, in which two robots have bags that are none."""
-    folder = tmp_path_factory.mktemp('broken') / 'fleet'
+def test_a_robot_with_a_bad_bag_is_told_in_its_row_and_the_others_go_on(
+    tmp_path: Path, finished: Fleet
+):
     path = make_fleet(
-        folder, dan={'train': 'arm.xml', 'validate': 'validate'}, eve={'train': 'bags/eve_*'}
+        tmp_path / 'fleet',
+        dan={'train': 'arm.xml', 'validate': 'validate'},
+        eve={'train': 'bags/eve_*'},
     )
     fleet = load_fleet(path)
     # A robot is the same wherever its files lie.
-    shutil.copytree(finished.output / PARTS, fleet.output / PARTS, symlinks=True)
-    return fleet, calibrate_fleet(fleet, workers=1)
+    shutil.copytree(finished.output, fleet.output, symlinks=True)
+    before = _finished(fleet)
 
+    done = calibrate_fleet(fleet, workers=1)
 
-def test_a_robot_with_a_bad_bag_is_told_in_its_row_and_the_others_go_on(
-    broken: tuple[Fleet, FleetFiles],
-):
-    _, done = broken
-    standings = {robot.name: robot.standing for robot in done.result.robots}
-
-    assert {name: standings[name] for name in ('dan', 'eve')} == dict.fromkeys(
-        ('dan', 'eve'), 'failed'
-    )
-    assert all(done.result.robot(name).counts for name in STARTS)
-    assert 'arm.xml' in done.result.robot('dan').sentence
-    assert 'eve_*' in done.result.robot('eve').sentence
-    assert not done.result.complete
-    assert all(parameter.robots == 2 for parameter in done.result.parameters)
-
-
-def test_a_robots_result_is_that_of_its_own_calibration(broken: tuple[Fleet, FleetFiles]):
-    fleet, done = broken
-    robot = done.result.robot('ann')
-    result = CalibrationResult.load(fleet.output / robot.result)
-
-    for value in robot.values:
-        own = result.parameter(value.parameter)
-        assert (value.value, value.low, value.high) == (own.value, own.low, own.high)
-    model = json.loads((fleet.output / robot.result).read_text())['provenance']['config']['solver']
-    assert model['threads'] == 1
+    robots = {robot.name: robot for robot in done.robots}
+    assert [robot.standing for robot in robots.values()][len(STARTS) :] == ['failed', 'failed']
+    assert 'arm.xml' in robots['dan'].sentence
+    assert 'eve_*' in robots['eve'].sentence
+    assert all(robots[name].usable for name in STARTS)
+    assert not done.complete
+    assert _finished(fleet) == before
+    for parameter in done.parameters:
+        for value in parameter.values:
+            own = CalibrationResult.load(before[value.robot][0])
+            assert value.value == own.parameter(parameter.name).value
+            assert own.provenance.config['solver']['threads'] == 1
 
 
 def test_a_number_of_workers_below_one_is_told(fleet: Fleet):
-    with pytest.raises(ConfigError, match='Expected at least one worker, found 0'):
+    with pytest.raises(ConfigError, match='found 0'):
         calibrate_fleet(fleet, workers=0)
     assert not fleet.output.exists()
 
