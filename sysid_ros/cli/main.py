@@ -25,11 +25,14 @@ BROKEN_PIPE = 141
 #: function ``run`` in the file of their name.
 _BESIDE = {
     'check': 'calibrate.check',
-    'compare-actuators': 'fit_actuator.compare',
+    'compare-actuators': 'servo.compare',
+    'export-actuator': 'servo.export',
+    'fit-actuator': 'servo.fit',
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',
-    'process': 'servo_logs.process_raw',
+    'plot-actuator': 'servo.plot',
     'rollback': 'history.rollback',
+    'servo-logs': 'servo.logs',
 }
 
 

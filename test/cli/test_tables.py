@@ -24,16 +24,14 @@ from sysid_ros.cli import (
     compare,
     console,
     excite,
-    export_actuator,
-    fit_actuator,
     fleet,
     history,
     inspect,
     outcome,
-    plot_actuator,
     predict,
     preflight,
     profile,
+    servo,
 )
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.excitation.design import Design
@@ -53,9 +51,8 @@ from sysid_ros.results.comparison import ComparedQuantity
 from sysid_ros.results.fleet import RobotOutcome, summarise_fleet
 from sysid_ros.results.history import Entry, read_history
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.servos.formats.mjcf import Nearness
+from sysid_ros.servos.bench.calibration import LawComparison, LawErrors
 from sysid_ros.servos.pictures import Predictions
-from sysid_ros.servos.session.choice import GroupError, ServoComparison, ServoScore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -194,36 +191,13 @@ def _fleet() -> None:
 
 
 def _compare_actuators() -> None:
-    groups = tuple(GroupError(log, 4, 0.0123456) for log in LOGS)
-    models = tuple(
-        ServoScore(
-            name,
-            {},
-            9,
-            0.012,
-            groups,
-            0.0123,
-            0.01,
-            0.001,
-            2e-4,
-            123.4,
-            234.5,
-            adequate=True,
-            seconds=12.3,
-        )
-        for name in ('m1', 'm2', 'm3', 'm4', 'm5', 'm6')
-    )
-    found = ServoComparison('xl330', 'load', 'of which there are several', models, 'm4', 'x', 9, ())
-    fit_actuator.print_servos(console.make_console(), found)
-
-
-def _export_actuator() -> None:
-    export_actuator._print_nearness([Nearness(log, 0.01, NAN, 0.0123, 0.0234) for log in LOGS])
+    laws = [LawErrors(f'm{n}', {}, 9, 0.0123, 0.0234, 12.3) for n in range(1, 7)]
+    servo.print_laws(LawComparison('xl330', tuple(laws), ()))
 
 
 def _plot_actuator() -> None:
     names = ('params_m1', 'params_m4', 'params_m6')
-    plot_actuator._print_errors(Predictions(names, LOGS, (), np.full((3, 2), 0.0123)))
+    servo.print_errors(Predictions(names, LOGS, (), np.full((3, 2), 0.0123)))
 
 
 def _predict() -> None:
@@ -276,7 +250,6 @@ TABLES = [
     _convert,
     _evaluate,
     _excite,
-    _export_actuator,
     _findings,
     _fleet,
     _history,
