@@ -8,10 +8,9 @@ motions with three loads and gains. They are not part of the project. "floor" is
 error of the very coefficients that made them, what the encoder leaves. A fit may be a
 little below it, above all one that minimises this very measure, as CMA-ES does here.
 
-CMA-ES is Optuna's, on the same simulator, which takes a whole population at once, in memory and one
-process; its time is that of the fits beside it, which include intervals and verdicts, and five
-times that. Nothing follows its trials here; `sysid fit-actuator --method cmaes` goes on with least
-squares.
+CMA-ES is Optuna's, in its own storage, on the same simulator; its time is that of the fits beside
+it, which include intervals and verdicts, and five times that. Nothing follows its trials here;
+`sysid fit-actuator --method cmaes` goes on with least squares.
 """
 
 from __future__ import annotations
@@ -21,26 +20,20 @@ import os
 import platform
 import statistics
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log
-from sysid_ros.servos.bench.trials import TrialSettings, import_optuna, sample_servo
-from sysid_ros.servos.formats.logs import read_logs
-from sysid_ros.servos.laws.friction import MODELS
+from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
+from sysid_ros.servos.bench.trials import import_optuna, open_study, sample_servo
+from sysid_ros.servos.formats.logs import ServoLog, read_logs
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.choice import compare_servos
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sysid_ros.servos.formats.logs import ServoLog
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 TRUTH = {
@@ -80,7 +73,6 @@ _ENDLESS = 10**9
 _THREADS = 'OPENBLAS_NUM_THREADS'
 _MILLI = 1e3
 _ROW = '{:7s}{:34s}{:>9s}{:>10s}{:>22s}{:>8s}'
-_LAW = '{:7s}{:>10s}{:>12s}{:>12s}{:>9s}'
 
 
 class Outcome(NamedTuple):
@@ -104,8 +96,7 @@ class Problem(NamedTuple):
 
     def error(self, values: Mapping[str, float]) -> float:
         """Return the mean over logs of the mean absolute error, rad."""
-        errors = errors_by_log(self.servo, values, self.logs)
-        return sum(errors.values()) / len(errors)
+        return mean_error(errors_by_log(self.servo, values, self.logs))
 
     def fitted(self, settings: ServoFitSettings) -> Outcome:
         """Fit by least squares."""
@@ -122,8 +113,10 @@ class Problem(NamedTuple):
 
     def sampled(self, seconds: float, seed: int) -> Outcome:
         """Fit by CMA-ES for so long."""
-        settings = TrialSettings(trials=_ENDLESS, seed=seed, seconds=seconds)
-        found = sample_servo(self.servo, self.logs, settings=settings)
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, 'study.journal')
+            study = open_study(path, None, 'cmaes', self.servo, seed=seed)
+            found = sample_servo(self.servo, self.logs, study, trials=_ENDLESS, seconds=seconds)
         return Outcome(found.seconds, found.error, found.values, trials=found.trials)
 
 
@@ -200,27 +193,6 @@ def at_floor(model: str, problem: Problem, seeds: int) -> str:
     )
 
 
-def laws(data: Path) -> None:
-    """Print how all friction laws compare on the logs of the last."""
-    config = ServoFitConfig(actuator='xl330', logdir=data / 'bam_xl330' / MODELS[-1])
-    began = time.monotonic()
-    found = compare_servos(config, MODELS)
-    seconds = time.monotonic() - began
-    print(f'All laws on the logs of {MODELS[-1]}, {seconds:.1f} s in all; errors in mrad')
-    print(_LAW.format('law', 'training', 'other logs', 'difference', 'fits/s'))
-    for one in found.models:
-        print(
-            _LAW.format(
-                one.name + (' *' if one.name == found.recommended else ''),
-                f'{_MILLI * one.training:.4f}',
-                f'{_MILLI * one.held_out:.4f}',
-                f'{_MILLI * one.difference:.4f}',
-                f'{one.seconds:.1f}',
-            )
-        )
-    print(f'* recommended: {found.reason}')
-
-
 def _with_optuna() -> bool:
     try:
         import_optuna('cmaes')
@@ -237,7 +209,6 @@ def main() -> None:
     parser.add_argument('--runs', type=int, default=3, help='seeds of the first table')
     parser.add_argument('--seeds', type=int, default=5, help='of the second; 0 leaves it out')
     parser.add_argument('--model', choices=list(TRUTH), action='append', help='default both')
-    parser.add_argument('--no-laws', action='store_true', help='leave the comparison of laws out')
     args = parser.parse_args()
     if not (args.data / 'bam_xl330').is_dir():
         print(f'Left out: there is no folder bam_xl330 in {args.data}.')
@@ -247,8 +218,6 @@ def main() -> None:
     problems = {model: problem_of(model, args.data) for model in args.model or TRUTH}
     for problem in problems.values():  # imports and caches
         problem.fitted(ServoFitSettings(starts=1))
-        if trials:
-            problem.sampled(0.0, 0)
     print(_ROW.format('law', 'method', 'seconds', 'mrad', 'from to', 'trials'))
     found = {
         model: beside(model, problem, args.runs, trials=trials)
@@ -260,9 +229,6 @@ def main() -> None:
         print()
         for model, problem in problems.items():
             print(at_floor(model, problem, args.seeds), flush=True)
-    if not args.no_laws:
-        print()
-        laws(args.data)
     print('\n' + '\n\n'.join((__doc__ or '').split('\n\n')[1:]))
 
 

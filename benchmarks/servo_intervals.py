@@ -18,48 +18,11 @@ import time
 from typing import NamedTuple
 
 import numpy as np
+from cases.servo_logs import near, record
 
 from sysid_ros.servos.bench.fit import fit_servo
-from sysid_ros.servos.bench.motions import STANDARD, TRAJECTORIES
-from sysid_ros.servos.bench.pendulum import simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
 
-#: Published coefficients of an xl330, rounded; what M4 lacks there made visible.
-_TRUTH = {
-    'm1': {
-        'kt': 0.387,
-        'R': 4.0,
-        'armature': 0.0018,
-        'q_offset': 0.03,
-        'friction_base': 0.0128,
-        'friction_viscous': 0.0037,
-    },
-    'm4': {
-        'kt': 0.386,
-        'R': 3.4,
-        'armature': 0.0019,
-        'q_offset': 0.028,
-        'friction_base': 0.0088,
-        'friction_stribeck': 0.004,
-        'load_friction_base': 0.068,
-        'load_friction_stribeck': 0.074,
-        'dtheta_stribeck': 1.5,
-        'alpha': 1.6,
-        'friction_viscous': 0.0046,
-    },
-}
-#: Mass, length, gain.
-_RUNS = ((0.15, 0.1, 400.0), (0.3, 0.13, 200.0), (0.3, 0.17, 100.0))
-_ARM = 0.02
-_DT = 0.005
-#: Truths differ by up to this part from draw to draw.
-_VARIETY = 0.1
-_COUNT = 2 * np.pi / 4096
-#: Standard deviation of what shakes the encoder, counts.
-_NOISE = 0.2
-#: Step of the measured speed, rad/s.
-_SPEED_STEP = 0.229 * 2 * np.pi / 60
 _SHARE = (0.90, 0.98)
 
 
@@ -74,45 +37,16 @@ class Draw(NamedTuple):
     seconds: float
 
 
-def logs_of(servo: Servo, truth: np.ndarray, rng: np.random.Generator) -> list[ServoLog]:
-    """Return the recorded logs of a servo with (p,) coefficients."""
-    made = []
-    for name in STANDARD:
-        trajectory = TRAJECTORIES[name]
-        times = np.arange(0.0, trajectory.duration, _DT)
-        for mass, length, kp in _RUNS:
-            empty = ServoLog(
-                f'{name}_m{mass}_l{length}_kp{kp:g}',
-                servo.type.name,
-                name,
-                mass,
-                _ARM,
-                length,
-                {'kp': kp, 'vin': 7.5},
-                _DT,
-                np.zeros(len(times)),
-                trajectory.goal(times),
-                trajectory.enabled(times).astype(np.float64),
-                np.zeros(len(times)),
-            )
-            motion = simulate(servo, stack_logs(servo, [empty]), truth[None], velocities=True)
-            shaken = motion.position[:, 0, 0] + _NOISE * _COUNT * rng.normal(size=len(times))
-            position = np.round(shaken / _COUNT) * _COUNT
-            speed = np.round(motion.velocity[:, 0, 0] / _SPEED_STEP) * _SPEED_STEP
-            made.append(empty.__class__(**{**vars(empty), 'position': position, 'speed': speed}))
-    return made
-
-
 def draw(model: str, seed: int) -> Draw:
     """Return one draw."""
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
     servo, rng = Servo.named('xl330', model), np.random.default_rng(seed)
-    usual = np.array([_TRUTH[model][name] for name in servo.coefficients])
-    truth = usual * (1 + _VARIETY * rng.uniform(-1, 1, len(usual)))
+    truth = near(servo, rng)
+    logs, _ = record(servo, truth, rng)
     before = time.monotonic()
-    found = fit_servo(servo, logs_of(servo, truth, rng))
+    found = fit_servo(servo, logs)
     return Draw(
-        truth,
+        np.array(list(truth.values())),
         found.solution.x,
         np.array([interval.low for interval in found.intervals]),
         np.array([interval.high for interval in found.intervals]),
@@ -124,7 +58,7 @@ def draw(model: str, seed: int) -> Draw:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--model', choices=sorted(_TRUTH), default='m1')
+    parser.add_argument('--model', choices=('m1', 'm4'), default='m1')
     parser.add_argument('--draws', type=int, default=100)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--processes', type=int, default=os.cpu_count())

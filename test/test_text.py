@@ -11,7 +11,6 @@ import re
 import sys
 import tempfile
 import unicodedata
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +41,6 @@ from sysid_ros.report import render_report
 from sysid_ros.report.alignment import alignment_text
 from sysid_ros.report.tables import LiteralConsole, print_result, print_table, result_html
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.servos.formats.mjcf import PendulumLoad, plain_actuator, write_plain_mjcf
-from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.text import UNSEEN, file_stems, one_line, short
 
 if TYPE_CHECKING:
@@ -276,22 +273,6 @@ def test_files_of_any_names_lie_in_their_folder_side_by_side(names: list[str]) -
             assert path.resolve().parent == Path(folder).resolve()
         assert len(list(Path(folder).iterdir())) == 2 * len(names)
     assert not any(stem.startswith(('.', '-')) or unseen(stem) for stem in stems)
-
-
-@often
-@given(any_names)
-def test_no_comment_of_a_model_ends_before_its_end(names: list[str]) -> None:
-    servo = Servo.named('xl330', 'm1')
-    values = dict.fromkeys(servo.coefficients, 0.1)
-    actuator = plain_actuator(servo, values, kp=400.0, vin=7.5)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, 'plain.xml')
-        write_plain_mjcf(path, actuator, PendulumLoad(), names)
-        written = path.read_bytes()
-        write_plain_mjcf(path, actuator, PendulumLoad(), [HARMLESS])
-        usual = path.read_bytes()
-    tags = [[element.tag for element in ET.fromstring(text).iter()] for text in (written, usual)]  # noqa: S314 (our own)
-    assert tags[0] == tags[1]
 
 
 def test_a_mapping_of_names_that_yaml_would_cut_is_read(tmp_path: Path) -> None:

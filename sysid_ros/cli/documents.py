@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from sysid_ros.results.case import Case
     from sysid_ros.results.result import CalibrationResult, Standing
     from sysid_ros.results.side_by_side import ParameterSides
-    from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
-    from sysid_ros.servos.session.choice import ServoComparison
+    from sysid_ros.servos.formats.mjcf import PlainActuator
 
 
 class CalibrationDocument(NamedTuple):
@@ -264,7 +263,7 @@ class ServoDocument(NamedTuple):
 
     Attributes:
         standing: Whether it may be used, and relied on.
-        parameters_file: Its coefficients; None where the result was rejected.
+        parameters_file: Its coefficients.
         result_file: All of the result, with curves.
         report: The page.
         values: The coefficients.
@@ -273,7 +272,7 @@ class ServoDocument(NamedTuple):
     """
 
     standing: Standing
-    parameters_file: Path | None
+    parameters_file: Path
     result_file: Path
     report: Path
     values: Mapping[str, float]
@@ -288,35 +287,16 @@ class ServoErrorsDocument(NamedTuple):
     mean: float
 
 
-class ServoChoiceDocument(NamedTuple):
-    """Friction laws that were fitted.
-
-    Attributes:
-        parameters_file: Coefficients of the recommended one; None where it was rejected.
-        comparison_file: The comparison.
-        reports: Law to its page.
-        rejected: Law to the sentence why it was rejected.
-        comparison: How well each predicts.
-    """
-
-    parameters_file: Path | None
-    comparison_file: Path
-    reports: Mapping[str, Path]
-    rejected: Mapping[str, str]
-    comparison: ServoComparison
-
-
 class PlotsDocument(NamedTuple):
-    """Pictures of logs; with ``--sim``, parameter file to log to mean absolute error, rad."""
+    """Pictures of logs, and parameter file to log to mean absolute error, rad."""
 
     files: Sequence[Path]
-    errors: Mapping[str, Mapping[str, float]] | None
+    errors: Mapping[str, Mapping[str, float]]
 
 
 class PlainServoDocument(NamedTuple):
-    """A servo as plain MJCF: the file, its joint and actuator, and how far its motions are off."""
+    """A servo as plain MJCF: the file, its joint and actuator."""
 
     file: Path
     mjcf: str
     actuator: PlainActuator
-    nearness: Sequence[Nearness]

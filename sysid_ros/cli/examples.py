@@ -74,15 +74,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'fleet fleet.yaml --scheduler tcp://cell-pc:8786 -o out',
     ),
     'servo-logs': ('servo-logs bags/servo servo_bag.yaml -o logs',),
-    'process': ('process raw logs --dt .005',),
     'fit-actuator': (
         'fit-actuator --actuator xl330 --logdir logs -o params.json',
-        'fit-actuator --actuator xl330 --logdir logs --model all',
+        'fit-actuator --actuator xl330 --logdir logs --model m4 --validation-kp 200',
         'fit-actuator --actuator xl330 --logdir logs --eval -o params.json',
     ),
     'compare-actuators': ('compare-actuators --actuator xl330 --logdir logs --models m1,m4,m6',),
-    'plot-actuator': ('plot-actuator --logdir logs --params params.json --sim -o pictures',),
-    'export-actuator': ('export-actuator --params params.json --logs logs -o servo.xml',),
+    'plot-actuator': ('plot-actuator --logdir logs --params params.json -o pictures',),
+    'export-actuator': ('export-actuator --params params.json -o servo.xml',),
     'completion': ('completion bash >> ~/.bashrc',),
     'schema': ('schema inspect > inspect.schema.json',),
 }

@@ -24,11 +24,14 @@ BROKEN_PIPE = 141
 #: Commands that share a file with another one, and their functions there; of all others it is the
 #: function ``run`` in the file of their name.
 _BESIDE = {
-    'compare-actuators': 'fit_actuator.compare',
+    'compare-actuators': 'servo.compare',
+    'export-actuator': 'servo.export',
+    'fit-actuator': 'servo.fit',
     'map': 'convert.propose_mapping',
     'plot': 'inspect.plot',
-    'process': 'servo_logs.process_raw',
+    'plot-actuator': 'servo.plot',
     'rollback': 'history.rollback',
+    'servo-logs': 'servo.logs',
 }
 
 

@@ -34,7 +34,6 @@ GROUPS: dict[str, tuple[str, ...]] = {
     'use what was found': ('export', 'predict', 'fleet'),
     'servos': (
         'servo-logs',
-        'process',
         'fit-actuator',
         'compare-actuators',
         'plot-actuator',
@@ -143,7 +142,6 @@ def make_parser() -> Parser:
     _add_fleet(commands)
     _add_preflight(commands)
     _add_excite(commands)
-    _add_process(commands)
     _add_servo_logs(commands)
     _add_fit_actuator(commands)
     _add_compare_actuators(commands)
@@ -637,28 +635,6 @@ def _add_overrides(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_process(commands: Commands) -> None:
-    parser = commands.add_parser(
-        'process',
-        help='interpolate raw logs of a servo to even samples',
-        description=(
-            'Interpolate every raw log (*.json) of a folder to even samples, for BAM; fits here '
-            'take raw logs as they are. Folders may be given as RAW OUTPUT, or as --raw RAW '
-            '--logdir OUTPUT.'
-        ),
-    )
-    for name, option, text in (
-        ('raw', '--raw', 'folder of raw logs'),
-        ('output', '--logdir', 'folder for processed logs'),
-    ):
-        given = parser.add_mutually_exclusive_group(required=True)
-        given.add_argument(name, nargs='?', type=Path, metavar=name.upper(), help=text)
-        given.add_argument(
-            option, dest=f'{name}_option', type=Path, metavar='DIR', help='the same, as in BAM'
-        )
-    parser.add_argument('--dt', type=float, default=0.005, help='s between samples; default .005')
-
-
 def _add_fit_actuator(commands: Commands) -> None:
     parser = commands.add_parser(
         'fit-actuator',
@@ -672,7 +648,7 @@ def _add_fit_actuator(commands: Commands) -> None:
     parser.add_argument(
         '--model',
         default='m6',
-        help='friction law: m1 to m6, a part of them, or all of the six; default m6',
+        help='friction law: m1 to m6; default m6',
     )
     parser.add_argument(
         '-o',
@@ -695,30 +671,29 @@ def _add_fit_actuator(commands: Commands) -> None:
         '--trials', type=int, metavar='N', help='number of values to try in all; default 5000'
     )
     parser.add_argument(
-        '--workers', type=int, default=1, metavar='N', help='processes that try; default 1'
+        '--workers', type=int, default=1, metavar='N', help='trials at a time; default 1'
     )
     parser.add_argument(
         '--load-study',
         '--load_study',
-        metavar='NAME',
-        help='go on with the trials of this study in study.journal beside the output',
+        metavar='STUDY',
+        help='go on with a study: its name in study.journal beside the output, or a file of '
+        'studies, a journal or SQLite',
     )
     parser.add_argument('--wandb', action='store_true', help='log to Weights & Biases')
     parser.add_argument(
         '--starts', type=int, default=8, help='starts spread over the bounds; default 8'
     )
     parser.add_argument('--seed', type=int, default=0, help='of the starts and trials')
-    parser.add_argument('--resume', action='store_true', help='go on where an interrupted fit was')
 
 
 def _add_compare_actuators(commands: Commands) -> None:
     parser = commands.add_parser(
         'compare-actuators',
-        help='fit several friction models; recommend the simplest',
+        help='fit several friction models; show their errors side by side',
         description=(
-            'Fit several friction models to all logs, and to those without each load, gain or '
-            'trajectory in turn; recommend the simplest that predicts what was left out as well '
-            'as the best.'
+            'Fit several friction models to the same logs, and show their errors on these and on '
+            'the logs that are held out side by side.'
         ),
     )
     _add_servo(parser)
@@ -729,16 +704,11 @@ def _add_compare_actuators(commands: Commands) -> None:
         help='friction laws; default m1 to m6',
     )
     parser.add_argument(
-        '--by',
-        choices=['load', 'kp', 'trajectory'],
-        help='what is left out in turn; default load, where there are several',
-    )
-    parser.add_argument(
         '-o',
         '--output',
         type=Path,
-        metavar='FILE',
-        help='file for the coefficients of the recommended model, with the comparison beside it',
+        metavar='DIR',
+        help='folder for the coefficients of each model',
     )
 
 
@@ -762,12 +732,6 @@ def _add_servo(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar='S',
         help='let predictions go on from the measured state every so many seconds',
-    )
-    parser.add_argument(
-        '--substeps',
-        type=int,
-        metavar='N',
-        help='simulated steps from sample to sample, default 1; in 5 ms of raw logs, default 3',
     )
     parser.add_argument(
         '--fix',
@@ -795,10 +759,9 @@ def _add_servo_logs(commands: Commands) -> None:
 def _add_plot_actuator(commands: Commands) -> None:
     parser = commands.add_parser(
         'plot-actuator',
-        help='draw logs, what parameters predict, and friction',
+        help='draw logs and what parameters predict for them',
         description=(
-            'Draw a picture per log; with parameter files also their friction, which loads they '
-            'say the motor moves, and with --sim what they predict and how far that is off.'
+            'Draw a picture per log, with what parameter files predict and how far that is off.'
         ),
     )
     parser.add_argument(
@@ -812,7 +775,6 @@ def _add_plot_actuator(commands: Commands) -> None:
         metavar='FILE',
         help='parameter files, or folders of them',
     )
-    parser.add_argument('--sim', action='store_true', help='predict the logs with --params')
     parser.add_argument(
         '--actuator', metavar='FILE', help="YAML file that defines the parameter files' servo"
     )
@@ -832,18 +794,12 @@ def _add_export_actuator(commands: Commands) -> None:
         help='write a servo as plain MJCF, and say what is lost',
         description=(
             'Print the joint and the actuator that stand for a servo in plain MJCF, and write them '
-            'as a pendulum to look at.'
+            'as a file.'
         ),
     )
     parser.add_argument('--params', type=Path, required=True, metavar='FILE', help='parameter file')
     parser.add_argument('--kp', type=float, help="gain in the firmware's unit; default the servo's")
     parser.add_argument('--vin', type=float, help="supply, V; default the servo's")
-    parser.add_argument(
-        '--logs',
-        type=Path,
-        metavar='DIR',
-        help='folder of logs: choose friction for their loads and speeds, and compare',
-    )
     parser.add_argument(
         '--element',
         choices=['dcmotor', 'position'],

@@ -57,9 +57,8 @@ from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.history import EntrySummary
 from sysid_ros.results.result import CalibrationResult, Drift, Standing
 from sysid_ros.results.side_by_side import ParameterSides, SideBySide
-from sysid_ros.servos.bench.coverage import By
-from sysid_ros.servos.formats.mjcf import Nearness, PlainActuator
-from sysid_ros.servos.session.choice import ServoComparison
+from sysid_ros.servos.bench.calibration import LawComparison
+from sysid_ros.servos.formats.mjcf import PlainActuator
 
 if TYPE_CHECKING:
     import argparse
@@ -70,15 +69,13 @@ DOCUMENTS: dict[str, Any] = {
     'calibrate': documents.CalibrationDocument,
     'check': documents.OutcomeDocument,
     'compare': SideBySide | ModelComparison | Missing,
-    'compare-actuators': ServoComparison,
+    'compare-actuators': LawComparison,
     'convert': documents.ConversionDocument,
     'doctor': documents.DoctorDocument,
     'excite': documents.ExcitationDocument,
     'export': documents.ExportDocument,
     'export-actuator': documents.PlainServoDocument,
-    'fit-actuator': (
-        documents.ServoDocument | documents.ServoChoiceDocument | documents.ServoErrorsDocument
-    ),
+    'fit-actuator': documents.ServoDocument | documents.ServoErrorsDocument,
     'fleet': FleetResult,
     'history': list[EntrySummary],
     'init': documents.InitDocument,
@@ -89,7 +86,6 @@ DOCUMENTS: dict[str, Any] = {
     'plot-actuator': documents.PlotsDocument,
     'predict': documents.PredictionDocument,
     'preflight': Preflight,
-    'process': documents.LogsDocument,
     'recover': Recovered,
     'rollback': documents.RollbackDocument,
     'servo-logs': documents.LogsDocument,
@@ -114,7 +110,6 @@ _NAMES = {
             Lag,
             Lost,
             Mapping,
-            Nearness,
             Pair,
             ParameterSides,
             Path,
@@ -123,7 +118,6 @@ _NAMES = {
             PlainActuator,
             ProposalSummary,
             Sequence,
-            ServoComparison,
             Spent,
             Standing,
             TopicRate,
@@ -133,7 +127,6 @@ _NAMES = {
             VerdictKind,
         )
     },
-    'By': By,
     'NDArray': NDArray,
     'Role': Role,
     'Scale': Scale,

@@ -4,47 +4,34 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
 from sysid_ros.config.calibration import GateConfig, StampChoice, VerdictKind
 from sysid_ros.config.recordings import ChannelMapping, SegmentsConfig
 from sysid_ros.config.section import Section, explain
 
 
-def _number_or_channel(value: object, info: ValidationInfo) -> object:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if number and math.isfinite(value):  # type: ignore[arg-type]
+def _switch_or_channel(value: object) -> object:
+    if isinstance(value, bool):
         return value
-    return _channel(value, info, 'a number or a channel such as /battery.voltage')
-
-
-def _switch_or_channel(value: object, info: ValidationInfo) -> object:
-    if isinstance(value, bool) or value == 'commanded':
-        return value
-    return _channel(value, info, 'true, false, commanded or a channel such as /torque_enable.data')
-
-
-def _channel(value: object, info: ValidationInfo, expected: str) -> ChannelMapping:
-    name = info.field_name
     if not isinstance(value, (dict, ChannelMapping)) and not str(value).startswith('/'):
-        msg = f'Expected {expected} for {name!r}, found {value!r}'
-        raise ValueError(msg)
+        raise ValueError(
+            f"Expected true, false or a channel such as /torque_enable.data for 'torque_enable', "
+            f'found {value!r}'
+        )
     try:
         return ChannelMapping.model_validate(value)
     except ValidationError as err:
         # Pydantic would tell of each member of the union that it is not.
-        raise ValueError(explain(err, ChannelMapping, str(name)).rstrip('.')) from err
+        raise ValueError(explain(err, ChannelMapping, 'torque_enable').rstrip('.')) from err
 
 
-#: A constant, or a channel whose median during a log counts.
-Number = Annotated[float | ChannelMapping, BeforeValidator(_number_or_channel)]
-Switch = Annotated[
-    bool | Literal['commanded'] | ChannelMapping, BeforeValidator(_switch_or_channel)
-]
+Switch = Annotated[bool | ChannelMapping, BeforeValidator(_switch_or_channel)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ServoBagConfig(Section):
@@ -66,21 +53,19 @@ class ServoBagConfig(Section):
     )
     command: ChannelMapping | None = Field(default=None, description='its goal positions, rad')
     torque_enable: Switch = Field(
-        default=True,
-        description='whether the motor is on: true, false, a channel, or commanded, which is on '
-        'while there are commands that are numbers',
+        default=True, description='whether the motor is on: true, false or a channel'
     )
     sign: Literal[1, -1] = Field(default=1, description='-1 where the joint turns the other way')
     zero: float = Field(default=0.0, description='position of the joint that hangs down, rad')
-    mass: Number = Field(description='at the end of the arm, kg')
-    arm_mass: Number = Field(default=0.0, description='of the arm, kg')
-    length: Number = Field(description='of the arm, m')
-    kp: Number = Field(description="gain of the servo's firmware")
-    vin: Number | None = Field(default=None, description='supply, V')
-    constants: dict[str, Number] = Field(
+    mass: Positive = Field(description='at the end of the arm, kg')
+    arm_mass: NotNegative = Field(default=0.0, description='of the arm, kg')
+    length: Positive = Field(description='of the arm, m')
+    kp: NotNegative = Field(description="gain of the servo's firmware")
+    vin: Positive | None = Field(default=None, description='supply, V')
+    constants: dict[str, float] = Field(
         default_factory=dict, description='other gains and limits by name, as damping'
     )
-    trajectory: str = Field(default='', description='name of the motion, or a topic of texts')
+    trajectory: str = Field(default='', description='name of the motion')
     dt: Annotated[float, Field(gt=0, le=1)] | None = Field(
         default=None,
         description='time between the samples of processed logs, s; raw ones unless given',
@@ -117,7 +102,7 @@ class ServoFitConfig(Section):
     """From logs of a pendulum to the coefficients of its servo."""
 
     actuator: str = Field(description='kind of servo, as xl330, or a YAML file that defines one')
-    model: str = Field(default='m6', description='friction law: m1 to m6, a part of them, or all')
+    model: str = Field(default='m6', description='friction law: m1 to m6')
     logdir: Path = Field(description='folder of logs, raw or processed')
     output: Path = Field(default=Path('params.json'), description='file for the coefficients')
     validation_kp: float | None = Field(
@@ -137,7 +122,7 @@ class ServoFitConfig(Section):
         default=1, description='number of processes that try together'
     )
     load_study: str | None = Field(
-        default=None, description='name of an interrupted study beside the output, to go on with'
+        default=None, description='study to go on with: its name, or a file of studies'
     )
     wandb: bool = Field(default=False, description='log to Weights & Biases')
     starts: Annotated[int, Field(ge=1, le=1000)] = Field(
@@ -149,14 +134,6 @@ class ServoFitConfig(Section):
     reset_period: Annotated[float, Field(gt=0)] | None = Field(
         default=None, description='s after which predictions go on from the measured state'
     )
-    substeps: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        default=None,
-        description='steps of the simulation from sample to sample, or in 5 ms of raw logs; 1 and '
-        '3 unless given',
-    )
-    resume: bool = Field(
-        default=False, description='begin where an interrupted fit with the same output was'
-    )
     gate: GateConfig = _GATE
 
     @model_validator(mode='after')
@@ -166,11 +143,5 @@ class ServoFitConfig(Section):
         given += ['workers'] if self.workers > 1 else []
         if self.method == 'least-squares' and given:
             msg = f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
-            raise ValueError(msg)
-        if self.method != 'least-squares' and self.resume:
-            msg = (
-                f'Expected load_study to go on with trials of {self.method}, found resume, which '
-                'goes on with least squares'
-            )
             raise ValueError(msg)
         return self

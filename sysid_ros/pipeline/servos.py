@@ -185,8 +185,8 @@ def _drive(entry: ServoConfig, model: mujoco.MjModel) -> ServoDrive:
     values: dict[str, float] = {}
     if entry.params is not None:
         servo, values = read_parameters(entry.params, entry.type)
-        # The steps and the command delay of the pendulum's logs are not the robot's.
-        servo = Servo(servo.type, servo.friction, servo.substeps)
+        # The command delay of the pendulum's logs is not the robot's.
+        servo = Servo(servo.type, servo.friction)
         values.pop(_OFFSET, None)
         if entry.model is not None and entry.model != servo.friction.name:
             servo = Servo.named(entry.type or servo.type.name, entry.model)

@@ -22,6 +22,5 @@ _PUBLIC = {
 def __getattr__(name: str) -> object:
     """Find a public name."""
     if name not in _PUBLIC:
-        msg = f'module {__name__!r} has no attribute {name!r}'
-        raise AttributeError(msg)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     return getattr(importlib.import_module(_PUBLIC[name]), name)

@@ -10,12 +10,10 @@ from the package's own code, which it is there to check.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.formats.logs import ServoLog
 
 GRAVITY = 9.80665
 FASTEST = 100.0

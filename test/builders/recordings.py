@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from sysid_ros.servos.bench.motions import TRAJECTORIES
 from sysid_ros.servos.bench.pendulum import candidate, simulate, stack_logs
 from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog
-from sysid_ros.servos.laws.servo import Scheme
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.laws.servo import Scheme, Servo
 
 COUNT = 2 * np.pi / 4096
 #: Published coefficients of an xl330, rounded.
@@ -29,7 +23,26 @@ M1 = {
     'friction_base': 0.0128,
     'friction_viscous': 0.0037,
 }
+#: Motions of BAM: times, s, to goals, rad; 0 hangs down.
+MOTIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    'sin_time_square': lambda t: np.sin(t**2),
+    'sin_sin': lambda t: np.sin(t) * np.pi / 2 + np.sin(5 * t) * 0.5 * np.sin(2 * t),
+    'lift_and_drop': lambda t: -np.pi / 2 * _eased(t / 2),
+    'up_and_down': lambda t: np.pi / 2 * (_eased(t / 3) - 0.2 * _eased(t / 3 - 1)),
+}
+#: The motor is off from this time on in ``lift_and_drop``, s.
+DROP = 2.0
 RUNS = ((0.15, 0.1, 400.0), (0.3, 0.15, 200.0))
+
+
+def _eased(phase: np.ndarray) -> np.ndarray:
+    """Return 0 to 1 along a cubic, at rest at both ends."""
+    phase = np.clip(phase, 0.0, 1.0)
+    return phase**2 * (3 - 2 * phase)
+
+
+def _enabled(motion: str, times: np.ndarray) -> np.ndarray:
+    return np.where((motion == 'lift_and_drop') & (times >= DROP), 0.0, 1.0)
 
 
 def record(
@@ -69,8 +82,8 @@ def record(
             constants={'kp': kp, 'vin': 7.5},
             dt=dt,
             position=np.zeros(len(times)),
-            goal=TRAJECTORIES[name].goal(times),
-            enabled=TRAJECTORIES[name].enabled(times).astype(np.float64),
+            goal=MOTIONS[name](times),
+            enabled=_enabled(name, times),
             speed=np.zeros(len(times)),
         )
         for name in motions
@@ -95,7 +108,6 @@ def record_raw(
     seconds: float = 4.0,
     lead: float = 0.0,
     seed: int = 0,
-    plant: Servo | None = None,
 ) -> tuple[list[ServoLog], list[float]]:
     """Return logs as a loop of 8 ms with jitter writes them, and the floor of each, rad.
 
@@ -109,15 +121,14 @@ def record_raw(
         seconds: Of each log.
         lead: From writing a goal to reading the encoder, whose time is the stamp, s.
         seed: Of noise and jitter.
-        plant: The servo in other steps than short ones.
     """
     rng = np.random.default_rng(seed)
     blank = []
     for name in motions:
         for mass, length, kp in runs:
             clock = np.cumsum(0.0075 + rng.exponential(0.0005, round(seconds / 0.008)))
-            goal = TRAJECTORIES[name].goal(clock)
-            on = TRAJECTORIES[name].enabled(clock).astype(np.float64)
+            goal = MOTIONS[name](clock)
+            on = _enabled(name, clock)
             stamps, none = clock - clock[0], np.zeros(len(clock))
             about = {'kp': kp, 'vin': 7.5}
             told = Commands(stamps - lead, goal, on)
@@ -139,8 +150,8 @@ def record_raw(
                     commands=told,
                 )
             )
-    plant = plant or dataclasses.replace(servo, substeps=50, scheme=Scheme.LEAPFROG)
-    bench = stack_logs(plant, blank)
+    plant = dataclasses.replace(servo, scheme=Scheme.LEAPFROG)
+    bench = stack_logs(plant, blank, steps=50)
     moved = simulate(plant, bench, candidate(plant, values), velocities=True)
     positions, speeds = bench.read(moved.position), bench.read(np.asarray(moved.velocity))
     made, floors = [], []

@@ -57,7 +57,7 @@ def test_shorter_logs_repeat_their_last_sample_which_does_not_count():
     np.testing.assert_array_equal(found.goal.T[1], [10.1, 11.1, 11.1, 11.1])
     np.testing.assert_array_equal(found.enabled.T, [[0, 1, 0, 1], [0, 1, 1, 1]])
     np.testing.assert_array_equal(found.speed.T[1], [10.2, 11.2, 11.2, 11.2])
-    np.testing.assert_array_equal(found.counted.T, [[1, 1, 1, 1], [1, 1, 0, 0]])
+    np.testing.assert_array_equal(found.readings.counted.T, [[1, 1, 1, 1], [1, 1, 0, 0]])
 
 
 def test_windows_hold_consecutive_samples_of_one_log_each():
@@ -71,7 +71,7 @@ def test_windows_hold_consecutive_samples_of_one_log_each():
     np.testing.assert_array_equal(found.inertia, whole.inertia[[0, 0, 2]])
     np.testing.assert_array_equal(found.weight, whole.weight[[0, 0, 2]])
     assert found.lengths.tolist() == [3, 3, 3]
-    assert found.counted.all()
+    assert found.readings.counted.all()
     assert found.dt == 0.01
 
 
@@ -89,28 +89,21 @@ def test_windows_know_the_command_before_them():
 def test_a_window_may_be_as_long_as_a_log():
     whole = stack_logs(SERVO, [_log(7), _log(5, 10.0)])
     np.testing.assert_array_equal(whole.windows(7).position[:, 0], whole.position[:, 0])
-    with pytest.raises(FitError) as raised:
+    with pytest.raises(FitError, match='found at most 7'):
         whole.windows(8)
-    sentence = 'Expected a log of at least 8 samples (0.08 s), found at most 7.'
-    assert str(raised.value) == sentence
 
 
 @pytest.mark.parametrize(
-    ('logs', 'sentence'),
+    ('logs', 'said'),
     [
-        ([], 'Nothing to fit: there are no logs.'),
-        ([_log(3), _log(0, 1.0)], "Expected samples in every log, found none in 'log1'."),
-        (
-            [_log(3), _log(3, 1.0, dt=0.005)],
-            "Expected logs of one sampling period, found 0.01 s in 'log0' and 0.005 s in 'log1'",
-        ),
-        ([_log(3), _log(3, 1.0, dt=0.010001)], 'Expected logs of one sampling period'),
+        ([], 'no logs'),
+        ([_log(3), _log(3, 1.0, dt=0.005)], "0.01 s in 'log0' and 0.005 s in 'log1'"),
+        ([_log(3), _log(3, 1.0, dt=0.010001)], 'one sampling period'),
     ],
 )
-def test_logs_that_cannot_be_together_cost_one_sentence(logs: list[ServoLog], sentence: str):
-    with pytest.raises(FitError) as raised:
+def test_logs_that_cannot_be_together_are_refused(logs: list[ServoLog], said: str):
+    with pytest.raises(FitError, match=said):
         stack_logs(SERVO, logs)
-    assert str(raised.value).startswith(sentence)
 
 
 def test_periods_that_differ_by_rounding_are_the_same():

@@ -12,9 +12,8 @@ from builders.servo_robots import drive, driven_arm
 from sysid_ros.errors import ParameterError
 from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
 from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import MODELS
+from sysid_ros.servos.laws.friction import FRICTION_LAWS
 from sysid_ros.servos.laws.joints import ServoController, ServoJoints
-from sysid_ros.servos.laws.stepping import Supply
 
 MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
 _TOTAL = MASS + ARM_MASS
@@ -67,7 +66,7 @@ def difference_from_the_bench(model: str, timestep: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('model', MODELS)
+@pytest.mark.parametrize('model', FRICTION_LAWS)
 def test_a_pendulum_moves_as_on_the_bench_the_nearer_the_shorter_the_step(model: str):
     coarse, fine = (difference_from_the_bench(model, step) for step in (0.002, 0.0005))
 
@@ -76,7 +75,7 @@ def test_a_pendulum_moves_as_on_the_bench_the_nearer_the_shorter_the_step(model:
 
 
 def test_friction_holds_a_loaded_joint_where_it_is():
-    joints = pendulum(model='coulomb', friction_base=0.2)
+    joints = pendulum(model='m1', friction_base=0.2)
     data = mujoco.MjData(joints.model)
     data.qpos[0] = 0.2  # gravity turns with .12 N·m
     controller = ServoController(joints, data)
@@ -120,28 +119,6 @@ def test_a_servo_whose_speed_is_limited_starts_from_where_it_is_also_after_a_res
 
         # After .2 s the goal of the loop is .1 rad on; the command is 1 rad away.
         assert data.qpos[0] == pytest.approx(1.05, abs=0.06)
-
-
-def stalled(joints: ServoJoints, supply: Supply, steps: int) -> float:
-    """Return the torque at a wall after some steps."""
-    data = mujoco.MjData(joints.model)
-    controller = ServoController(joints, data, supply=supply)
-    controller.goal[0] = 50.0
-    for _ in range(steps):
-        controller.update()
-        mujoco.mj_step(joints.model, data)
-        data.qpos[:] = data.qvel[:] = 0.0
-    return float(data.qfrc_actuator[0])
-
-
-def test_the_supply_falls_by_what_the_motors_draw():
-    joints = pendulum(vin=6.0, R=3.0, kt=0.9)
-
-    # At full duty the supply gives what the motor takes: V = vin - r V / R.
-    assert stalled(joints, Supply(0.0), 60) == pytest.approx(0.9 * 6.0 / 3.0)
-    assert stalled(joints, Supply(1.5), 60) == pytest.approx(0.9 * 4.0 / 3.0)
-    assert stalled(joints, Supply(1.5), 1) == pytest.approx(0.9 * 6.0 / 3.0)
-    assert stalled(joints, Supply(2.9, lowest=5.0), 60) == pytest.approx(0.9 * 5.0 / 3.0)
 
 
 def test_motors_that_are_off_give_no_torque():

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from sysid_ros.servos.laws.motors import MOTOR_LAWS, within
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DT = 0.1
 VOLTAGE = {'kt': 0.5, 'R': 2.0, 'kp': 10.0, 'vin': 10.0, 'error_gain': 0.1, 'max_pwm': 0.8}

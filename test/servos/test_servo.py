@@ -5,31 +5,33 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.metadata
+import re
+import sys
+import threading
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 from builders.recordings import M1, record
 from sysid_ros.config import ServoFitConfig
-from sysid_ros.errors import LogError, ParameterError, ResultError
+from sysid_ros.errors import CancelledError, ConfigError, LogError, ParameterError, ResultError
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.servos.formats.logs import write_log
-from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
+from sysid_ros.servos.bench import calibration
+from sysid_ros.servos.bench.calibration import ServoCalibration, calibrate_servo, compare_laws
+from sysid_ros.servos.formats.logs import ServoLog, write_log
+from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.session.calibration import calibrate_servo
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sysid_ros.servos.formats.logs import ServoLog
-    from sysid_ros.servos.session.calibration import ServoCalibration
 
 pytestmark = pytest.mark.slow
 
-
 SERVO = Servo.named('xl330', 'm1')
+TRIALS = 30
 
 
 def _write(folder: Path, logs: Sequence[ServoLog]) -> Path:
@@ -62,6 +64,12 @@ def request_(logs: list[ServoLog], tmp_path: Path) -> ServoFitConfig:
     return _request(logs, tmp_path)
 
 
+@pytest.fixture
+def trials(request_: ServoFitConfig) -> ServoFitConfig:
+    """Return a request for a few trials."""
+    return request_.model_copy(update={'method': 'random', 'trials': TRIALS})
+
+
 @pytest.fixture(scope='module')
 def usual(logs: list[ServoLog], tmp_path_factory: pytest.TempPathFactory) -> ServoCalibration:
     """Return what a quick fit finds and writes; nobody changes it."""
@@ -69,20 +77,18 @@ def usual(logs: list[ServoLog], tmp_path_factory: pytest.TempPathFactory) -> Ser
 
 
 def test_coefficients_result_and_report_are_written(usual: ServoCalibration) -> None:
-    done, output = usual, usual.parameters_path
-    assert done.result.accepted
-    assert output.name == 'servo.json'
-    servo, values = read_parameters(output)
+    assert usual.result.accepted
+    servo, values = read_parameters(usual.parameters_path)
     assert servo == SERVO
-    assert values == done.values
+    assert values == usual.values
     assert values == pytest.approx(M1, rel=0.03)
-    assert CalibrationResult.load(done.result_path).to_json() == done.result.to_json()
-    assert 'friction_viscous' in done.report_path.read_text('utf-8')
-    assert sorted(path.name for path in output.parent.iterdir()) == [
+    assert CalibrationResult.load(usual.result_path).to_json() == usual.result.to_json()
+    assert 'friction_viscous' in usual.report_path.read_text('utf-8')
+    assert {path.name for path in usual.parameters_path.parent.iterdir()} == {
         'servo.json',
         'servo.report.html',
         'servo.result.json',
-    ]
+    }
 
 
 def test_logs_of_a_gain_are_held_out(usual: ServoCalibration, logs: list[ServoLog]) -> None:
@@ -93,69 +99,32 @@ def test_logs_of_a_gain_are_held_out(usual: ServoCalibration, logs: list[ServoLo
     }
     assert result.held_out_after < 3 < result.held_out_before
     assert {file.role for file in result.provenance.files} == {'train', 'validate'}
-    assert {error.unit for error in result.errors} == {'rad'}
 
 
-def test_one_load_is_said_not_to_tell_load_dependence(request_: ServoFitConfig) -> None:
-    result = calibrate_servo(request_.model_copy(update={'model': 'm3'})).result
-    said = ' '.join(result.warnings)
-    assert 'All logs have one load' in said
-    assert 'load_friction_base' in said
-    assert 'two masses or lengths' in said
-
-
-def test_a_motor_that_is_never_off_is_said_not_to_tell_viscous_friction(
+def test_what_logs_lack_and_what_to_record_is_said(
     request_: ServoFitConfig, logs: list[ServoLog], tmp_path: Path
 ) -> None:
-    on = [dataclasses.replace(log, enabled=np.ones(len(log))) for log in logs]
-    moving = [log for log in on if log.trajectory == 'sin_time_square']
-    folder = _write(tmp_path / 'on', moving)
-    result = calibrate_servo(request_.model_copy(update={'logdir': folder})).result
-    assert any('The motor is never off' in warning for warning in result.warnings)
-
-
-def test_what_is_not_identified_has_a_motion_to_record(request_: ServoFitConfig) -> None:
-    result = calibrate_servo(request_.model_copy(update={'model': 'm6'})).result
+    moving = [log for log in logs if log.trajectory == 'sin_time_square']
+    on = [dataclasses.replace(log, enabled=np.ones(len(log))) for log in moving]
+    changes = {'model': 'm3', 'logdir': _write(tmp_path / 'on', on)}
+    result = calibrate_servo(request_.model_copy(update=changes)).result
+    said = ' '.join(result.warnings)
+    assert 'All logs have one load' in said
+    assert 'The motor is never off' in said
     doubtful = [p for p in result.parameters if p.verdict != 'identified']
     assert doubtful
     assert all('On the bench: ' in parameter.explanation for parameter in doubtful)
 
 
-def test_a_rejected_fit_leaves_coefficients_in_use_alone(
-    request_: ServoFitConfig, logs: list[ServoLog], tmp_path: Path
-) -> None:
-    request_.output.parent.mkdir()
-    write_parameters(request_.output, SERVO, M1)
-    before = request_.output.read_bytes()
-    rng = np.random.default_rng(0)
-    noise = [dataclasses.replace(log, position=rng.normal(size=len(log))) for log in logs]
-    folder = _write(tmp_path / 'noise', noise)
-    done = calibrate_servo(request_.model_copy(update={'logdir': folder}))
-    assert not done.result.accepted
-    assert done.parameters_path is None
-    assert request_.output.read_bytes() == before
-
-
-def test_a_fit_goes_on_from_where_an_interrupted_one_was(request_: ServoFitConfig) -> None:
-    progress = request_.output.with_suffix('.progress.json')
-    progress.parent.mkdir()
-    write_parameters(progress, SERVO, M1)
-    resumed = request_.model_copy(update={'resume': True, 'starts': 1})
-    done = calibrate_servo(resumed)
-    starts = done.result.solver.starts
-    assert not starts or starts[0].initial_cost < 10
-    assert done.values == pytest.approx(M1, rel=0.03)
-    assert not progress.exists()
-
-
 @pytest.mark.parametrize(
     ('change', 'error', 'text'),
     [
-        ({'model': 'm7'}, ParameterError, "no friction model 'm7'; nearest: m"),
-        ({'actuator': 'xl331'}, ParameterError, "no actuator 'xl331'; nearest: xl330"),
+        ({'model': 'm7'}, ParameterError, "no friction model 'm7'"),
+        ({'actuator': 'xl331'}, ParameterError, 'nearest: xl330'),
         ({'actuator': 'mx64'}, LogError, 'xl330'),
         ({'validation_kp': 7}, LogError, '200'),
         ({'logdir': Path('nowhere')}, LogError, 'nowhere'),
+        ({'output': Path.cwd()}, ResultError, 'found the folder'),
     ],
 )
 def test_bad_requests_are_told_before_any_work(
@@ -166,6 +135,136 @@ def test_bad_requests_are_told_before_any_work(
     assert not request_.output.parent.exists()
 
 
-def test_an_output_that_is_a_folder_is_refused(request_: ServoFitConfig, tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match='found the folder'):
-        calibrate_servo(request_.model_copy(update={'output': tmp_path}))
+def test_laws_are_compared_on_what_they_were_not_fitted_to(
+    request_: ServoFitConfig, tmp_path: Path
+) -> None:
+    fixed = {'R': M1['R'], 'armature': M1['armature'], 'alpha': 1.35}
+    request = request_.model_copy(update={'fixed': fixed})
+    found = compare_laws(request, ['m1', 'm2'], output=tmp_path / 'laws')
+    assert [(law.name, law.fitted) for law in found.models] == [('m1', 4), ('m2', 6)]
+    for law in found.models:
+        assert law.training < 0.5e-3
+        assert law.held_out < 0.7e-3
+        assert read_parameters(tmp_path / 'laws' / f'{law.name}.json')[1] == law.values
+    bare = compare_laws(request_.model_copy(update={'validation_kp': None}), ['m1'])
+    assert np.isnan(bare.models[0].held_out)
+    assert 'Nothing is held out' in bare.warnings[0]
+
+
+# Trials, and what is told while a fit runs
+
+
+@dataclasses.dataclass
+class Listener:
+    """Hears what an observer is told, and cancels at the first trial that it hears of."""
+
+    stages: list[str] = dataclasses.field(default_factory=list)
+    cancel: threading.Event = dataclasses.field(default_factory=threading.Event)
+
+    def stage(self, text: str) -> None:
+        """Keep what is told."""
+        self.stages.append(text)
+        if text.startswith('trial '):
+            self.cancel.set()
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Ignore it."""
+
+
+class Board(ModuleType):
+    """Stands for wandb."""
+
+    def __init__(self) -> None:
+        super().__init__('wandb')
+        self.began: dict[str, Any] = {}
+        self.logged: list[dict[str, Any]] = []
+        self.ended = 0
+
+    def init(self, **told: Any) -> Board:
+        """Begin a run, which is the module itself."""
+        self.began = told
+        return self
+
+    def log(self, shown: dict[str, Any]) -> None:
+        """Keep what is shown."""
+        self.logged.append(shown)
+
+    def finish(self) -> None:
+        """Count the ends."""
+        self.ended += 1
+
+
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> Board:
+    """Return what is imported as wandb."""
+    found = Board()
+    monkeypatch.setitem(sys.modules, 'wandb', found)
+    return found
+
+
+def test_a_result_says_what_trials_found_and_what_least_squares_made_of_it(
+    trials: ServoFitConfig,
+) -> None:
+    heard = Listener()
+    done = calibrate_servo(trials, observer=heard)
+    solver = done.result.solver
+    assert (solver.start, solver.backend) == ('sampled', 'optuna-random, mujoco')
+    assert f'the best of {TRIALS} trials of random' in solver.start_sentence
+    tried, refined = map(float, re.findall(r'([\d.]+) mrad', solver.start_sentence))
+    assert refined < 0.1 * tried
+    assert done.result.provenance.versions['optuna'] == importlib.metadata.version('optuna')
+    [name] = re.findall(r'--load-study (\S+)', ' '.join(heard.stages))
+    more = trials.model_copy(update={'load_study': name, 'trials': TRIALS + 10})
+    again = calibrate_servo(more)
+    assert f'the best of {TRIALS + 10} trials' in again.result.solver.start_sentence
+
+
+def test_the_best_values_so_far_are_in_the_output_while_trials_go_on(
+    trials: ServoFitConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calibration, '_PERIOD', 0.0)
+    heard = Listener()
+    endless = trials.model_copy(update={'trials': 1000})
+    with pytest.raises(CancelledError):
+        calibrate_servo(endless, observer=heard, cancel=heard.cancel)
+    assert 'best mean absolute error' in heard.stages[-1]
+    servo, values = read_parameters(trials.output)
+    assert servo == SERVO
+    assert values['kt'] != SERVO.coefficients['kt'].initial
+
+
+@pytest.mark.parametrize('method', ['random', 'least-squares'])
+def test_wandb_is_told_under_the_names_of_bam(
+    trials: ServoFitConfig, board: Board, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    monkeypatch.setattr(calibration, '_PERIOD', 0.0)
+    changes = {'wandb': True, 'method': method, 'starts': 1}
+    done = calibrate_servo(trials.model_copy(update=changes))
+    assert board.began['project'] == 'xl330_identification'
+    assert set(board.began['config']) == {'logdir', 'model', 'hostname'}
+    assert board.ended == 1
+    names = {'optim/trial_number', 'optim/best_value', 'optim/val_best_value'}
+    names |= {f'params/{name}' for name in M1}
+    assert all(set(shown) == names for shown in board.logged)
+    assert len(board.logged) > 1
+    last = board.logged[-1]
+    assert {name: last[f'params/{name}'] for name in M1} == done.values
+    held_out = [error for name, error in done.errors.items() if name.endswith('kp200')]
+    assert last['optim/val_best_value'] == pytest.approx(sum(held_out) / len(held_out))
+
+
+def test_a_run_of_wandb_ends_with_a_fit_that_fails(request_: ServoFitConfig, board: Board) -> None:
+    cancel = threading.Event()
+    cancel.set()
+    with pytest.raises(CancelledError):
+        calibrate_servo(request_.model_copy(update={'wandb': True}), cancel=cancel)
+    assert board.ended == 1
+
+
+def test_wandb_that_is_missing_is_told_before_any_work(
+    request_: ServoFitConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, 'wandb', None)
+    with pytest.raises(ConfigError, match=r"pip install 'sysid_ros\[wandb\]'"):
+        calibrate_servo(request_.model_copy(update={'wandb': True}))
+    assert not request_.output.parent.exists()

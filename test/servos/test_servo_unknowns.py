@@ -17,7 +17,7 @@ from sysid_ros.servos.laws.joints import ServoJoints
 
 
 def test_targets_have_the_names_and_units_of_the_laws():
-    apart = ('armature', 'q_offset', 'command_delay', 'law_step')
+    apart = ('armature', 'q_offset', 'command_delay')
     expected = {n: unit for n, unit in UNITS.items() if n not in apart}
 
     assert {name: kind.unit for name, kind in SERVO.items()} == expected

@@ -7,20 +7,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from builders import pendulum_reference as reference
 from sysid_ros.servos.bench.pendulum import simulate, stack_logs
 from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import FRICTION_LAWS, MODELS, Coefficient
+from sysid_ros.servos.laws.friction import FRICTION_LAWS, Coefficient
 from sysid_ros.servos.laws.motors import MOTOR_LAWS
 from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 MX = ACTUATORS['mx106']
 LIMITED = Coefficient(2.0, 1.0, 4.0)
@@ -138,7 +136,7 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
 ):
     at_limits: Counter[str] = Counter()
     samples = 0
-    for model in MODELS:
+    for model in FRICTION_LAWS:
         servo, logs, candidates = drawn(name, model, 1)
         motion = simulate(
             servo, stack_logs(servo, logs), candidates, reset_period=reset_period, velocities=True
@@ -218,13 +216,6 @@ def test_no_joint_turns_faster_than_100_rad_per_s():
         assert motion.velocity[1, 0, 0] == sign * 100.0
 
 
-def test_velocities_are_given_only_where_they_are_wanted():
-    servo = Servo.named('xl330', 'm1')
-    assert (
-        simulate(servo, stack_logs(servo, [_at_rest(3, 0.005)]), _initial(servo)).velocity is None
-    )
-
-
 def test_a_goal_of_limited_velocity_goes_on_in_the_next_window():
     servo = Servo.named('sts3215', 'm1')
     log = _at_rest(40, 0.01, goal=np.full(40, 0.5), enabled=np.ones(40), position=np.full(40, 0.5))
@@ -233,39 +224,3 @@ def test_a_goal_of_limited_velocity_goes_on_in_the_next_window():
     # From 0 on the goal needs 0.1 s to be where the servo is; in the second window it is there.
     assert abs(first - 0.5).max() > 0.1
     assert abs(second - 0.5).max() < 0.01
-
-
-def test_substeps_are_steps_of_a_finer_log() -> None:
-    """Held goals make a log with repeated samples, of which every third counts."""
-    servo = Servo.named('xl330', 'm6', substeps=3)
-    coarse = _any_log()
-    values = np.array([[usual.initial for usual in servo.coefficients.values()]])
-    fine = dataclasses.replace(
-        coarse,
-        dt=coarse.dt / 3,
-        position=np.repeat(coarse.position, 3),
-        goal=np.repeat(coarse.goal, 3),
-        enabled=np.repeat(coarse.enabled, 3),
-        speed=None,
-    )
-    once = dataclasses.replace(servo, substeps=1)
-    expected = simulate(once, stack_logs(once, [fine]), values).position[::3]
-    found = simulate(servo, stack_logs(servo, [dataclasses.replace(coarse, speed=None)]), values)
-    assert np.array_equal(found.position, expected)
-
-
-def _any_log() -> ServoLog:
-    times = np.arange(200) * 0.01
-    return ServoLog(
-        'any',
-        'xl330',
-        'steps',
-        0.3,
-        0.02,
-        0.15,
-        {'kp': 300.0, 'vin': 7.5},
-        0.01,
-        np.full(len(times), 0.2),
-        np.sin(3 * times),
-        (times < 1.5).astype(np.float64),
-    )

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.servos.bench.pendulum import simulate, stack_logs
 from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.servo import Servo
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.slow
 

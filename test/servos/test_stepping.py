@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
 import pytest
 from mujoco.batch import Batch
+from numpy.typing import NDArray
 
 from builders.servo_robots import arm, drive, driven_arm
 from sysid_ros.servos.laws.joints import ServoController, ServoJoints
 from sysid_ros.servos.laws.stepping import ServoStepper
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STEPS = 400
 

@@ -5,56 +5,40 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
 from sysid_ros.estimation.noise import encoder_step, noise_of
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FitLog as Trace
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.estimation.solver.starts import Attempt, starts
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.servos.bench.pendulum import stack_logs
 from sysid_ros.servos.bench.residuals import POSITION, LogResiduals
-from sysid_ros.servos.laws.servo import Scheme
+from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.laws.servo import Servo
 
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.servos.formats.logs import ServoLog
-    from sysid_ros.servos.laws.servo import Servo
-
-    Array = NDArray[np.float64]
-
+#: Lengths of windows, s, and how many starts go on from each.
+_WINDOWS = ((0.1, 3), (0.3, 2), (1.0, 2))
 #: Windows of fewer samples say little of forces.
 _FEWEST_SAMPLES = 4
 #: Ends that are nearer to each other, in parts of the bounds' distance, are one.
 _SAME = 1e-6
-#: Iterations over whole logs with starts as measured, from each of the best windows.
-_ITERATIONS = 25
+#: Most iterations over windows, and over whole logs with starts as measured.
+_IN_WINDOWS, _ITERATIONS = 15, 25
 #: Most iterations of a turn with unknown starts, and most turns. The noise is estimated after each.
 _TURN, _TURNS = 12, 4
 #: No turn follows one that changed the estimate of the noise by less than this part.
 _SAME_NOISE = 0.01
-
-
-class _WindowLength(NamedTuple):
-    """Length of windows, s, most iterations of a solve, and how many starts go on from it."""
-
-    seconds: float
-    iterations: int
-    kept: int
-
-
-_WINDOWS = (_WindowLength(0.1, 15, 3), _WindowLength(0.3, 15, 2), _WindowLength(1.0, 15, 2))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,33 +58,6 @@ class ServoFitSettings:
     fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
     first: Mapping[str, float] | None = None
     reset_period: float | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class SolvedServo:
-    """Values of coefficients that predict logs best, without intervals.
-
-    Attributes:
-        residuals: Of whole logs with unknown starts, in units of the noise that was found.
-        solution: Coefficients, then starts.
-        count: How many of them are coefficients.
-        trace: The iterations over whole logs.
-        attempts: What became of each start over the shortest windows.
-        evaluations: Simulations of whole logs.
-    """
-
-    residuals: LogResiduals
-    solution: Solution
-    count: int
-    trace: Trace
-    attempts: tuple[Attempt, ...]
-    evaluations: int
-
-    @property
-    def values(self) -> dict[str, float]:
-        """All coefficients by name, those that were fixed as well."""
-        found = self.residuals.values(self.solution.x[None])[0]
-        return dict(zip(self.residuals.servo.coefficients, found.tolist(), strict=True))
 
 
 def fit_servo(
@@ -129,92 +86,94 @@ def fit_servo(
         CancelledError: ``cancel`` was set.
     """
     settings = settings or ServoFitSettings()
-    solved = solve_servo(servo, logs, settings=settings, cancel=cancel, observe=observe)
-    residuals, solution = solved.residuals, solved.solution
-    # In units of the noise, where positions are whole steps.
+    fixed = checked(servo, settings.fixed)
+    if not logs or len(fixed) == len(servo.coefficients):
+        raise FitError(f'Nothing to fit: {len(logs)} logs, and {len(fixed)} coefficients fixed.')
+    trace = Trace(observe)
+    names = tuple(log.name for log in logs)
+    noise = noise_of([log.position for log in logs])
+    # What only leads to a start is as good in long steps.
+    quick, whole = (
+        LogResiduals(
+            servo,
+            bench,
+            names,
+            noise,
+            fixed=fixed,
+            starts=free,
+            reset_period=settings.reset_period,
+        )
+        for bench, free in (
+            (stack_logs(servo, logs, steps=1), False),
+            (stack_logs(servo, logs), True),
+        )
+    )
+    first = _first(quick, settings.first)
+    beginnings, attempts = _grow_windows(quick, settings, first, cancel)
+    # Windows may lead away from values that were good for whole logs.
+    beginnings += [] if first is None else [first]
+    ends = (_roughly(quick, x, _ITERATIONS, cancel) for x in beginnings)
+    best = min(ends, key=lambda end: end.cost)
+    solution = _settle(whole, best.x, trace, cancel)
     step = encoder_step(np.concatenate([log.position for log in logs]))
-    encoder_steps = {} if step is None else {POSITION: step / residuals.noise}
+    encoder_steps = {} if step is None else {POSITION: step / whole.noise}
     found = infer(
         solution,
-        sharpened(residuals, solution),
-        residuals.unknowns,
-        dataclasses.replace(residuals.samples, encoder_steps=encoder_steps),
+        sharpened(whole, solution),
+        whole.unknowns,
+        dataclasses.replace(whole.samples, encoder_steps=encoder_steps),
     )
+    count = len(quick.unknowns)
     return Fit(
-        parameters=residuals.unknowns[: solved.count],
-        solution=dataclasses.replace(
-            solution, x=solution.x[: solved.count], trace=tuple(solved.trace.trace)
-        ),
+        parameters=quick.unknowns,
+        solution=dataclasses.replace(solution, x=solution.x[:count], trace=tuple(trace.trace)),
         inference=found,
         offsets={},
-        noise={POSITION: residuals.noise},
-        rollouts=solved.evaluations,
+        noise={POSITION: whole.noise},
+        rollouts=(quick.evaluations + whole.evaluations) * len(logs),
         diverged=0,
-        seconds=solved.trace.seconds,
-        sequences=residuals.names,
-        attempts=solved.attempts if settings.starts > 1 else (),
+        seconds=trace.seconds,
+        sequences=names,
+        attempts=attempts if settings.starts > 1 else (),
         start='windows',
         start_sentence=(
             f'the best of {settings.starts} starts over windows of a tenth of a second that grew '
             'to whole logs'
         ),
-        unknowns=residuals.unknowns,
+        unknowns=whole.unknowns,
         values=solution.x,
     )
-
-
-def solve_servo(
-    servo: Servo,
-    logs: Sequence[ServoLog],
-    *,
-    settings: ServoFitSettings | None = None,
-    cancel: threading.Event | None = None,
-    observe: Callable[[Iteration], None] | None = None,
-) -> SolvedServo:
-    """Find the same values as `fit_servo` without asking how sure they are.
-
-    Args and errors are those of `fit_servo`.
-    """
-    settings = settings or ServoFitSettings()
-    fixed = checked(servo, settings.fixed)
-    bench = stack_logs(servo, logs)
-    trace = Trace(observe)
-    names = tuple(log.name for log in logs)
-    noise = noise_of([log.position for log in logs])
-    whole = LogResiduals(
-        servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period
-    )
-    first = _first(whole, settings.first)
-    quick = whole
-    if servo.scheme is Scheme.LEAPFROG:
-        # What only leads to a start is as good in long steps.
-        long = dataclasses.replace(servo, substeps=1)
-        quick = LogResiduals(
-            long,
-            stack_logs(long, logs),
-            names,
-            noise,
-            fixed=fixed,
-            reset_period=settings.reset_period,
-        )
-    begun, attempts = _grow_windows(quick, settings, first, cancel)
-    # Windows may lead away from values that were good for whole logs.
-    beginnings = begun + ([] if first is None else [first])
-    best = min(
-        (_roughly(quick, x, _ITERATIONS, cancel) for x in beginnings), key=lambda end: end.cost
-    )
-    freed = LogResiduals(
-        servo, bench, names, noise, fixed=fixed, reset_period=settings.reset_period, starts=True
-    )
-    solution = _settle(freed, best.x, trace, cancel)
-    evaluations = quick.evaluations + freed.evaluations
-    return SolvedServo(freed, solution, len(whole.unknowns), trace, attempts, evaluations)
 
 
 def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, float]:
     """Return all coefficients: those that were found and those that were known."""
     found = {u.name: float(v) for u, v in zip(fit.parameters, fit.solution.x, strict=True)}
     return {name: {**fixed, **found}[name] for name in servo.coefficients}
+
+
+def checked(servo: Servo, values: Mapping[str, float]) -> dict[str, float]:
+    """Return values of coefficients, all of which the servo has.
+
+    Raises:
+        ParameterError: It does not have one of them.
+    """
+    for name in values:
+        if name not in servo.coefficients:
+            hint = nearest(name, servo.coefficients)
+            raise ParameterError(f'{servo.name} has no coefficient {name!r}; {hint}.')
+    return dict(values)
+
+
+def _first(residuals: LogResiduals, values: Mapping[str, float] | None) -> Array | None:
+    if values is None:
+        return None
+    known = checked(residuals.servo, values)
+    return np.array(
+        [
+            np.clip(known.get(u.name, u.nominal), u.min_value, u.max_value)
+            for u in residuals.unknowns
+        ]
+    )
 
 
 def _grow_windows(
@@ -229,40 +188,27 @@ def _grow_windows(
     a tenth of a second, from the measured state, it is nearly that of a linear problem. Each
     horizon leads the fit into the valley of the next. Solved over whole logs, half of the starts of
     m6 that are spread over the bounds find nothing better than where they are.
-
-    Args:
-        whole: The residuals of whole logs.
-        settings: Number of starts, spread over the bounds, and their seed.
-        first: (p,) values to begin with in place of the servo's usual ones.
-        cancel: Ends the search when it is set.
-
-    Raises:
-        FitError: No log is as long as the shortest windows, or every coefficient is fixed.
-        CancelledError: ``cancel`` was set.
     """
     unknowns = whole.unknowns
-    if not unknowns:
-        msg = 'Nothing to fit: every coefficient is fixed.'
-        raise FitError(msg)
     span = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
     values = list(starts(unknowns, settings.starts, seed=settings.seed))
     if first is not None:
         values[0] = first
     attempts: list[Attempt] = []
-    for horizon in _WINDOWS:
+    for seconds, kept in _WINDOWS:
         fewest = _FEWEST_SAMPLES * whole.bench.readings.period
-        samples = max(round(horizon.seconds / whole.bench.dt), fewest)
+        samples = max(round(seconds / whole.bench.dt), fewest)
         if attempts and samples > int(whole.bench.lengths.max()):
             break
         windows = whole.windows(samples)
-        ends = [_roughly(windows, x, horizon.iterations, cancel) for x in values]
+        ends = [_roughly(windows, x, _IN_WINDOWS, cancel) for x in values]
         if not attempts:
             attempts = [
                 Attempt(x, end.trace[0].cost, False, 'windows', end.cost, end.x)  # noqa: FBT003
                 for x, end in zip(values, ends, strict=True)
             ]
         values = []
-        for end in sorted(ends, key=lambda end: end.cost)[: horizon.kept]:
+        for end in sorted(ends, key=lambda end: end.cost)[:kept]:
             # Several starts may lead to one place.
             if all(np.any(np.abs(end.x - other) > _SAME * span) for other in values):
                 values.append(end.x)
@@ -300,29 +246,3 @@ def _settle(
         if turn > 0 and abs(ratio - 1) < _SAME_NOISE:
             break
     return solution
-
-
-def checked(servo: Servo, values: Mapping[str, float]) -> dict[str, float]:
-    """Return values of coefficients, all of which the servo has.
-
-    Raises:
-        ParameterError: It does not have one of them.
-    """
-    for name in values:
-        if name not in servo.coefficients:
-            hint = nearest(name, servo.coefficients)
-            msg = f'{servo.name} has no coefficient {name!r}; {hint}.'
-            raise ParameterError(msg)
-    return dict(values)
-
-
-def _first(residuals: LogResiduals, values: Mapping[str, float] | None) -> Array | None:
-    if values is None:
-        return None
-    known = checked(residuals.servo, values)
-    return np.array(
-        [
-            np.clip(known.get(u.name, u.nominal), u.min_value, u.max_value)
-            for u in residuals.unknowns
-        ]
-    )

@@ -6,32 +6,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
-from sysid_ros.servos.formats.logs import PERIOD, Commands
+from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog
 from sysid_ros.servos.laws.motors import within
-from sysid_ros.servos.laws.servo import COMMAND_DELAY, LAW_STEP, Scheme
+from sysid_ros.servos.laws.servo import COMMAND_DELAY, Scheme, Servo
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from sysid_ros.servos.formats.logs import ServoLog
-    from sysid_ros.servos.laws.servo import Servo
-
-    Array = NDArray[np.float64]
-
-#: Steps for raw logs in each of BAM's sampling periods.
-_RAW_SUBSTEPS = 3
-#: A step that the law of a simulated servo took is long from here on, s.
-_LONG_STEP = 0.002
+#: Leapfrog steps in each of BAM's sampling periods: with 3, a swinging xl330 is off by less than
+#: .1 mrad, a third of what its encoder leaves.
+RAW_STEPS = 3
 #: Standard gravity, m/s².
 GRAVITY = 9.80665
 #: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
@@ -64,7 +57,8 @@ class Readings:
     @property
     def counted(self) -> NDArray[np.bool_]:
         """(R, L) whether a reading is of the log, not a repetition of its last."""
-        return _first_rows(len(self.position), self.lengths)
+        found: NDArray[np.bool_] = np.arange(len(self.position))[:, None] < self.lengths
+        return found
 
     @property
     def period(self) -> int:
@@ -72,24 +66,6 @@ class Readings:
         at = (self.row + self.part)[:, self.lengths > 1]
         apart = np.diff(at, axis=0)[self.counted[1:, self.lengths > 1]]
         return max(math.ceil(np.median(apart) - _SAME_TIME), 1) if len(apart) else 1
-
-
-class Told(NamedTuple):
-    """Commands of L logs, (margin + T + margin, L), so that they may act sooner or later."""
-
-    goal: Array
-    enabled: Array
-    margin: int
-
-    def delayed(self, rows: Array) -> tuple[Array, Array]:
-        """Return (T, k, L) goals and states of the motor that act (k,) rows later."""
-        whole = np.floor(np.clip(rows, 1 - self.margin, self.margin - 1)).astype(np.int64)
-        part = (rows - whole)[:, None]
-        at = np.arange(self.margin, len(self.goal) - self.margin)[:, None] - whole
-        goal, enabled = (
-            (1 - part) * series[at] + part * series[at - 1] for series in (self.goal, self.enabled)
-        )
-        return goal, enabled
 
 
 @dataclass(frozen=True)
@@ -103,45 +79,44 @@ class PendulumLogs:
 
     Attributes:
         dt: Time between samples, s.
-        substeps: Steps of the law from sample to sample.
         lengths: (L,) samples of each log.
         inertia: (L,) of the pendulum about its axis, without the servo's armature, kg·m².
         weight: (L,) torque of gravity where the pendulum is level, N·m.
         constants: Gains and supply, (L,) each.
         position: (T, L) measured, rad.
-        goal: (T, L) rad.
-        enabled: (T, L) 1 where the motor is powered.
         speed: (T, L) measured, rad/s, or the slope of the positions where it was not.
+        goal: (margin + T + margin, L) rad.
+        enabled: (margin + T + margin, L) 1 where the motor is powered.
+        margin: Further samples on both sides, so that commands may act sooner or later.
         last_goal: (L,) commanded before the first sample, rad; 0 at the start of a log.
         readings: What predictions are compared with.
-        told: The commands, where they have stamps: coefficients say when they act then.
     """
 
     dt: float
-    substeps: int
     lengths: NDArray[np.int64]
     inertia: Array
     weight: Array
     constants: Mapping[str, Array]
     position: Array
+    speed: Array
     goal: Array
     enabled: Array
-    speed: Array
+    margin: int
     last_goal: Array
     readings: Readings
-    told: Told | None = None
 
-    def timed(self, values: Mapping[str, float]) -> PendulumLogs:
-        """Return logs whose commands come when coefficients say they act, once and for all."""
-        if self.told is None:
-            return self
-        goal, enabled = self.told.delayed(np.array([_delay(values) / self.dt]))
-        return dataclasses.replace(self, goal=goal[:, 0], enabled=enabled[:, 0], told=None)
-
-    @property
-    def counted(self) -> NDArray[np.bool_]:
-        """(T, L) whether a sample is of the log, not a repetition of its last."""
-        return _first_rows(len(self.position), self.lengths)
+    def commands(self, delays: Array) -> tuple[Array, Array]:
+        """Return the (T, k, L) goals and motor states that act (k,) s after their stamps."""
+        if not self.margin:
+            return self.goal[:, None], self.enabled[:, None]
+        rows = delays / self.dt
+        whole = np.floor(np.clip(rows, 1 - self.margin, self.margin - 1)).astype(np.int64)
+        part = (rows - whole)[:, None]
+        at = np.arange(self.margin, len(self.goal) - self.margin)[:, None] - whole
+        goal, enabled = (
+            (1 - part) * series[at] + part * series[at - 1] for series in (self.goal, self.enabled)
+        )
+        return goal, enabled
 
     def read(self, positions: Array) -> Array:
         """Return what encoders would have read, (R, …, L), of (T, …, L) positions, rad."""
@@ -186,13 +161,14 @@ class PendulumLogs:
             for first in range(0, count - length + 1, length)
         ]
         if not places:
-            msg = (
+            raise FitError(
                 f'Expected a log of at least {length} samples ({length * self.dt:g} s), found at '
                 f'most {int(self.lengths.max())}.'
             )
-            raise FitError(msg)
-        logs = np.array([log for log, _ in places])
-        rows = np.array([first for _, first in places]) + np.arange(length)[:, None]
+        logs, first = np.array(places).T
+        rows = first + np.arange(length)[:, None]
+        told = first + np.arange(length + 2 * self.margin)[:, None]
+        before = self.goal[np.maximum(first + self.margin - 1, 0), logs]
         return dataclasses.replace(
             self,
             lengths=np.full(len(places), length),
@@ -200,90 +176,130 @@ class PendulumLogs:
             weight=self.weight[logs],
             constants={name: values[logs] for name, values in self.constants.items()},
             position=self.position[rows, logs],
-            goal=self.goal[rows, logs],
-            enabled=self.enabled[rows, logs],
             speed=self.speed[rows, logs],
-            last_goal=np.where(rows[0] > 0, self.goal[rows[0] - 1, logs], self.last_goal[logs]),
-            readings=self._readings_of(logs, rows[0], length),
-            told=None if self.told is None else self._told_of(logs, rows[0], length),
+            goal=self.goal[told, logs],
+            enabled=self.enabled[told, logs],
+            last_goal=np.where(first > 0, before, self.last_goal[logs]),
+            readings=self._readings_of(logs, first, length),
         )
-
-    def _told_of(self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int) -> Told:
-        assert self.told is not None  # noqa: S101 (asked before)
-        goal, enabled, margin = self.told
-        rows = first + np.arange(length + 2 * margin)[:, None]
-        return Told(goal[rows, logs], enabled[rows, logs], margin)
 
     def _readings_of(
         self, logs: NDArray[np.int64], first: NDArray[np.int64], length: int
     ) -> Readings:
         """Return the readings from so many samples on, up to the last of ``length`` samples."""
         own = self.readings
-        at = np.where(own.counted, own.row + own.part, np.inf)
-        every = [at[:count, log] for log, count in enumerate(own.lengths.tolist())]
-        begin = np.array([np.searchsorted(every[k], x) for k, x in zip(logs, first, strict=True)])
-        last = first + length - 1
-        end = np.array(
-            [np.searchsorted(every[k], x, side='right') for k, x in zip(logs, last, strict=True)]
-        )
+        at = np.where(own.counted, own.row + own.part, np.inf)[:, logs]
+        begin = np.sum(at < first, axis=0)
+        end = np.sum(at <= first + length - 1, axis=0)
         lengths = end - begin
-        places = np.minimum(
-            begin + np.arange(max(int(lengths.max()), 1))[:, None], np.maximum(end - 1, begin)
-        )
+        places = begin + np.arange(max(int(lengths.max()), 1))[:, None]
+        places = np.minimum(places, np.maximum(end - 1, begin))
         places = np.minimum(places, len(own.position) - 1)
         row = np.clip(own.row[places, logs] - first, 0, length - 1)
         return Readings(lengths, row, own.part[places, logs], own.position[places, logs])
 
 
-def _first_rows(rows: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return (rows, L) whether a row is one of the first so many."""
-    found: NDArray[np.bool_] = np.arange(rows)[:, None] < lengths
-    return found
-
-
-class Samples(NamedTuple):
-    """A log where its simulation stops: (k,) each, as of `PendulumLogs`; ``at`` as readings are."""
+class _Samples(NamedTuple):
+    """A log where its simulation stops: as of `PendulumLogs`, and ``at`` as readings are."""
 
     position: Array
+    speed: Array
     goal: Array
     enabled: Array
-    speed: Array
     at: Array
-    told: Told | None = None
 
 
-def samples_of(log: ServoLog, dt: float, scheme: Scheme) -> Samples:
-    """Return a log at times that are dt apart, from its first reading to its last or a bit later.
+def servo_for(servo: Servo, logs: Sequence[ServoLog]) -> Servo:
+    """Return a servo with the steps that suit logs: short ones for raw logs, else BAM's."""
+    raw = any(log.stamps is not None for log in logs)
+    return dataclasses.replace(servo, scheme=Scheme.LEAPFROG if raw else Scheme.BAM)
+
+
+def stack_logs(servo: Servo, logs: Sequence[ServoLog], steps: int = RAW_STEPS) -> PendulumLogs:
+    """Put logs side by side.
+
+    Processed logs keep their samples in BAM's steps. Other samples are as far apart as the steps of
+    the law: of leapfrog so many in each `PERIOD`, else BAM's one.
 
     Args:
-        log: A processed one is returned as it is, if steps are BAM's.
-        dt: For others, s.
-        scheme: How steps from sample to sample will be made.
+        servo: Whose gains and supply hold where a log says nothing.
+        logs: At least one, of one sampling period.
+        steps: Of leapfrog.
+
+    Raises:
+        FitError: There are no logs, or their sampling periods differ.
     """
-    if log.stamps is None and scheme is Scheme.BAM:
+    if not logs:
+        raise FitError('Nothing to fit: there are no logs.')
+    leaps = servo.scheme is Scheme.LEAPFROG
+    for log in () if leaps else logs:
+        if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
+            raise FitError(
+                f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
+                f'and {log.dt:g} s in {log.name!r}: process them with one dt, or fit the raw logs.'
+            )
+        if (log.stamps is None) != (logs[0].stamps is None):
+            raise FitError(
+                f'Expected either raw or processed logs, found both in {logs[0].name!r} and '
+                f'{log.name!r}: parameters whose scheme is not {Scheme.LEAPFROG.value} are for one '
+                'of them.'
+            )
+    dt = PERIOD / steps if leaps else logs[0].dt
+    margin = math.ceil(max(map(abs, COMMAND_DELAY)) / dt) + 1 if leaps else 0
+    samples = [_samples_of(log, dt, margin) for log in logs]
+    row = [np.floor(own.at).astype(np.int64) for own in samples]
+    mass = np.array([log.mass for log in logs])
+    arm = np.array([log.arm_mass for log in logs])
+    length = np.array([log.length for log in logs])
+    return PendulumLogs(
+        dt=dt,
+        lengths=np.array([len(own.position) for own in samples]),
+        inertia=mass * length**2 + arm / 3 * length**2,
+        weight=(mass + arm / 2) * GRAVITY * length,
+        constants={
+            name: np.array([log.constants.get(name, usual) for log in logs], dtype=np.float64)
+            for name, usual in servo.type.constants.items()
+        },
+        position=_stacked([own.position for own in samples]),
+        speed=_stacked([own.speed for own in samples]),
+        goal=_stacked([own.goal for own in samples]),
+        enabled=_stacked([own.enabled for own in samples]),
+        margin=margin,
+        last_goal=np.zeros(len(logs)),
+        readings=Readings(
+            np.array([len(log) for log in logs]),
+            _stacked(row),
+            _stacked([own.at - whole for own, whole in zip(samples, row, strict=True)]),
+            _stacked([log.position for log in logs]),
+        ),
+    )
+
+
+def _samples_of(log: ServoLog, dt: float, margin: int) -> _Samples:
+    """Return a log at times that are dt apart, from its first reading to its last or a bit later.
+
+    A processed log is returned as it is, if steps are BAM's: without a margin for its commands.
+    """
+    speed = log.speed
+    if speed is None:  # the slope of the positions, which starts at rest
+        speed = np.zeros(len(log))
+        speed[1:] = np.gradient(log.position, log.times)[1:] if len(log) > 1 else 0.0
+    if log.stamps is None and not margin:
         at = np.arange(len(log), dtype=np.float64)
-        return Samples(log.position, log.goal, log.enabled, _speed(log), at)
+        return _Samples(log.position, speed, log.goal, log.enabled, at)
     at = log.times / dt
     whole = np.round(at)
     at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
     rows = np.arange(math.ceil(at[-1]) + 1)
-    # Forces act from half a step before a sample to half a step after it, or from it to the next.
-    shift = 0.5 if scheme is Scheme.LEAPFROG else 0.0
-    margin = math.ceil((max(map(abs, COMMAND_DELAY)) + max(map(abs, LAW_STEP))) / dt) + 1
-    acting = np.arange(-margin, len(rows) + margin) - shift
+    # Forces act from half a leap before a sample to half a leap after it; of BAM's, to the next.
+    acting = np.arange(-margin, len(rows) + margin) - (0.5 if margin else 0.0)
     commands = log.commands or Commands(log.times, log.goal, log.enabled)
-    told = Told(
+    return _Samples(
+        np.interp(rows, at, log.position),
+        np.interp(rows, at, speed),
         _held(commands.times / dt, commands.goal, acting),
         _held(commands.times / dt, commands.enabled, acting),
-        margin,
-    )
-    return Samples(
-        np.interp(rows, at, log.position),
-        told.goal[margin:-margin],
-        told.enabled[margin:-margin],
-        np.interp(rows, at, _speed(log)),
         at,
-        told if scheme is Scheme.LEAPFROG else None,
     )
 
 
@@ -304,131 +320,11 @@ def _held(times: Array, values: Array, rows: NDArray[np.floating]) -> Array:
     return np.where(first == last, values[first], total[1] - total[0])
 
 
-def servo_for(servo: Servo, logs: Sequence[ServoLog], substeps: int | None = None) -> Servo:
-    """Return a servo with the steps that suit logs: BAM's for processed ones, short for raw ones.
-
-    Args:
-        servo: The laws.
-        logs: What will be fitted.
-        substeps: From sample to sample, or in `PERIOD` of raw logs; the usual number unless given.
-    """
-    raw = any(log.stamps is not None for log in logs)
-    return dataclasses.replace(
-        servo,
-        substeps=substeps or (_RAW_SUBSTEPS if raw else 1),
-        scheme=Scheme.LEAPFROG if raw else Scheme.BAM,
-    )
-
-
-def stepped_servo(
-    servo: Servo, logs: Sequence[ServoLog], values: Mapping[str, float]
-) -> Servo | None:
-    """Return a servo that takes BAM's steps of about the length that was found, if that is long.
-
-    What long steps do is more than what ``law_step`` stands for.
-
-    Args:
-        servo: What was fitted.
-        logs: To these; only raw ones can be fitted in any steps.
-        values: What was found.
-    """
-    step = values.get('law_step', 0.0)
-    if step < _LONG_STEP or any(log.stamps is None for log in logs):
-        return None
-    return dataclasses.replace(servo, substeps=round(PERIOD / step) or 1, scheme=Scheme.BAM)
-
-
-def stack_logs(servo: Servo, logs: Sequence[ServoLog]) -> PendulumLogs:
-    """Put logs side by side.
-
-    Processed logs keep their samples. Those of raw ones are as far apart as the steps of the law.
-
-    Args:
-        servo: Whose gains and supply hold where a log says nothing.
-        logs: At least one, of one sampling period.
-
-    Raises:
-        FitError: There are no logs, one has no samples, or their sampling periods differ.
-    """
-    if not logs:
-        msg = 'Nothing to fit: there are no logs.'
-        raise FitError(msg)
-    for log in logs:
-        if not len(log):
-            msg = f'Expected samples in every log, found none in {log.name!r}.'
-            raise FitError(msg)
-        same = abs(log.dt - logs[0].dt) <= _SAME_PERIOD * logs[0].dt
-        if not same and servo.scheme is Scheme.BAM:
-            msg = (
-                f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
-                f'and {log.dt:g} s in {log.name!r}: fit the raw logs, or process them with one '
-                '--dt.'
-            )
-            raise FitError(msg)
-    leaps = servo.scheme is Scheme.LEAPFROG
-    raw = [log.stamps is not None for log in logs]
-    if not leaps and any(raw) and not all(raw):
-        msg = (
-            f'Expected either raw or processed logs, found {logs[raw.index(True)].name!r}, which '
-            f'is raw, and {logs[raw.index(False)].name!r}: parameters whose scheme is not '
-            f'{Scheme.LEAPFROG.value} are for one of them.'
-        )
-        raise FitError(msg)
-    gridded = leaps or raw[0]
-    substeps = 1 if gridded else servo.substeps
-    dt = PERIOD / servo.substeps if gridded else logs[0].dt
-    samples = [samples_of(log, dt, servo.scheme) for log in logs]
-    told = [own.told for own in samples if own.told is not None]
-    row = [np.floor(own.at).astype(np.int64) for own in samples]
-
-    mass = np.array([log.mass for log in logs])
-    arm = np.array([log.arm_mass for log in logs])
-    length = np.array([log.length for log in logs])
-    return PendulumLogs(
-        dt=dt,
-        substeps=substeps,
-        lengths=np.array([len(own.position) for own in samples]),
-        inertia=mass * length**2 + arm / 3 * length**2,
-        weight=(mass + arm / 2) * GRAVITY * length,
-        constants={
-            name: np.array([log.constants.get(name, usual) for log in logs], dtype=np.float64)
-            for name, usual in servo.type.constants.items()
-        },
-        position=_stacked([own.position for own in samples]),
-        goal=_stacked([own.goal for own in samples]),
-        enabled=_stacked([own.enabled for own in samples]),
-        speed=_stacked([own.speed for own in samples]),
-        last_goal=np.zeros(len(logs)),
-        readings=Readings(
-            np.array([len(log) for log in logs]),
-            _stacked(row),
-            _stacked([own.at - whole for own, whole in zip(samples, row, strict=True)]),
-            _stacked([log.position for log in logs]),
-        ),
-        told=Told(
-            _stacked([own.goal for own in told]),
-            _stacked([own.enabled for own in told]),
-            told[0].margin,
-        )
-        if told
-        else None,
-    )
-
-
 def _stacked(series: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return (T, L) values; shorter series repeat their last."""
     most = max(map(len, series))
     padded = [np.pad(values, (0, most - len(values)), mode='edge') for values in series]
     return np.stack(padded, axis=1)
-
-
-def _speed(log: ServoLog) -> Array:
-    """Return the measured velocity, else the slope of the positions, which starts at rest."""
-    if log.speed is not None:
-        return log.speed
-    slope: Array = np.zeros(len(log))
-    slope[1:] = np.gradient(log.position, log.times)[1:] if len(log) > 1 else 0.0
-    return slope
 
 
 class PredictedMotion(NamedTuple):
@@ -448,14 +344,12 @@ class PendulumState(NamedTuple):
         q: Position, rad.
         dq: Velocity, rad/s; of `Scheme.LEAPFROG`, after a step, that half a step ago.
         memory: What the firmware remembers.
-        torque: Of the motor, N·m, during the last step.
         acceleration: During the last step, rad/s²; None before the first.
     """
 
     q: Array
     dq: Array
     memory: Array | None = None
-    torque: Array | float = 0.0
     acceleration: Array | None = None
 
 
@@ -470,9 +364,6 @@ class PendulumStepper:
     That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
     see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
     Where the joint turns within a step, friction does, too.
-    What BAM's steps of another length h = ``law_step`` would do is done in these: to first order
-    in h, their motion is that of forces which see q + ½ h dq and dq - ½ h a, and commands h early
-    (their modified equation: Hairer, Lubich, Wanner 2006, IX.1).
     """
 
     def __init__(
@@ -491,39 +382,25 @@ class PendulumStepper:
         inertia = inertia + p['armature']
         self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
         self._gravity = -weight
-        self._offset, self._slope = p['q_offset'], servo.friction.viscous_slope(p)
         self._leaps = servo.scheme is Scheme.LEAPFROG
-        # Seen so much early, s.
-        self._early = 0.5 * p['law_step'] if self._leaps and 'law_step' in p else None
 
     def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
-        """Return the state after a step; the torque is that during it.
-
-        Args:
-            state: Before it.
-            goal: Commanded position, rad.
-            enabled: 1 where the motor is powered, else 0.
-        """
-        q, dq, dt = state.q, self.velocity(state), self._dt
-        seen = q
-        if self._early is not None:
-            seen = q + self._early * dq
-            dq = dq if state.acceleration is None else dq - self._early * state.acceleration
-        control, memory = self._law.drive(self._p, goal, seen, dq, dt, state.memory)
-        motor = self._law.torque(self._p, control, enabled, dq)
-        external = self._gravity * np.sin(seen + self._offset)
-        most = self._friction.dry(self._p, motor, external, dq) + self._slope * np.abs(dq)
+        """Return the state after a step with a commanded position, rad, and the motor on or off."""
+        q, dq, dt, p = state.q, self.velocity(state), self._dt, self._p
+        control, memory = self._law.drive(p, goal, q, dq, dt, state.memory)
+        motor = self._law.torque(p, control, enabled, dq)
+        external = self._gravity * np.sin(q + p['q_offset'])
+        most = self._friction.dry(p, motor, external, dq) + p['friction_viscous'] * np.abs(dq)
         net = motor + external
         # The first leap is from the start to half a step after it.
         kick = 0.5 if self._leaps and state.acceleration is None else 1.0
-        to_stop = self._to_stop if kick == 1.0 else self._to_stop / kick
-        momentum = to_stop * state.dq
+        momentum = (self._to_stop / kick) * state.dq
         turned = _turned(momentum, net, most) if self._leaps else 0.0
         stop = momentum + turned + net
         acceleration = (net + turned - within(stop, -most, most)) * self._mobility
         dq = within(state.dq + acceleration * (kick * dt), -_FASTEST, _FASTEST)
         q = q + dq * dt if self._leaps else q + dq * dt + acceleration * self._half_square
-        return PendulumState(q, dq, memory, motor, acceleration)
+        return PendulumState(q, dq, memory, acceleration)
 
     def velocity(self, state: PendulumState) -> Array:
         """Return the velocity at a state's position, rad/s."""
@@ -551,11 +428,6 @@ def _turned(momentum: Array, net: Array, most: Array) -> Array | float:
     return np.where(turns, -2.0 * most / (size + most) * momentum, 0.0)
 
 
-def _delay(p: Mapping[str, Any]) -> Any:
-    """Return how late commands act, s; see `PendulumStepper` for the step."""
-    return p.get('command_delay', 0.0) - p.get('law_step', 0.0)
-
-
 def simulate(
     servo: Servo,
     bench: PendulumLogs,
@@ -568,7 +440,7 @@ def simulate(
 ) -> PredictedMotion:
     """Simulate every log with every candidate.
 
-    Goals are held from sample to sample; ``bench.substeps`` steps lead from one to the next.
+    Goals are held from sample to sample.
 
     Args:
         servo: The laws.
@@ -578,9 +450,6 @@ def simulate(
         velocity: (m, L) the same for the velocity.
         reset_period: Every so many seconds the state is set to the measured one.
         velocities: Whether velocities are wanted as well.
-
-    Returns:
-        Positions, and velocities where wanted.
     """
     shape = (len(candidates), bench.position.shape[1])
     named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
@@ -591,16 +460,13 @@ def simulate(
     speeds = np.empty_like(positions) if velocities else None
     since = 0.0
     stepper = PendulumStepper(
-        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt / bench.substeps
+        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt
     )
     state = PendulumState(q, dq, bench.last_goal)
-    goals, switches, own = bench.goal, bench.enabled, None
-    if bench.told is not None and 'command_delay' in named:
-        delays, own = np.unique(_delay(named)[:, 0] / bench.dt, return_inverse=True)
-        goals, switches = bench.told.delayed(delays)
-        own = own if len(delays) > 1 else None
-    for row, (told, switched) in enumerate(zip(goals, switches, strict=True)):
-        goal, enabled = (told, switched) if own is None else (told[own], switched[own])
+    late = named.get('command_delay', np.zeros((len(candidates), 1)))
+    delays, own = np.unique(late[:, 0], return_inverse=True)
+    every = slice(None) if len(delays) == 1 else own
+    for row, (goal, enabled) in enumerate(zip(*bench.commands(delays), strict=True)):
         since += bench.dt
         if reset_period is not None and since > reset_period:  # counted as BAM does
             since = 0.0
@@ -613,8 +479,7 @@ def simulate(
         positions[row] = state.q
         if speeds is not None:
             speeds[row] = stepper.velocity(state)
-        for _ in range(bench.substeps):
-            state = stepper.step(state, goal, enabled)
+        state = stepper.step(state, goal[every], enabled[every])
     return PredictedMotion(positions, speeds)
 
 
@@ -649,24 +514,6 @@ def predict(
     return [found[: len(log), 0, index] for index, log in enumerate(logs)]
 
 
-def mean_absolute_errors(
-    servo: Servo, bench: PendulumLogs, candidates: Array, reset_period: float | None = None
-) -> Array:
-    """Return the (m, L) mean absolute errors of positions, rad.
-
-    Args:
-        servo: The laws.
-        bench: The logs.
-        candidates: (m, p) values of ``servo.coefficients``, in their order.
-        reset_period: Every so many seconds the state is set to the measured one, s.
-    """
-    motion = simulate(servo, bench, candidates, reset_period=reset_period)
-    readings = bench.readings
-    error = np.abs(bench.read(motion.position) - readings.position[:, None])
-    found: Array = (error * readings.counted[:, None]).sum(axis=0) / readings.lengths
-    return found
-
-
 def errors_by_log(
     servo: Servo,
     values: Mapping[str, float],
@@ -674,10 +521,16 @@ def errors_by_log(
     reset_period: float | None = None,
 ) -> dict[str, float]:
     """Return log name to the mean absolute error, rad, of what `predict` returns for it."""
-    errors = mean_absolute_errors(
-        servo, stack_logs(servo, logs), candidate(servo, values), reset_period
-    )[0]
-    return {log.name: float(error) for log, error in zip(logs, errors, strict=True)}
+    predicted = predict(servo, values, logs, reset_period)
+    return {
+        log.name: float(np.mean(np.abs(positions - log.position)))
+        for log, positions in zip(logs, predicted, strict=True)
+    }
+
+
+def mean_error(errors: Mapping[str, float]) -> float:
+    """Return the mean over logs of their mean absolute errors, rad: what BAM minimises."""
+    return sum(errors.values()) / len(errors)
 
 
 def candidate(servo: Servo, values: Mapping[str, float]) -> Array:

@@ -5,36 +5,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.priors import prior_rows
-from sysid_ros.estimation.solver.problem import StepChanges
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.problem import FunctionResiduals, StepChanges
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.servos.bench.pendulum import simulate
+from sysid_ros.servos.bench.pendulum import PendulumLogs, simulate
 from sysid_ros.servos.laws.friction import UNITS
+from sysid_ros.servos.laws.servo import Servo
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+Array = NDArray[np.float64]
 
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.servos.bench.pendulum import PendulumLogs
-    from sysid_ros.servos.laws.servo import Servo
-
-    Array = NDArray[np.float64]
-
-#: Coefficients that a model has elsewhere or by another name: element and attribute. What a step of
-#: the law does is a delay, too.
+#: Coefficients that a model has elsewhere or by another name: element and attribute.
 _PLACES = {
     'armature': ('joint', 'armature'),
     'q_offset': ('joint', 'ref'),
     'command_delay': ('actuator', 'delay'),
-    'law_step': ('actuator', 'delay'),
 }
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'
@@ -109,22 +102,18 @@ def starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts
     return Starts(unknowns, np.concatenate([every, moving]), len(every))
 
 
-class LogResiduals:
+class LogResiduals(FunctionResiduals):
     """The residual vector of a set of logs as a function of the candidates.
 
     Residuals are ordered by log, then time; the rows of priors follow. Of an encoder at rest, one
-    reading counts: see `PendulumLogs.repeated`. Starts belong to one log
-    each, so that those of all logs are moved together for their derivatives.
+    reading counts: see `PendulumLogs.repeated`. Starts belong to one log each, so that those of all
+    logs are moved together for their derivatives.
 
     Attributes:
         unknowns: Coefficients, then starts, positions before velocities, where wanted.
         noise: Standard deviation of a measured position, rad.
         samples: What each residual is.
         prior_rows: Where the residuals of priors are.
-        evaluations: Simulations of a log so far.
-        diverged: How many of them were not finite; the laws keep all of them finite.
-        unstable: (m,) the same for each candidate of the last call.
-        exact: (p,) all False: every column is a difference.
         at_once: Candidates are moved together, in arrays so short that a few dozen take no longer.
     """
 
@@ -158,11 +147,8 @@ class LogResiduals:
         own = unknowns_of(servo, self._fixed)
         self._count = len(own)
         self._starts = starts_of(bench, names, noise) if starts else None
-        self.unknowns = own + (self._starts.unknowns if self._starts else ())
+        super().__init__(self._errors, own + (self._starts.unknowns if self._starts else ()))
         self.noise = noise
-        self.evaluations = self.diverged = 0
-        self.unstable = np.zeros(0, dtype=bool)
-        self.exact = np.zeros(len(self.unknowns), dtype=bool)
         self._priors = prior_rows(self.unknowns)
         counted = (bench.readings.counted & ~bench.repeated).T  # by log, then time
         self._counted = counted
@@ -182,7 +168,7 @@ class LogResiduals:
         # Rows of the samples of each log.
         self._ends = np.cumsum([0, *counted.sum(axis=1).tolist()])
 
-    def __call__(self, candidates: Array) -> Array:
+    def _errors(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
         position = velocity = None
         if self._starts is not None:
@@ -198,8 +184,6 @@ class LogResiduals:
             velocity=velocity,
             reset_period=self._reset_period,
         )
-        self.evaluations += len(candidates) * len(self.names)
-        self.unstable = np.zeros(len(candidates), dtype=bool)
         measured = self.bench.readings.position[:, None]
         error = (measured - self.bench.read(motion.position)) / self.noise
         found = np.empty((len(candidates), len(self.samples.time)))

@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import bad_value, is_number, read_object
 from sysid_ros.servos.laws.servo import Scheme, Servo
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 #: Keys beside the coefficients: names of the friction law and of the servo.
 _NAMES = ('model', 'actuator')
-#: Written only where it is not 1, which is BAM's: the file then holds for another step.
-_SUBSTEPS = 'substeps'
 #: Written only where it is not BAM's, as in a fit to raw logs.
 _SCHEME = 'scheme'
 #: So many keys of a file are named when it has not those of parameters.
@@ -48,12 +44,13 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
     servo = _servo(path, document, actuator)
     coefficients = servo.coefficients
     for key, value in document.items():
-        if key in (*_NAMES, _SUBSTEPS, _SCHEME):
+        if key in (*_NAMES, _SCHEME):
             continue
         if key not in coefficients:
             hint = nearest(key, coefficients, _HINTS)
-            msg = f'{servo.name} has no coefficient {key!r}, found in {str(path)!r}; {hint}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'{servo.name} has no coefficient {key!r}, found in {str(path)!r}; {hint}.'
+            )
         if isinstance(value, bool) or not is_number(value):
             raise ParameterError(bad_value(path, key, value, 'a finite number'))
     return servo, {
@@ -62,12 +59,7 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
 
 
 def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> None:
-    """Write parameters.
-
-    Args:
-        path: The file.
-        servo: What they are of.
-        values: Of all of ``servo.coefficients``, finite.
+    """Write finite values of all of ``servo.coefficients``.
 
     Raises:
         ParameterError: A coefficient is missing, unknown or not finite.
@@ -77,20 +69,18 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
     missing = [name for name in coefficients if name not in values]
     unknown = [name for name in values if name not in coefficients]
     if missing or unknown:
-        msg = (
+        raise ParameterError(
             f'Expected {", ".join(coefficients)} for {servo.name}, found '
             f'{", ".join(values) or "nothing"}.'
         )
-        raise ParameterError(msg)
     document: dict[str, Any] = {name: float(values[name]) for name in coefficients}
     for name, value in document.items():
         if not is_number(value):
-            msg = f'Expected a finite number for {name!r} of {servo.name}, found {value:g}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Expected a finite number for {name!r} of {servo.name}, found {value:g}.'
+            )
     document['model'] = servo.friction.name
     document['actuator'] = servo.type.name
-    if servo.substeps != 1:
-        document[_SUBSTEPS] = servo.substeps
     if servo.scheme is not Scheme.BAM:
         document[_SCHEME] = servo.scheme.value
     replace_file(path, f'{json.dumps(document, indent=2)}\n'.encode())
@@ -100,30 +90,24 @@ def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
     missing = [key for key in _NAMES if key not in document]
     if missing:
         hint = nearest(missing[0], document, _HINTS)
-        msg = (
+        raise ParameterError(
             f'{str(path)!r} holds no parameters of a servo: it has no {", ".join(missing)}; {hint}.'
         )
-        raise ParameterError(msg)
     for key in _NAMES:
         if not isinstance(document[key], str):
             raise ParameterError(bad_value(path, key, document[key], 'text'))
-    substeps = document.get(_SUBSTEPS, 1)
-    if not isinstance(substeps, int) or isinstance(substeps, bool) or substeps < 1:
-        raise ParameterError(bad_value(path, _SUBSTEPS, substeps, 'a whole number above 0'))
     scheme = document.get(_SCHEME, Scheme.BAM.value)
     if scheme not in list(Scheme):
         expected = ' or '.join(Scheme)
         raise ParameterError(bad_value(path, _SCHEME, scheme, expected))
     try:
-        servo = Servo.named(actuator or document['actuator'], document['model'], substeps)
+        servo = Servo.named(actuator or document['actuator'], document['model'])
     except ParameterError as err:
         reason = str(err)
-        msg = f'Cannot use {str(path)!r}: {reason[0].lower()}{reason[1:]}'
-        raise ParameterError(msg) from err
+        raise ParameterError(f'Cannot use {str(path)!r}: {reason[0].lower()}{reason[1:]}') from err
     if servo.type.name != document['actuator']:
-        msg = (
+        raise ParameterError(
             f'Expected parameters of {servo.type.name!r} in {str(path)!r}, found those of '
             f'{document["actuator"]!r}.'
         )
-        raise ParameterError(msg)
     return dataclasses.replace(servo, scheme=Scheme(scheme))

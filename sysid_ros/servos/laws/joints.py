@@ -5,30 +5,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.targets import Role, element_names
+from sysid_ros.model.targets import Role, Target, element_names
 from sysid_ros.rollout.drives import no_law
+from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.servos.laws.stepping import ServoForces, ServoGroup, ServoStepper
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Target
-    from sysid_ros.servos.laws.servo import Servo
-    from sysid_ros.servos.laws.stepping import Supply
-
-
 #: What a servo has beside the numbers of its laws.
-_APART = frozenset({'armature', 'q_offset', 'command_delay', 'law_step'})
+_APART = frozenset({'armature', 'q_offset', 'command_delay'})
 #: Switches of a model without which there is no friction.
 _SWITCHES = (mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS, mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 #: Impedance of dry friction: the largest that MuJoCo allows, at any distance.
@@ -58,8 +50,7 @@ class ServoDrive:
         actuators: Names of the actuators.
         servo: The laws.
         values: Of ``servo.coefficients``, without ``q_offset``, which is of a pendulum; without
-            ``armature`` joints keep the model's. ``command_delay`` and ``law_step`` are not
-            the robot's.
+            ``armature`` joints keep the model's. ``command_delay`` is not the robot's.
         constants: What differs from ``servo.type.constants``, as ``kp`` and ``vin``.
     """
 
@@ -114,8 +105,7 @@ def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
     row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name))
     if row < 0:
         known = element_names(model, 'actuator')
-        msg = f'The model has no actuator {name!r}; {nearest(name, known)}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'The model has no actuator {name!r}; {nearest(name, known)}.')
     transmission = mujoco.mjtTrn(int(model.actuator_trntype[row]))
     target = 'a ' + transmission.name.removeprefix('mjTRN_').lower()
     if transmission in TO_JOINT:
@@ -127,8 +117,9 @@ def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
         target = f'the {kind.name.removeprefix("mjJNT_").lower()} joint {joint.name!r}'
         if kind in SCALAR_JOINTS:
             target += ' by a plugin' if gear else ' with a gear of 0'
-    msg = f'Expected actuator {name!r} to drive a hinge or slide joint, found {target}.'
-    raise ParameterError(msg)
+    raise ParameterError(
+        f'Expected actuator {name!r} to drive a hinge or slide joint, found {target}.'
+    )
 
 
 def _make_motor(model: mujoco.MjModel, row: int) -> None:
@@ -170,11 +161,7 @@ class ServoJoints:
     """
 
     def __init__(self, model: mujoco.MjModel, drives: Iterable[ServoDrive]) -> None:
-        """Find the joints.
-
-        Args:
-            model: The compiled model.
-            drives: The servos; at least one.
+        """Find the joints of a compiled model that one servo or more drive.
 
         Raises:
             ParameterError: The model has no such actuator, it does not drive a hinge or slide joint
@@ -183,13 +170,11 @@ class ServoJoints:
         """
         self.drives = tuple(drives)
         if not self.drives:
-            msg = 'Expected at least one servo that drives actuators, found none.'
-            raise ParameterError(msg)
+            raise ParameterError('Expected at least one servo that drives actuators, found none.')
         names = [name for drive in self.drives for name in drive.actuators]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
-            msg = f'Actuator {twice!r} is driven by two servos: expected one.'
-            raise ParameterError(msg)
+            raise ParameterError(f'Actuator {twice!r} is driven by two servos: expected one.')
         self._places = {name: place for place, name in enumerate(names)}
         self.actuators = tuple(names)
         self._rows = np.array([_joint_actuator(model, name) for name in self.actuators])
@@ -211,8 +196,9 @@ class ServoJoints:
             ParameterError: No servo drives it.
         """
         if actuator not in self._places:
-            msg = f'No servo drives an actuator {actuator!r}; {nearest(actuator, self.actuators)}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'No servo drives an actuator {actuator!r}; {nearest(actuator, self.actuators)}.'
+            )
         return self._places[actuator]
 
     def drive_of(self, actuator: str) -> ServoDrive:
@@ -225,11 +211,7 @@ class ServoJoints:
         return next(drive for drive in self.drives if actuator in drive.actuators)
 
     def prepared(self, model: mujoco.MjModel) -> mujoco.MjModel:
-        """Return a copy of a compiled model with plain motors, and with the servos' armature.
-
-        Args:
-            model: Compiled from the same spec.
-        """
+        """Return a copy of a model of the same spec with plain motors and the servos' armature."""
         copy = model.__copy__()
         for row, dof, joint in zip(self._rows, self.dofs, self._joints, strict=True):
             _make_motor(copy, int(row))
@@ -267,11 +249,10 @@ class ServoJoints:
         group = next(group for group in self.groups if place in group.places)
         if target.attribute not in group.numbers:
             hint = nearest(target.attribute, group.servo.coefficients)
-            msg = (
+            raise ParameterError(
                 f'The servo {group.servo.name!r} of actuator {target.name!r} has no '
                 f'{target.attribute!r}; {hint}.'
             )
-            raise ParameterError(msg)
         return place, target.attribute
 
     def _decided(self, model: mujoco.MjModel) -> dict[str, dict[int, int]]:
@@ -329,16 +310,16 @@ class ServoJoints:
             rows = np.flatnonzero(own).tolist()
             if len(rows) > 1:
                 names = ' and '.join(repr(model.actuator(row).name) for row in rows)
-                msg = (
+                raise ParameterError(
                     f'Joint {model.joint(int(joint)).name!r} has the actuators {names}: expected '
                     'one, driven by a servo.'
                 )
-                raise ParameterError(msg)
         for switch in _SWITCHES:
             if model.opt.disableflags & switch.value:
                 name = switch.name.removeprefix('mjDSBL_').lower()
-                msg = f'The model has the flag {name}="disable": servos need it for their friction.'
-                raise ModelError(msg)
+                raise ModelError(
+                    f'The model has the flag {name}="disable": servos need it for their friction.'
+                )
 
 
 class ServoController:
@@ -360,21 +341,13 @@ class ServoController:
         enabled: (J,) 1 where a motor is powered, else 0.
     """
 
-    def __init__(
-        self, joints: ServoJoints, data: mujoco.MjData, *, supply: Supply | None = None
-    ) -> None:
-        """Prepare the laws.
-
-        Args:
-            joints: The driven joints.
-            data: Of ``joints.model``.
-            supply: What the motors share.
-        """
+    def __init__(self, joints: ServoJoints, data: mujoco.MjData) -> None:
+        """Prepare the laws for data of ``joints.model``."""
         self.model = joints.model
         self.goal = data.qpos[joints.qpos].copy()
         self.enabled = np.ones(len(joints.actuators))
         self._joints, self._data = joints, data
-        self._forces = ServoForces(joints.groups, float(self.model.opt.timestep), supply=supply)
+        self._forces = ServoForces(joints.groups, float(self.model.opt.timestep))
         self._time = np.inf
         self._load = np.zeros(len(joints.actuators))
         self.model.dof_damping[joints.dofs] = self._forces.damping
@@ -389,7 +362,7 @@ class ServoController:
             self.goal[self._joints.place(actuator)] = goal
 
     def reset(self) -> None:
-        """Forget what firmware and supply remember, and the load: the state was set by hand."""
+        """Forget what the firmware remembers, and the load: the state was set by hand."""
         self._forces.reset()
         self._time = np.inf
 

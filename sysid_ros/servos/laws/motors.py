@@ -9,17 +9,14 @@ Formulas are those of BAM (Rhoban, https://github.com/Rhoban/bam).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Values = Mapping[str, Array | float]
+Array = NDArray[np.float64]
+Values = Mapping[str, Array | float]
 
 
 def within(values: Array | float, low: Array | float, high: Array | float) -> Array:
@@ -36,10 +33,9 @@ class FirmwareControl(NamedTuple):
 
 
 class MotorLaw(Protocol):
-    """Firmware and motor of one kind of servo.
+    """Firmware and motor of one kind of servo, by the name that a file which defines one has.
 
     Attributes:
-        name: As in a file that defines an actuator.
         unit: Of the control.
         needs: Names that the numbers must have.
         may_have: Names of further ones, which switch on what they are about.
@@ -53,26 +49,14 @@ class MotorLaw(Protocol):
     def drive(
         self, p: Values, goal: Array, q: Array, dq: Array, dt: float, memory: Array | None
     ) -> FirmwareControl:
-        """Return the control for a state.
+        """Return the control for commanded and measured position, rad, and velocity, rad/s.
 
-        Args:
-            p: The numbers.
-            goal: Commanded position, rad.
-            q: Position, rad.
-            dq: Velocity, rad/s.
-            dt: Time since the last call, s.
-            memory: What the last call returned; at the start the last command, or None for 0.
+        The last call was ``dt`` s ago and returned ``memory``; at the start that is the last
+        command, or None for 0.
         """
 
     def torque(self, p: Values, control: Array, enabled: Array | float, dq: Array) -> Array:
-        """Return the motor's torque at the joint, N·m.
-
-        Args:
-            p: The numbers.
-            control: From ``drive``.
-            enabled: 1 where the motor is powered, else 0.
-            dq: Velocity, rad/s.
-        """
+        """Return the motor's torque at the joint, N·m; ``enabled`` is 1 where it is powered."""
 
 
 class Voltage:

@@ -5,26 +5,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sysid_ros.config import validate
 from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.servos.laws.friction import FRICTION_COEFFICIENTS, UNITS, Coefficient, friction_law
-from sysid_ros.servos.laws.motors import MOTOR_LAWS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from sysid_ros.servos.laws.friction import FrictionLaw
-    from sysid_ros.servos.laws.motors import MotorLaw
-
+from sysid_ros.servos.laws.friction import (
+    FRICTION_COEFFICIENTS,
+    UNITS,
+    Coefficient,
+    FrictionLaw,
+    friction_law,
+)
+from sysid_ros.servos.laws.motors import MOTOR_LAWS, MotorLaw
 
 #: Numbers that every law of a motor may have beside its own.
 _OF_EVERY_LAW = ('armature', 'q_offset')
@@ -58,20 +57,13 @@ _STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
 #: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
 COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
-#: Step of whatever computed the torques, s: none of a motor, that of its simulation of a simulated
-#: one. Explicit steps see the state half a step early.
-LAW_STEP = Coefficient(0.0, -0.002, 0.008)
 
 
 class ServoDefinition(BaseModel):
-    """What the file holds.
+    """What a YAML file that defines a servo holds.
 
-    Attributes:
-        name: Of the servo, as in logs and parameter files.
-        law: Name of the motor's law.
-        constants: What is set and not fitted.
-        coefficients: Start, lower and upper bound of what a fit may find of the motor.
-        friction: The same of friction coefficients where they differ from the usual.
+    ``coefficients`` are start, lower and upper bound of what a fit may find of the motor;
+    ``friction`` is the same of friction coefficients whose bounds differ from the usual.
     """
 
     model_config = ConfigDict(extra='forbid', allow_inf_nan=False)
@@ -86,8 +78,9 @@ class ServoDefinition(BaseModel):
     def _is_complete(self) -> ServoDefinition:
         law = MOTOR_LAWS.get(self.law)
         if law is None:
-            msg = f'There is no motor law {self.law!r}; {nearest(self.law, MOTOR_LAWS, 5)}'
-            raise ValueError(msg)
+            raise ValueError(
+                f'There is no motor law {self.law!r}; {nearest(self.law, MOTOR_LAWS, 5)}'
+            )
         for complaint in chain(self._about_names(law), self._about_bounds(), self._about_signs()):
             raise ValueError(complaint)
         return self
@@ -132,10 +125,9 @@ class ServoDefinition(BaseModel):
 
 @dataclass(frozen=True)
 class ActuatorType:
-    """A kind of servo.
+    """A kind of servo, by the name that logs and parameter files have.
 
     Attributes:
-        name: As in logs and parameter files.
         law: Its firmware and motor.
         constants: What is set and not fitted: ``kp`` and ``vin`` where a log says nothing else.
         coefficients: What a fit may find of the motor, in the order of a parameter file.
@@ -250,15 +242,16 @@ def actuator_type(name: str) -> ActuatorType:
             {own: Coefficient(*numbers) for own, numbers in found.friction.items()},
         )
     hint = nearest(name, ACTUATORS, len(ACTUATORS))
-    msg = f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'
-    raise ParameterError(msg)
+    raise ParameterError(
+        f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'
+    )
 
 
 class Scheme(StrEnum):
     """How a pendulum's simulation makes a step; see `PendulumStepper`.
 
-    Coefficients that were found with BAM's are those of a servo in steps of that length, those of
-    the other are the servo's own, whatever the step: that of the law is one of them.
+    BAM's explicit steps are as long as the sampling period of processed logs, and coefficients hold
+    for that step. Leapfrog steps are for raw logs; their coefficients are the servo's own.
     """
 
     BAM = 'bam'
@@ -267,50 +260,36 @@ class Scheme(StrEnum):
 
 @dataclass(frozen=True)
 class Servo:
-    """A kind of servo with one of the friction laws.
-
-    Attributes:
-        type: The kind of servo.
-        friction: Its friction law.
-        scheme: How those steps are made.
-        substeps: Steps of the pendulum's simulation from one sample to the next. Coefficients hold
-            for the step that they were found with; 1 is BAM's.
-    """
+    """A kind of servo with one of the friction laws, and how its pendulum's steps are made."""
 
     type: ActuatorType
     friction: FrictionLaw
-    substeps: int = 1
     scheme: Scheme = Scheme.BAM
 
     @classmethod
-    def named(cls, actuator: str, model: str, substeps: int = 1) -> Servo:
+    def named(cls, actuator: str, model: str) -> Servo:
         """Return a servo by the names of its kind (or a file that defines it) and friction law.
 
         Raises:
             ParameterError: There is no such kind or law.
             ConfigError: The file that defines the kind is not valid.
         """
-        return cls(actuator_type(actuator), friction_law(model), substeps)
+        return cls(actuator_type(actuator), friction_law(model))
 
     @property
     def coefficients(self) -> dict[str, Coefficient]:
         """All that a fit may find, in the order of a parameter file, with starts and bounds.
 
-        ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0.
-        ``command_delay`` is from a command's stamp to the torque, ``law_step`` the explicit step
-        that a simulated servo took, both in s. BAM's scheme has neither: processed logs have lost
-        the stamps, and the step is the samples'.
+        ``q_offset`` is the angle of the pendulum from hanging down when the servo reads 0, rad.
+        ``command_delay``, s, is from a command's stamp to the torque; processed logs have lost the
+        stamps.
         """
         usual = self.friction.coefficients
         own = {name: self.type.friction.get(name, usual[name]) for name in usual}
         known = 'q_offset' in self.type.coefficients or 'q_offset' in self.type.constants
         offset = {} if known else {'q_offset': _OFFSET}
-        timing = (
-            {'command_delay': COMMAND_DELAY, 'law_step': LAW_STEP}
-            if self.scheme is Scheme.LEAPFROG
-            else {}
-        )
-        return {**self.type.coefficients, **offset, **own, **timing}
+        delay = {'command_delay': COMMAND_DELAY} if self.scheme is Scheme.LEAPFROG else {}
+        return {**self.type.coefficients, **offset, **own, **delay}
 
     @property
     def name(self) -> str:

@@ -9,24 +9,19 @@ is that of the step before: a step only gives it once it is made.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import mujoco
 import numpy as np
+from mujoco.batch import Batch
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from sysid_ros.servos.laws.servo import Servo
 
-    from mujoco.batch import Batch
-    from numpy.typing import NDArray
+Array = NDArray[np.float64]
+Places = NDArray[np.int64] | slice
 
-    from sysid_ros.servos.laws.servo import Servo
-
-    Array = NDArray[np.float64]
-    Places = NDArray[np.int64] | slice
-
-#: Unit of the control of motors that draw from the supply what their duty cycle says.
-_VOLTAGE = 'V'
 #: With this stage computed, gravity and gyroscopic torques are known.
 _VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
@@ -44,22 +39,6 @@ class ServoGroup(NamedTuple):
     servo: Servo
     places: NDArray[np.int64]
     numbers: Mapping[str, Array]
-
-
-class Supply(NamedTuple):
-    """A battery with its wires, which all motors that are fed with a voltage draw from.
-
-    The more they draw, the less each is supplied with: vin - resistance I, where I is what all of
-    them together drew in the step before, Σ duty τ / kt, and never below 0. A motor that brakes
-    feeds the others.
-
-    Attributes:
-        resistance: Of battery and wires, Ω.
-        lowest: The supply voltage does not fall below this, V.
-    """
-
-    resistance: float
-    lowest: float = 0.0
 
 
 class Exerted(NamedTuple):
@@ -86,7 +65,6 @@ class ServoForces:
         groups: Sequence[ServoGroup],
         timestep: float,
         given: Mapping[tuple[int, str], Array] | None = None,
-        supply: Supply | None = None,
     ) -> None:
         """Put the numbers of all simulations side by side.
 
@@ -95,22 +73,19 @@ class ServoForces:
             timestep: s.
             given: Place of a joint and name of a number to its (n,) values, where simulations
                 differ.
-            supply: What the motors share.
         """
         self._timestep = timestep
-        self._supply = supply
         self._groups = [(g.servo, consecutive(g.places), _numbers(g, given or {})) for g in groups]
         self._memory: list[Array | None] | None = None
-        self._drawn: Array | None = None
         count = sum(len(group.places) for group in groups)
         rows = {v.shape[0] for _, _, p in self._groups for v in p.values() if v.ndim > 1}
         self.damping = np.zeros((*rows, count))
-        for servo, places, p in self._groups:
-            self.damping[..., places] = servo.friction.viscous_slope(p)
+        for _, places, p in self._groups:
+            self.damping[..., places] = p['friction_viscous']
 
     def reset(self) -> None:
-        """Forget what firmware and supply remember."""
-        self._memory = self._drawn = None
+        """Forget what the firmware remembers."""
+        self._memory = None
 
     def __call__(
         self, goal: Array, enabled: Array | float, q: Array, dq: Array, external: Array
@@ -129,30 +104,16 @@ class ServoForces:
             self._memory = [q[..., places].copy() for _, places, _ in self._groups]
         switched = np.broadcast_to(enabled, q.shape) if np.ndim(enabled) else enabled
         motor, friction = np.empty_like(q), np.empty_like(q)
-        drawn: Array | float = 0.0
-        for index, (servo, places, numbers) in enumerate(self._groups):
+        for index, (servo, places, p) in enumerate(self._groups):
             law, own, speed = servo.type.law, q[..., places], dq[..., places]
             on = switched[..., places] if isinstance(switched, np.ndarray) else switched
-            p = self._supplied(servo, numbers)
             control, self._memory[index] = law.drive(
                 p, goal[..., places], own, speed, self._timestep, self._memory[index]
             )
             torque = law.torque(p, control, on, speed)
             motor[..., places] = torque
             friction[..., places] = servo.friction.dry(p, torque, external[..., places], speed)
-            if self._supply is not None and law.unit == _VOLTAGE:
-                amperes = control / p['vin'] * torque / p['kt']
-                drawn = drawn + amperes.sum(axis=-1, keepdims=True)
-        if self._supply is not None:
-            self._drawn = np.maximum(drawn, 0.0)
         return Exerted(motor, friction)
-
-    def _supplied(self, servo: Servo, numbers: dict[str, Array]) -> dict[str, Array]:
-        """Return the numbers with the voltage that is left of the supply's."""
-        if self._supply is None or self._drawn is None or servo.type.law.unit != _VOLTAGE:
-            return numbers
-        left = numbers['vin'] - self._supply.resistance * self._drawn
-        return {**numbers, 'vin': np.maximum(left, self._supply.lowest)}
 
 
 def _numbers(group: ServoGroup, given: Mapping[tuple[int, str], Array]) -> dict[str, Array]:
