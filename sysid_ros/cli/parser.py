@@ -598,8 +598,7 @@ def _add_compare(commands: Commands) -> None:
         description=(
             'Put existing results beside each other; nothing is fitted. Or fit several '
             'configurations, or one with and without some of its parameters, to the same bags, '
-            'and recommend the simplest that predicts held-out data as well as the best. With '
-            '--missing, find what the joints of the robot do and the model does not.'
+            'and recommend the simplest that predicts held-out data as well as the best.'
         ),
     )
     parser.add_argument(
@@ -618,21 +617,6 @@ def _add_compare(commands: Commands) -> None:
         default=[],
         metavar='PATTERN[,PATTERN]',
         help="also without these parameters, as 'joint/*/frictionloss'; one more model each time",
-    )
-    parser.add_argument(
-        '--missing',
-        action='store_true',
-        help=(
-            'say which joint needs what the model lacks: asymmetric friction, backlash, an elastic '
-            'joint, a dead band of its servo'
-        ),
-    )
-    parser.add_argument(
-        '-o',
-        '--output',
-        type=Path,
-        metavar='FOLDER',
-        help='new folder for the model that has what --missing names',
     )
     _add_overrides(parser)
 

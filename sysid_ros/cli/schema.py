@@ -48,7 +48,6 @@ from sysid_ros.inspection.coverage import Excitation
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.installation import Check
-from sysid_ros.pipeline.missing import Missing
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.preflight import Preflight
 from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
@@ -70,7 +69,7 @@ DOCUMENTS: dict[str, Any] = {
     'baseline': documents.BaselineDocument,
     'calibrate': documents.CalibrationDocument,
     'check': documents.OutcomeDocument,
-    'compare': SideBySideSummary | ModelComparison | Missing,
+    'compare': SideBySideSummary | ModelComparison,
     'compare-actuators': ServoComparison,
     'convert': documents.ConversionDocument,
     'doctor': documents.DoctorDocument,

@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 
 from sysid_ros.export.lost import Lost, identified_lost
+from sysid_ros.export.stored import Stored
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterator
-
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Target
 
 #: Attributes of actuators that are in a law's gains.
 _GAINS = frozenset({'kp', 'kv', 'gainprm', 'biasprm', 'gear'})

@@ -7,30 +7,23 @@ from __future__ import annotations
 import dataclasses
 import shutil
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sysid_ros.errors import ConfigError, ResultError, some
 from sysid_ros.export import isaaclab, mjlab, ros2_control, urdf
-from sysid_ros.export.lost import identified_lost
+from sysid_ros.export.lost import Lost, identified_lost
 from sysid_ros.export.posterior import Posterior
-from sysid_ros.export.samples import ranges_text, write_samples
-from sysid_ros.export.stored import load_stored
+from sysid_ros.export.rendered import Rendered
+from sysid_ros.export.samples import Drawn, ranges_text, write_samples
+from sysid_ros.export.stored import Stored, load_stored
 from sysid_ros.files import check_new, check_writable, replace_file
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import encode
-from sysid_ros.model.mjcf.write import left_out, write_model
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.export.lost import Lost
-    from sysid_ros.export.rendered import Rendered
-    from sysid_ros.export.samples import Drawn
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.mjcf.write import WrittenModel
+from sysid_ros.model.mjcf.write import WrittenModel, left_out, write_model
 
 #: What says how samples were drawn, in their folder.
 RANGES = 'ranges.yaml'
@@ -115,11 +108,10 @@ def export(result: Path, request: ExportRequest) -> Exported:
     made = _rendered(stored, request)
     if made.empty:
         parts = (str(entry) for entry in made.lost if not entry.identified)
-        msg = (
+        raise ResultError(
             f'Expected a joint with an actuator that {request.format} can describe, found '
             f'{some(parts) or "none"}.'
         )
-        raise ResultError(msg)
     replace_file(request.output, encode(made.text))
     return Exported(request.format, (request.output,), made.lost, (*said, *made.notes))
 
@@ -145,14 +137,15 @@ def _check(request: ExportRequest) -> None:
         ResultError: The output cannot be written.
     """
     if request.samples is not None and request.format is not ExportFormat.MJCF:
-        msg = f'Samples are MJCF: expected --format mjcf with them, found {request.format}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Samples are MJCF: expected --format mjcf with them, found {request.format}.'
+        )
     if request.samples is not None and request.samples.count < 1:
-        msg = f'Expected one sample or more, found {request.samples.count}.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Expected one sample or more, found {request.samples.count}.')
     if request.urdf is not None and request.format is not ExportFormat.URDF:
-        msg = f'--urdf is what --format urdf writes into; found it with {request.format}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'--urdf is what --format urdf writes into; found it with {request.format}.'
+        )
     output = request.output
     folder = request.format is ExportFormat.MJCF
     empty = folder and output.is_dir() and not any(output.iterdir())
@@ -196,8 +189,7 @@ def _export_mjcf(stored: Stored, request: ExportRequest) -> Exported:
             output.rmdir()
         made.rename(output)
     except OSError as err:
-        msg = f'Cannot write {str(output)!r}: {err.strerror}.'
-        raise ResultError(msg) from err
+        raise ResultError(f'Cannot write {str(output)!r}: {err.strerror}.') from err
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     files = (output / RANGES, *_beside(output / main))

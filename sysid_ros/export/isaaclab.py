@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from sysid_ros.export.drives import Law, drives_of
+from sysid_ros.export.drives import JointDrive, Law, drives_of
 from sysid_ros.export.lost import lost_lines
 from sysid_ros.export.rendered import Rendered, pattern, rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from sysid_ros.export.drives import JointDrive
-    from sysid_ros.export.stored import Stored
+from sysid_ros.export.stored import Stored
 
 #: ImplicitActuatorCfg has no delay.
 _HELD = frozenset({'stiffness', 'damping', 'effort', 'armature', 'frictionloss', 'viscous'})

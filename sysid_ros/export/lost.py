@@ -4,13 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.targets import Target
+from sysid_ros.export.stored import Stored
+from sysid_ros.model.targets import Target
 
 
 class Lost(NamedTuple):

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from sysid_ros.export.lost import Lost
+from sysid_ros.export.lost import Lost
 
 
 class Rendered(NamedTuple):

@@ -5,16 +5,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from sysid_ros.export.drives import JointDrive, Law, drives_of
 from sysid_ros.export.lost import Lost, lost_lines
 from sysid_ros.export.rendered import Rendered, rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sysid_ros.export.stored import Stored
+from sysid_ros.export.stored import Stored
 
 #: A format of gains holds these fields of `JointDrive`, and the delay in a comment.
 _HELD = frozenset({'stiffness', 'damping', 'effort'})

@@ -4,26 +4,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, ResultError
-from sysid_ros.export.posterior import targets_of
+from sysid_ros.export.posterior import Posterior, targets_of
+from sysid_ros.export.stored import Stored
 from sysid_ros.model.mjcf.write import write_variant
 from sysid_ros.pipeline.calibration import with_biases
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.export.posterior import Posterior
-    from sysid_ros.export.stored import Stored
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Draws until bounds are said to leave nothing.
 _MOST_DRAWS = 2_000_000
@@ -78,8 +73,9 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
         if drawn > _MOST_DRAWS or refused > _MOST_REFUSED * count:
             worst = posterior.parameters[int(often.argmax())].name
             why = reason.rstrip('.') or f'values of {worst} are hardly ever inside of their bounds'
-            msg = f'Expected {count} samples, found {len(files)} in {drawn} draws, as {why}.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'Expected {count} samples, found {len(files)} in {drawn} draws, as {why}.'
+            )
         if out.any():
             beyond += 1
             often += out

@@ -4,15 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest, some
 from sysid_ros.export.lost import Lost, identified_lost, lost_lines
 from sysid_ros.export.rendered import Rendered
-from sysid_ros.model.description import read_description
+from sysid_ros.export.stored import Stored
+from sysid_ros.model.description import Description, read_description
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.loading import compile_spec
@@ -20,16 +24,7 @@ from sysid_ros.model.mjcf.write import identified_urdf
 from sysid_ros.model.urdf.tree import Urdf, text_of
 from sysid_ros.model.urdf.write import not_held
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.description import Description
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Frames and axes of a URDF and of a model are the same up to this, m and rad: a text of six digits
 #: has angles to 4e-6 rad, which a metre away is less than this.
@@ -58,16 +53,14 @@ def render(stored: Stored, source: str, urdf: Path | None, packages: Sequence[Pa
         described, nominal, fitted = stored.robot.description, stored.nominal, stored.fitted
         replaced: tuple[str, ...] = ()
         if described.urdf is None:
-            msg = (
+            raise ModelError(
                 f'The model {str(described.path)!r} is no URDF; expected --urdf FILE, with one '
                 'whose links and joints have the names of its bodies and joints.'
             )
-            raise ModelError(msg)
     else:
         described = read_description(urdf, packages)
         if described.urdf is None:
-            msg = f'Expected a URDF as --urdf, found {str(urdf)!r}, which is none.'
-            raise ModelError(msg)
+            raise ModelError(f'Expected a URDF as --urdf, found {str(urdf)!r}, which is none.')
         nominal, fitted, replaced = _carried_over(stored, described)
     text = identified_urdf(described, nominal, fitted)
     tree = Urdf(text, str(described.path))
@@ -197,18 +190,16 @@ def _check_names(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
         for name in ours:
             if name not in theirs:
                 part = 'link' if what == 'body' else what
-                msg = (
+                raise ModelError(
                     f'Expected a {part} of {path!r} for each {what} of the model, found none for '
                     f'{name!r}; {nearest(name, theirs)}.'
                 )
-                raise ModelError(msg)
     for name in _moving(urdf):
         if name not in _moving(model):
-            msg = (
+            raise ModelError(
                 f'Expected a joint of the model for each that moves in {path!r}, found none for '
                 f'{name!r}; {nearest(name, _moving(model))}.'
             )
-            raise ModelError(msg)
 
 
 def _check_frames(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
@@ -235,12 +226,11 @@ def _check_frames(stored: Stored, urdf: mujoco.MjModel, path: str) -> None:
         for name in shared:
             off = _pose(ours, name) - base @ _pose(theirs, name)
             if np.abs(off).max() > _SAME_FRAME:
-                msg = (
+                raise ModelError(
                     f'Expected link {name!r} of {path!r} where the model has its body, found it '
                     f'{1e3 * float(np.linalg.norm(off[:3, 3])):.3g} mm away or turned: inertias '
                     'cannot be put back into another frame.'
                 )
-                raise ModelError(msg)
 
 
 def _pose(data: mujoco.MjData, name: str) -> Array:
@@ -290,12 +280,11 @@ class _Carrier:
         own = _inertial(wanted)
         if own is None:
             others = [self._nominal.body(row).name for row, _ in self._merged(link)]
-            msg = (
+            raise ModelError(
                 f'Link {name!r} of {self._path!r} cannot have what was identified for the body, '
                 f'as the links fixed to it ({", ".join(others)}) have more of it; expected a model '
                 'in which these are bodies of their own.'
             )
-            raise ModelError(msg)
         for field, value in own._asdict().items():
             getattr(self._fitted, f'body_{field}')[link] = value
         if not identified:

@@ -42,7 +42,6 @@ from sysid_ros.inspection.inspection import inspect as look_into
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.unknown import Scope, make_unknowns
-from sysid_ros.pipeline.missing import Missing, Trial, Value
 from sysid_ros.pipeline.models import HeldOut, ModelComparison, ModelScore
 from sysid_ros.pipeline.predicting import JointPrediction
 from sysid_ros.pipeline.preflight import JointMotion, PredictedParameter, Preflight
@@ -174,15 +173,6 @@ def _compare() -> None:
     compare.print_models(console.make_console(), found)
 
 
-def _missing() -> None:
-    value = Value('tendon/elbow_play/play', 0.02, (1e-5, 0.5), log=False)
-    title = "backlash of 'shoulder_lift_joint', encoder on the link"
-    trial = Trial(title, 'backlash', JOINTS[1], 'link', (value,), 0.9, 0.8, 0.5, 0.1, 1e-5)
-    compare.print_missing(
-        console.make_console(), Missing(None, (trial,), 6, 1.0, 1.2, 'none helps', (), {})
-    )
-
-
 def _fleet() -> None:
     outcomes = {
         f'robot_{n}': RobotOutcome(
@@ -281,7 +271,6 @@ TABLES = [
     _fleet,
     _history,
     _inspect,
-    _missing,
     _plot_actuator,
     _predict,
     _preflight,

@@ -12,24 +12,19 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ModelError, nearest, some
 from sysid_ros.model.mjcf.attributes import join
+from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.urdf.packages import find_mesh
-from sysid_ros.model.urdf.tree import Origin, Urdf, child, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.model.mjcf.text import Element
-    from sysid_ros.model.urdf.tree import LinkInertia, UrdfJoint
+from sysid_ros.model.urdf.tree import LinkInertia, Origin, Urdf, UrdfJoint, child, text_of
 
 #: What moves and has no mass gets this one, kg; a body without an inertia, that of a solid ball of
 #: this radius, m.
@@ -207,8 +202,9 @@ class _Converter:
             leader = text_of(mimic, 'joint')
             if leader not in self._urdf.joints:
                 hint = nearest(leader, self._urdf.joints)
-                msg = f'Joint {joint.name!r} mimics {leader!r}, which is no joint; {hint}.'
-                raise ModelError(msg)
+                raise ModelError(
+                    f'Joint {joint.name!r} mimics {leader!r}, which is no joint; {hint}.'
+                )
             factor = float(self._urdf.numbers(mimic, 'multiplier', (1.0,))[0])
             offset = float(self._urdf.numbers(mimic, 'offset', (0.0,))[0])
             coupled = {'joint1': joint.name, 'joint2': leader}

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 from xml.sax.saxutils import quoteattr
 
 import mujoco
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: What MuJoCo reads.
 _FORMATS = ('.stl', '.obj', '.msh')

@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
 from sysid_ros.model.mjcf.text import Document, Element
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Types of joints.
 TYPES = ('fixed', 'revolute', 'continuous', 'prismatic', 'floating', 'planar')
@@ -79,8 +76,7 @@ class Urdf:
         self.document = Document(text)
         if not self.document.elements or self.document.elements[0].tag != 'robot':
             found = self.document.elements[0].tag if self.document.elements else 'nothing'
-            msg = f'Expected <robot> at the top of {where!r}, found {found}.'
-            raise ModelError(msg)
+            raise ModelError(f'Expected <robot> at the top of {where!r}, found {found}.')
         top = self.document.elements[0]
         self.name = top.get('name') or 'robot'
         self.links = {self._named(node): node for node in top.inside('link')}
@@ -90,22 +86,25 @@ class Urdf:
     def _named(self, node: Element) -> str:
         name = node.get('name')
         if not name:
-            msg = f'Expected a name for each <{node.tag}> in {self._where!r}, found one without.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Expected a name for each <{node.tag}> in {self._where!r}, found one without.'
+            )
         return name
 
     def _joint(self, node: Element) -> UrdfJoint:
         name, kind = self._named(node), node.get('type') or ''
         if kind not in TYPES:
-            msg = f'Joint {name!r} in {self._where!r} is of type {kind!r}; {nearest(kind, TYPES)}.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Joint {name!r} in {self._where!r} is of type {kind!r}; {nearest(kind, TYPES)}.'
+            )
         ends = {}
         for end in ('parent', 'child'):
             link = text_of(child(node, end), 'link')
             if link not in self.links:
                 hint = nearest(link, self.links)
-                msg = f'The {end} {link!r} of joint {name!r} in {self._where!r} is no link; {hint}.'
-                raise ModelError(msg)
+                raise ModelError(
+                    f'The {end} {link!r} of joint {name!r} in {self._where!r} is no link; {hint}.'
+                )
             ends[end] = link
         return UrdfJoint(node, name, kind, **ends)
 
@@ -114,16 +113,16 @@ class Urdf:
         for joint in self.joints.values():
             other = owners.setdefault(joint.child, joint.name)
             if other != joint.name:
-                msg = (
+                raise ModelError(
                     f'Expected one joint above each link of {self._where!r}, found {other!r} and '
                     f'{joint.name!r} above {joint.child!r}.'
                 )
-                raise ModelError(msg)
         roots = [link for link in self.links if link not in owners]
         if len(roots) != 1:
             found = ', '.join(roots) or 'a circle'
-            msg = f'Expected one link of {self._where!r} that no joint moves, found {found}.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Expected one link of {self._where!r} that no joint moves, found {found}.'
+            )
         return roots[0]
 
     def below(self, link: str) -> Iterator[UrdfJoint]:
@@ -163,8 +162,9 @@ class Urdf:
         if len(found) != len(default) or not all(map(math.isfinite, found)):
             tag = '' if node is None else node.tag
             count = f'{len(default)} numbers' if len(default) > 1 else 'a number'
-            msg = f'Expected {count} for {name} of <{tag}> in {self._where!r}, found {text!r}.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Expected {count} for {name} of <{tag}> in {self._where!r}, found {text!r}.'
+            )
         return np.array(found)
 
 

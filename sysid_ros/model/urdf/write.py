@@ -4,24 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.inertia import Inertial, full_inertia, rotation_from_quat
 from sysid_ros.model.mjcf.attributes import join, number, set_component
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES
 from sysid_ros.model.mjcf.text import Element
-from sysid_ros.model.urdf.tree import INERTIA, Urdf, child, rpy_from_rotation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Target
-    from sysid_ros.model.urdf.tree import UrdfJoint
+from sysid_ros.model.targets import Target
+from sysid_ros.model.urdf.tree import INERTIA, Urdf, UrdfJoint, child, rpy_from_rotation
 
 #: What URDF has a place for, by element and attribute; the coefficients of damping's higher powers
 #: and what is of one axis of a planar joint it has not.
