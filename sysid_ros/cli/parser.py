@@ -469,15 +469,16 @@ def _add_export(commands: Commands) -> None:
         'export',
         help='write an identified model for other programs',
         description=(
-            'Write what a calibration found as MJCF, URDF, gains of ros2_controllers or actuators '
-            'of IsaacLab and mjlab, and say what a format does not hold. With --samples, write '
-            'models that vary as much as the data leave open.'
+            'Write what a calibration found as MJCF, URDF, a table of parameters (csv) or the '
+            'numbers of actuators under the keys of mjlab, IsaacLab and ros2_control, and say what '
+            'a format does not hold. With --samples, write models that vary as much as the data '
+            'leave open.'
         ),
     )
     parser.add_argument('result', type=Path, help='result.json, or its folder')
     parser.add_argument(
         '--format',
-        choices=['mjcf', 'urdf', 'ros2-control', 'isaaclab', 'mjlab'],
+        choices=['mjcf', 'urdf', 'csv', 'actuators'],
         default='mjcf',
         help='default mjcf',
     )

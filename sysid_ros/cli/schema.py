@@ -42,7 +42,6 @@ from sysid_ros.cli.profile import Spent
 from sysid_ros.config.calibration import Role, Scale, VerdictKind
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.export.export import ExportFormat
-from sysid_ros.export.lost import Lost
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.coverage import Excitation
 from sysid_ros.inspection.inspection import Inspection
@@ -113,7 +112,6 @@ _NAMES = {
             ExportFormat,
             HealthFinding,
             Lag,
-            Lost,
             Mapping,
             Nearness,
             Pair,

@@ -12,9 +12,7 @@ from typing import NamedTuple
 from sysid_ros.errors import ModelError, nearest
 from sysid_ros.files import sha256
 from sysid_ros.model.mjcf.text import Document, decode
-from sysid_ros.model.urdf.convert import convert
-from sysid_ros.model.urdf.packages import find_package
-from sysid_ros.model.urdf.tree import Urdf
+from sysid_ros.model.urdf.convert import convert, find_package
 
 _URDF, _XACRO, _MJCF = '.urdf', '.xacro', '.xml'
 _BAGS = ('.mcap', '.db3', '.bag', '.zstd')
@@ -94,7 +92,7 @@ def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
         # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
         in_file = path.is_file() and path.suffix in {_MJCF, _URDF}
         return Description(path, None if in_file else text)
-    found = convert(Urdf(text, str(path)), path.parent, packages)
+    found = convert(text, path, packages)
     return Description(path, found.mjcf, text, found.notes)
 
 

@@ -26,6 +26,7 @@ from sysid_ros.model.targets import (
     resolve,
     write_spec,
 )
+from sysid_ros.text import one_sentence
 
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
 #: the version after it: accelerations are wrong and simulations diverge.
@@ -130,12 +131,6 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
 def load_model(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjModel:
     """Compile a model; see `load_spec`."""
     return compile_spec(load_spec(path, packages), path)
-
-
-def one_sentence(error: Exception) -> str:
-    """Put MuJoCo's message, which spans lines, on one line without a full stop."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return ', '.join(dict.fromkeys(line for line in lines if line)).rstrip('.')
 
 
 def native_delay(delay: float, timestep: float) -> NativeDelay:

@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ModelError, SysidError
 from sysid_ros.model.learning import learn
-from sysid_ros.model.loading import one_sentence, writable_spec
+from sysid_ros.model.loading import writable_spec
 from sysid_ros.model.targets import Role, write_spec
 from sysid_ros.model.targets.writer import Linear, set_all_apart
 from sysid_ros.model.unknown import Unknown
+from sysid_ros.text import one_sentence
 
 #: What compilers and callbacks raise where they refuse values.
 _REFUSALS = (ValueError, ArithmeticError, mujoco.FatalError)

@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import mujoco
-import numpy as np
-from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, some
 from sysid_ros.model.description import Description
 from sysid_ros.model.implied import actuators_text, implied_actuators
-from sysid_ros.model.inertia import full_inertia, rotation_from_quat
 from sysid_ros.model.loading import (
     RobotModel,
     compile_spec,
@@ -33,9 +30,7 @@ from sysid_ros.model.mjcf.edits import Editor
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
 from sysid_ros.model.targets import Role, Target
-from sysid_ros.model.urdf.convert import convert
-from sysid_ros.model.urdf.tree import Urdf
-from sysid_ros.model.urdf.write import identified_text, not_held
+from sysid_ros.model.urdf.write import Urdf, not_held, write_urdf
 
 #: The files written must compile to the identified model this closely, relative to numbers above 1.
 TOLERANCE = 1e-9
@@ -46,8 +41,6 @@ _DERIVED = (
     *('stat.', 'body_invweight0', 'dof_invweight0', 'tendon_invweight0', 'actuator_acc0'),
     *('bvh_', 'body_simple', 'dof_simplenum', 'nC', 'M_', 'map'),
 )
-#: What a URDF holds as the compiled model has it.
-_IN_URDF = ('body_mass', 'body_ipos', 'body_pos', 'body_quat', 'dof_damping', 'dof_frictionloss')
 #: At most so many differing fields are named in an error.
 _NAMED_FIELDS = 5
 _FOLDER_MODE = 0o755
@@ -134,9 +127,9 @@ def write_model(
     beside: dict[str, str] = {}
     if made.described.urdf is not None:
         name = made.source.with_suffix('.urdf').name
-        told = identified_urdf(made.described, rewrite.nominal, rewrite.fitted)
+        told = write_urdf(made.described.urdf, made.described.path, rewrite.nominal, rewrite.fitted)
         beside[name] = told
-        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told, name), name, rewrite.spec))
+        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told), name, rewrite.spec))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
@@ -347,44 +340,6 @@ def _only_in_mjcf(
         paths.append(f'{len(actuators)} implied actuators')
     if paths:
         yield f'A URDF has no place for what only the MJCF beside {name} holds: {", ".join(paths)}.'
-
-
-def identified_urdf(described: Description, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
-    """Return the text of a URDF with what differs between two models, all else as it is.
-
-    Args:
-        described: The URDF.
-        nominal: The model that it means.
-        fitted: The model that the new text is to mean, as far as a URDF holds it.
-
-    Raises:
-        ModelError: It would mean something else.
-    """
-    path = described.path
-    text = identified_text(described.urdf or '', str(path), nominal, fitted)
-    _compare_urdf(Urdf(text, str(path)), fitted, path)
-    return text
-
-
-def _compare_urdf(urdf: Urdf, fitted: mujoco.MjModel, source: Path) -> None:
-    """Check that an identified URDF means the identified inertias, places and friction."""
-    model = mujoco.MjSpec.from_string(convert(urdf, source.parent).mjcf).compile()
-    for field, one, other in zip(
-        (*_IN_URDF, 'inertia'), _urdf_fields(model), _urdf_fields(fitted), strict=True
-    ):
-        if not np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * np.abs(other).max()):
-            raise ModelError(
-                f'Cannot write {str(source)!r} back: expected the new URDF to mean the identified '
-                f'model, found differences in {field}.'
-            )
-
-
-def _urdf_fields(model: mujoco.MjModel) -> Iterator[NDArray[np.float64]]:
-    for field in _IN_URDF:
-        value = getattr(model, field)
-        # A rotation has two quaternions.
-        yield rotation_from_quat(value) if field == 'body_quat' else value
-    yield full_inertia(model.body_iquat, model.body_inertia)
 
 
 def _refuse_own_source(layout: _Layout, folder: Path) -> None:
