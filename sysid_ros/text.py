@@ -60,6 +60,12 @@ def sentence(text: str) -> str:
     return short(one_line(text), _LONGEST_SENTENCE)
 
 
+def one_sentence(error: Exception) -> str:
+    """Put MuJoCo's message, which spans lines, on one line without a full stop."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return ', '.join(dict.fromkeys(line for line in lines if line)).rstrip('.')
+
+
 def in_json(text: str) -> str:
     """Return JSON with what is not seen inside its strings as JSON escapes it."""
     return _UNSEEN_IN_JSON.sub(_json_escape, text)

@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING
 from sysid_ros.cli.parser import parse_overrides
 from sysid_ros.config import load_calibration
 from sysid_ros.errors import ConfigError
-from sysid_ros.files import check_new
-from sysid_ros.yaml_text import scalar
 
 if TYPE_CHECKING:
     import argparse
 
-    from sysid_ros.pipeline.missing import Missing
     from sysid_ros.pipeline.models import Candidate, ModelComparison
     from sysid_ros.report.tables import LiteralConsole
 
 
 def run(args: argparse.Namespace) -> int:
-    """Compare results as they are, or models on the same bags, or say what one lacks."""
+    """Compare results as they are, or models on the same bags."""
     results = [place for place in args.places if place.is_dir() or place.suffix == '.json']
     if len(results) == len(args.places):
         return _run_results(args)
@@ -31,11 +28,6 @@ def run(args: argparse.Namespace) -> int:
             f'Expected only results or only configurations, found the result {str(results[0])!r} '
             f'among {len(args.places)} paths.'
         )
-        raise ConfigError(msg)
-    if args.missing:
-        return _run_missing(args)
-    if args.output is not None:
-        msg = '--output is the folder for what --missing names; expected both or neither.'
         raise ConfigError(msg)
     overrides = parse_overrides(args.overrides)
     configs = [load_calibration(path, overrides) for path in args.places]
@@ -70,8 +62,8 @@ def _run_results(args: argparse.Namespace) -> int:
         ConfigError: There is one only, or an option is for configurations.
         ResultError: One cannot be read.
     """
-    if args.missing or args.drop or args.overrides or args.output is not None:
-        msg = '--missing, --drop, --output and --set are for configurations, found results.'
+    if args.drop or args.overrides:
+        msg = '--drop and --set are for configurations, found results.'
         raise ConfigError(msg)
     if len(args.places) == 1:
         msg = f'Expected two results or more to compare, found {str(args.places[0])!r} alone.'
@@ -91,85 +83,6 @@ def _run_results(args: argparse.Namespace) -> int:
     else:
         print_side_by_side(console, found)
     return 0
-
-
-def _run_missing(args: argparse.Namespace) -> int:
-    """Say what the joints of a robot do and its model does not.
-
-    Raises:
-        ConfigError: There are several configurations, something is to be dropped, or the folder
-            exists.
-    """
-    if len(args.places) > 1 or args.drop:
-        msg = 'Expected one calibration.yaml and no --drop beside --missing.'
-        raise ConfigError(msg)
-    check_new(args.output)
-    config = load_calibration(args.places[0], parse_overrides(args.overrides))
-    from sysid_ros.cli.console import (  # noqa: PLC0415
-        make_console,
-        note,
-        print_document,
-        progress_for,
-    )
-    from sysid_ros.model.mjcf.write import write_model  # noqa: PLC0415
-    from sysid_ros.pipeline.missing import find_missing  # noqa: PLC0415
-
-    with progress_for(args) as progress:
-        found = find_missing(config, progress)
-    written = None
-    if args.output is not None and found.changed is not None:
-        written = write_model(*found.changed, args.output)
-    if args.json:
-        print_document(found.missing)
-        return 0
-    console = make_console()
-    if args.quiet:
-        console.print(_missing(found.missing))
-    else:
-        print_missing(console, found.missing)
-    if written is not None:
-        for text in written.notes:
-            note(args, text)
-        console.print(f'wrote {written.path}')
-    return 0
-
-
-def print_missing(console: LiteralConsole, found: Missing) -> None:
-    """Print what was tried, what is missing, and what to go on with."""
-    from sysid_ros.cli.console import print_table  # noqa: PLC0415
-
-    rows = [('as it is', '-', _number(found.training), _number(found.held_out), '-')]
-    rows += [
-        (
-            f'with {trial.title}',
-            ', '.join(_number(value.value) for value in trial.values),
-            _number(trial.training),
-            _number(trial.held_out),
-            _number(trial.p_value, '.1g'),
-        )
-        for trial in found.trials
-    ]
-    title = 'With what real joints do (errors in units of the noise)'
-    print_table(console, title, ('the model', '>value', '>training', '>held out', '>p'), rows)
-    if found.note:
-        console.print(found.note)
-    console.print(_missing(found))
-    if found.named is None:
-        return
-    if found.as_good:
-        listed = ', '.join(found.as_good)
-        console.print(f'these recordings do not tell it from: {listed}')
-    console.print('parameters to add to calibration.yaml, with the model of --output:')
-    for value in found.named.values:
-        low, high = value.bounds
-        scale = ', scale: log' if value.log else ''
-        console.print(
-            f'  - {{target: {scalar(value.target)}, initial: {value.value:.6g}, '
-            f'bounds: [{low:.4g}, {high:.4g}]{scale}}}',
-            soft_wrap=True,
-        )
-    for old, new in found.replaced.items():
-        console.print(f'  {new} instead of {old}', soft_wrap=True)
 
 
 def print_models(console: LiteralConsole, found: ModelComparison) -> None:
@@ -201,12 +114,6 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
         f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
     )
     console.print(_recommended(found))
-
-
-def _missing(found: Missing) -> str:
-    if found.named is None:
-        return f'missing: nothing, as {found.reason}'
-    return f'missing: {found.named.title}; {found.reason}'
 
 
 def _recommended(found: ModelComparison) -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from sysid_ros.cli.profile import Spent
     from sysid_ros.excitation.limits import Usage
     from sysid_ros.export.export import ExportFormat
-    from sysid_ros.export.lost import Lost
     from sysid_ros.pipeline.installation import Check
     from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
     from sysid_ros.results.case import Case
@@ -189,7 +188,7 @@ class ExportDocument(NamedTuple):
 
     format: ExportFormat
     files: Sequence[Path]
-    lost: Sequence[Lost]
+    lost: Sequence[str]
     notes: Sequence[str]
     samples: SamplesDocument | None
 

@@ -45,7 +45,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     'compare': (
         'compare out/2026-11-25T23-47-29Z out/current',
         "compare calibration.yaml --drop 'joint/*/frictionloss'",
-        'compare calibration.yaml --missing -o with_what_lacks',
     ),
     'check': (
         'check out/current bags/validate_1',

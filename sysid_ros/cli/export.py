@@ -39,12 +39,10 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_document(_document(found))
         return 0
-    for identified, title in ((True, 'identified'), (False, 'in the model')):
-        entries = [entry for entry in found.lost if entry.identified is identified]
-        if entries:
-            say(f'{title}, and not in a file of format {found.format}:')
-        for entry in entries:
-            say(f'  {entry}')
+    if found.lost:
+        say(f'identified, and not in a file of format {found.format}:')
+    for entry in found.lost:
+        say(f'  {entry}')
     for note in found.notes:
         say(note)
     for path in found.files:

@@ -432,15 +432,16 @@ def _add_export(commands: Commands) -> None:
         'export',
         help='write an identified model for other programs',
         description=(
-            'Write what a calibration found as MJCF, URDF, gains of ros2_controllers or actuators '
-            'of IsaacLab and mjlab, and say what a format does not hold. With --samples, write '
-            'models that vary as much as the data leave open.'
+            'Write what a calibration found as MJCF, URDF, a table of parameters (csv) or the '
+            'numbers of actuators under the keys of mjlab, IsaacLab and ros2_control, and say what '
+            'a format does not hold. With --samples, write models that vary as much as the data '
+            'leave open.'
         ),
     )
     parser.add_argument('result', type=Path, help='result.json, or its folder')
     parser.add_argument(
         '--format',
-        choices=['mjcf', 'urdf', 'ros2-control', 'isaaclab', 'mjlab'],
+        choices=['mjcf', 'urdf', 'csv', 'actuators'],
         default='mjcf',
         help='default mjcf',
     )
@@ -558,8 +559,7 @@ def _add_compare(commands: Commands) -> None:
         description=(
             'Put existing results beside each other; nothing is fitted. Or fit several '
             'configurations, or one with and without some of its parameters, to the same bags, '
-            'and recommend the simplest that predicts held-out data as well as the best. With '
-            '--missing, find what the joints of the robot do and the model does not.'
+            'and recommend the simplest that predicts held-out data as well as the best.'
         ),
     )
     parser.add_argument(
@@ -575,21 +575,6 @@ def _add_compare(commands: Commands) -> None:
         default=[],
         metavar='PATTERN[,PATTERN]',
         help="also without these parameters, as 'joint/*/frictionloss'; one more model each time",
-    )
-    parser.add_argument(
-        '--missing',
-        action='store_true',
-        help=(
-            'say which joint needs what the model lacks: asymmetric friction, backlash, an elastic '
-            'joint, a dead band of its servo'
-        ),
-    )
-    parser.add_argument(
-        '-o',
-        '--output',
-        type=Path,
-        metavar='FOLDER',
-        help='new folder for the model that has what --missing names',
     )
     _add_overrides(parser)
 

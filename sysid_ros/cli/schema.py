@@ -42,13 +42,11 @@ from sysid_ros.cli.recover import Recovered
 from sysid_ros.config.calibration import Role, Scale, VerdictKind
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.export.export import ExportFormat
-from sysid_ros.export.lost import Lost
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.coverage import Excitation
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.installation import Check
-from sysid_ros.pipeline.missing import Missing
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.preflight import Preflight
 from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
@@ -68,7 +66,7 @@ DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 DOCUMENTS: dict[str, Any] = {
     'calibrate': documents.CalibrationDocument,
     'check': documents.OutcomeDocument,
-    'compare': SideBySide | ModelComparison | Missing,
+    'compare': SideBySide | ModelComparison,
     'compare-actuators': LawComparison,
     'convert': documents.ConversionDocument,
     'doctor': documents.DoctorDocument,
@@ -108,7 +106,6 @@ _NAMES = {
             ExportFormat,
             HealthFinding,
             Lag,
-            Lost,
             Mapping,
             Pair,
             ParameterSides,

@@ -4,36 +4,29 @@
 
 from __future__ import annotations
 
-import dataclasses
+import csv
+import io
 import shutil
 import tempfile
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sysid_ros.errors import ConfigError, ResultError, some
-from sysid_ros.export import isaaclab, mjlab, ros2_control, urdf
-from sysid_ros.export.lost import identified_lost
+from sysid_ros.export.actuators import actuators_text, drives_of, held_by_actuators
 from sysid_ros.export.posterior import Posterior
-from sysid_ros.export.samples import ranges_text, write_samples
-from sysid_ros.export.stored import load_stored
+from sysid_ros.export.samples import Drawn, samples_text, write_samples
+from sysid_ros.export.stored import Stored, load_stored
+from sysid_ros.export.urdf import urdf_text
 from sysid_ros.files import check_new, check_writable, replace_file
 from sysid_ros.model.mjcf.source import absolute
-from sysid_ros.model.mjcf.text import encode
-from sysid_ros.model.mjcf.write import left_out, write_model
+from sysid_ros.model.mjcf.text import Document, encode
+from sysid_ros.model.mjcf.write import WrittenModel, left_out, write_model
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.export.lost import Lost
-    from sysid_ros.export.rendered import Rendered
-    from sysid_ros.export.samples import Drawn
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.mjcf.write import WrittenModel
-
-#: What says how samples were drawn, in their folder.
-RANGES = 'ranges.yaml'
+#: What is beside drawn models: what was found of each parameter, and its values in each model.
+PARAMETERS, SAMPLES = 'parameters.csv', 'samples.csv'
 
 
 class ExportFormat(StrEnum):
@@ -41,9 +34,8 @@ class ExportFormat(StrEnum):
 
     MJCF = 'mjcf'
     URDF = 'urdf'
-    ROS2_CONTROL = 'ros2-control'
-    ISAACLAB = 'isaaclab'
-    MJLAB = 'mjlab'
+    CSV = 'csv'
+    ACTUATORS = 'actuators'
 
 
 @dataclass(frozen=True)
@@ -82,14 +74,14 @@ class Exported:
     Attributes:
         format: The format.
         files: The new files that matter, the main one first.
-        lost: What they do not hold.
+        lost: Identified values that they do not hold, each with its unit.
         notes: What to know of them, a sentence each.
         drawn: How samples were drawn; None without any.
     """
 
     format: ExportFormat
     files: tuple[Path, ...]
-    lost: tuple[Lost, ...]
+    lost: tuple[str, ...]
     notes: tuple[str, ...]
     drawn: Drawn | None = None
 
@@ -108,20 +100,38 @@ def export(result: Path, request: ExportRequest) -> Exported:
     """
     _check(request)
     stored = load_stored(result, request.model)
-    said = tuple(_remarks(stored))
+    source = f'{stored.path} of {Path(stored.record.model).name}'
+    notes = list(_remarks(stored))
+    lost: Collection[str] = set()
     if request.format is ExportFormat.MJCF:
-        done = _export_mjcf(stored, request)
-        return dataclasses.replace(done, notes=(*said, *done.notes))
-    made = _rendered(stored, request)
-    if made.empty:
-        parts = (str(entry) for entry in made.lost if not entry.identified)
-        msg = (
-            f'Expected a joint with an actuator that {request.format} can describe, found '
-            f'{some(parts) or "none"}.'
-        )
-        raise ResultError(msg)
-    replace_file(request.output, encode(made.text))
-    return Exported(request.format, (request.output,), made.lost, (*said, *made.notes))
+        return _export_mjcf(stored, request, notes)
+    if request.format is ExportFormat.CSV:
+        text = parameters_text(stored)
+    elif request.format is ExportFormat.URDF:
+        text, lost, more = urdf_text(stored, request.urdf, request.packages)
+        notes += more
+        head = '\n'.join((f'Identified by sysid_ros: {source}.', *_values(stored, lost)))
+        text = Document(text).headed(head)
+    else:
+        drives, more = drives_of(stored.fitted)
+        if not drives:
+            raise ResultError(
+                f'Expected a joint with a servo or motor of its own, found {some(more) or "none"}.'
+            )
+        text = actuators_text(drives, source)
+        lost = {target.path for target, _ in stored.values} - held_by_actuators(stored, drives)
+        notes += more
+    replace_file(request.output, encode(text))
+    return Exported(request.format, (request.output,), _values(stored, lost), tuple(notes))
+
+
+def _values(stored: Stored, paths: Collection[str]) -> tuple[str, ...]:
+    """Return targets with their identified values."""
+    return tuple(
+        f'{target.path} {value:.6g} {"" if target.unit == "1" else target.unit}'.rstrip()
+        for target, value in dict(stored.values).items()
+        if target.path in paths
+    )
 
 
 def _remarks(stored: Stored) -> Iterator[str]:
@@ -145,63 +155,70 @@ def _check(request: ExportRequest) -> None:
         ResultError: The output cannot be written.
     """
     if request.samples is not None and request.format is not ExportFormat.MJCF:
-        msg = f'Samples are MJCF: expected --format mjcf with them, found {request.format}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Samples are MJCF: expected --format mjcf with them, found {request.format}.'
+        )
     if request.samples is not None and request.samples.count < 1:
-        msg = f'Expected one sample or more, found {request.samples.count}.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Expected one sample or more, found {request.samples.count}.')
     if request.urdf is not None and request.format is not ExportFormat.URDF:
-        msg = f'--urdf is what --format urdf writes into; found it with {request.format}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'--urdf is what --format urdf writes into; found it with {request.format}.'
+        )
     output = request.output
     folder = request.format is ExportFormat.MJCF
-    empty = folder and output.is_dir() and not any(output.iterdir())
-    if not empty:
+    if not (folder and output.is_dir() and not any(output.iterdir())):
         check_new(output)
     check_writable(output.parent)
 
 
-def _rendered(stored: Stored, request: ExportRequest) -> Rendered:
-    source = f'{stored.path} of {Path(stored.record.model).name}'
-    if request.format is ExportFormat.URDF:
-        return urdf.render(stored, source, request.urdf, request.packages)
-    renderers = {
-        ExportFormat.ROS2_CONTROL: ros2_control.render,
-        ExportFormat.ISAACLAB: isaaclab.render,
-        ExportFormat.MJLAB: mjlab.render,
-    }
-    return renderers[request.format](stored, source)
+def parameters_text(stored: Stored) -> str:
+    """Return CSV with what was found of each parameter, in SI units."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator='\n')
+    table.writerow(('name', 'targets', 'unit', 'value', 'low_95', 'high_95', 'initial', 'verdict'))
+    for found in stored.record.parameters:
+        numbers = (found.value, found.low, found.high, found.initial)
+        table.writerow(
+            (found.name, ' '.join(found.targets), found.unit, *map(_plain, numbers), found.verdict)
+        )
+    return text.getvalue()
 
 
-def _export_mjcf(stored: Stored, request: ExportRequest) -> Exported:
+def _plain(value: float) -> str:
+    """Write a number; nothing where there is none."""
+    return repr(value) if value == value else ''  # noqa: PLR0124 (NaN equals nothing)
+
+
+def _export_mjcf(stored: Stored, request: ExportRequest, notes: list[str]) -> Exported:
     """Write the identified MJCF and what it needs, and models drawn around it."""
     output = request.output
-    lost = tuple(identified_lost(stored, lambda target: target.in_mjcf))
+    absent = {target.path for target, _ in stored.values if not target.in_mjcf}
+    lost = _values(stored, absent)
     if request.samples is None:
         written = write_model(stored.robot, stored.values, output, stored.biases)
         main = written.path.relative_to(absolute(output))
-        return Exported(request.format, _beside(output / main), lost, _new(written, stored))
+        notes += _new(written, stored)
+        return Exported(request.format, _beside(output / main), lost, tuple(notes))
     posterior = Posterior.of(stored)
     temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f'.{output.name}.'))
     try:
         made = temporary / 'made'
         written = write_model(stored.robot, stored.values, made, stored.biases)
-        drawn = write_samples(
-            stored, posterior, written.path, request.samples.count, request.samples.seed
-        )
+        samples = request.samples
+        drawn = write_samples(stored, posterior, written.path, samples.count, samples.seed)
         main = written.path.relative_to(absolute(made))
-        text = ranges_text(stored, posterior, drawn, main.as_posix(), request.samples.seed)
-        (made / RANGES).write_bytes(text.encode())
+        (made / PARAMETERS).write_text(parameters_text(stored), 'utf-8')
+        (made / SAMPLES).write_text(samples_text(posterior, drawn), 'utf-8')
         if output.exists():
             output.rmdir()
         made.rename(output)
     except OSError as err:
-        msg = f'Cannot write {str(output)!r}: {err.strerror}.'
-        raise ResultError(msg) from err
+        raise ResultError(f'Cannot write {str(output)!r}: {err.strerror}.') from err
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    files = (output / RANGES, *_beside(output / main))
-    return Exported(request.format, files, lost, (*_new(written, stored), *drawn.notes), drawn)
+    files = (output / PARAMETERS, output / SAMPLES, *_beside(output / main))
+    notes += (*_new(written, stored), *drawn.notes)
+    return Exported(request.format, files, lost, tuple(notes), drawn)
 
 
 def _new(written: WrittenModel, stored: Stored) -> tuple[str, ...]:

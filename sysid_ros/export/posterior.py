@@ -10,24 +10,18 @@ the same mean, variance and covariances.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ResultError
-from sysid_ros.model.targets import of_sequence
+from sysid_ros.export.stored import Stored
+from sysid_ros.model.targets import Target, of_sequence
+from sysid_ros.results.result import ParameterResult
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.export.stored import Stored
-    from sysid_ros.model.targets import Target
-    from sysid_ros.results.result import ParameterResult
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: A positive parameter is drawn as its logarithm if zero is nearer than so many standard errors, …
 _NEAR_ZERO = 3.0
@@ -68,8 +62,9 @@ class Posterior:
         """
         record = stored.record
         if record.inference is None:
-            msg = f'Expected a result with a covariance, found none in {str(stored.path)!r}.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'Expected a result with a covariance, found none in {str(stored.path)!r}.'
+            )
         whole = np.array(record.inference.covariance, dtype=np.float64)
         whole = whole.reshape(len(record.parameters), len(record.parameters))
         own = [i for i, p in enumerate(record.parameters) if not any(map(of_sequence, p.targets))]
@@ -81,8 +76,7 @@ class Posterior:
         ]
         columns = np.flatnonzero(known)
         if not len(columns):
-            msg = f'No parameter of {str(stored.path)!r} has an interval to draw from.'
-            raise ResultError(msg)
+            raise ResultError(f'No parameter of {str(stored.path)!r} has an interval to draw from.')
         rows = np.array(own)[columns]
         bounds = np.array([_bounds(parameter, stored) for parameter in parameters])
         mean = np.array([parameters[i].value for i in columns])
@@ -166,9 +160,8 @@ def _root(covariance: Array) -> Array:
     whole = np.isfinite(scaled).all()
     values, vectors = np.linalg.eigh(scaled) if whole else (np.full(1, -1.0), np.eye(1))
     if values[0] < -_ROUNDING * max(values[-1], 1.0):
-        msg = (
+        raise ResultError(
             'Expected a covariance of which no direction has a negative variance, found '
             f'{float(values[0]):.3g} of the correlations.'
         )
-        raise ResultError(msg)
     return np.asarray(deviation[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))

@@ -4,26 +4,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-import yaml
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, ResultError
-from sysid_ros.export.posterior import targets_of
+from sysid_ros.export.posterior import Posterior, targets_of
+from sysid_ros.export.stored import Stored
 from sysid_ros.model.mjcf.write import write_variant
 from sysid_ros.pipeline.calibration import with_biases
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.export.posterior import Posterior
-    from sysid_ros.export.stored import Stored
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Draws until bounds are said to leave nothing.
 _MOST_DRAWS = 2_000_000
@@ -78,8 +74,9 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
         if drawn > _MOST_DRAWS or refused > _MOST_REFUSED * count:
             worst = posterior.parameters[int(often.argmax())].name
             why = reason.rstrip('.') or f'values of {worst} are hardly ever inside of their bounds'
-            msg = f'Expected {count} samples, found {len(files)} in {drawn} draws, as {why}.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'Expected {count} samples, found {len(files)} in {drawn} draws, as {why}.'
+            )
         if out.any():
             beyond += 1
             often += out
@@ -134,73 +131,11 @@ def _notes(
         yield f'Without an interval, and in all samples at their values: {names}.'
 
 
-_HEAD = """\
-# What the data leave open of each parameter, and the models that were drawn from it. In SI units.
-# mean and std are those of the estimate, interval holds the truth with 95 %, and all of them vary
-# together as correlation says: rows and columns are the parameters of its order. drawn says how:
-# normal, or lognormal with the same mean and covariances; fixed ones have no interval and stay.
-"""
-
-
-def ranges_text(stored: Stored, posterior: Posterior, drawn: Drawn, main: str, seed: int) -> str:
-    """Return the YAML that goes with samples.
-
-    Args:
-        stored: The result.
-        posterior: What it leaves open.
-        drawn: The samples.
-        main: The file of the identified model.
-        seed: Of the draws.
-    """
-    deviation = dict(
-        zip(posterior.columns.tolist(), np.sqrt(np.diag(posterior.covariance)), strict=True)
-    )
-    log = dict(zip(posterior.columns.tolist(), posterior.log.tolist(), strict=True))
-    absent = {target.path for target, _ in stored.values if not target.in_mjcf}
-    parameters = {}
-    for i, parameter in enumerate(posterior.parameters):
-        entry: dict[str, object] = {
-            'targets': list(parameter.targets),
-            'unit': parameter.unit,
-            'mean': parameter.value,
-        }
-        if i in deviation:
-            entry['std'] = _short(deviation[i])
-            entry['interval'] = [_short(parameter.low, 9), _short(parameter.high, 9)]
-            entry['bounds'] = [float(end) for end in posterior.bounds[i]]
-            entry['drawn'] = 'lognormal' if log[i] else 'normal'
-        else:
-            entry['drawn'] = 'fixed'
-        entry['verdict'] = parameter.verdict
-        if {target.path for target in targets_of(parameter, stored)} <= absent:
-            entry['in_mjcf'] = False
-        parameters[parameter.name] = entry
-    order = [posterior.parameters[i].name for i in posterior.columns]
-    document = {
-        'result': str(stored.path),
-        'model': main,
-        'seed': seed,
-        'refused': {'out_of_bounds': drawn.beyond_bounds, 'no_model': drawn.refused},
-        'parameters': parameters,
-        'correlation': {
-            'order': order,
-            'matrix': [[_short(value) for value in row] for row in posterior.correlation],
-        },
-        'samples': {
-            file: {
-                parameter.name: float(value)
-                for parameter, value in zip(posterior.parameters, values, strict=True)
-            }
-            for file, values in zip(drawn.files, drawn.values, strict=True)
-        },
-    }
-    if posterior.without:
-        document['of_recordings'] = list(posterior.without)
-    text = yaml.safe_dump(
-        document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=10_000
-    )
-    return _HEAD + text
-
-
-def _short(value: float, digits: int = 6) -> float:
-    return float(f'{value:.{digits}g}')
+def samples_text(posterior: Posterior, drawn: Drawn) -> str:
+    """Return CSV with the values of each parameter in each drawn model, in SI units."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator='\n')
+    table.writerow(('file', *(parameter.name for parameter in posterior.parameters)))
+    for file, values in zip(drawn.files, drawn.values, strict=True):
+        table.writerow((file, *map(repr, values.tolist())))
+    return text.getvalue()

@@ -5,22 +5,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import mujoco
 
 from sysid_ros.errors import ModelError, ResultError
 from sysid_ros.model.implied import add_actuators
-from sysid_ros.model.loading import compile_spec, fitted_model, read_model
+from sysid_ros.model.loading import RobotModel, compile_spec, fitted_model, read_model
 from sysid_ros.model.mjcf.write import biased
-from sysid_ros.model.targets import of_sequence, resolve
+from sysid_ros.model.targets import Target, of_sequence, resolve
 from sysid_ros.pipeline.calibration import with_biases
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import CURRENT, RESULT, find
-
-if TYPE_CHECKING:
-    import mujoco
-
-    from sysid_ros.model.loading import RobotModel
-    from sysid_ros.model.targets import Target
 
 
 class ReadAgain(NamedTuple):
@@ -76,23 +72,24 @@ def load_stored(path: Path, model: Path | None = None) -> Stored:
     """
     found = find(path)
     if path.is_dir() and not found.exists():
-        msg = f'Expected {RESULT} or {CURRENT}/{RESULT} in {str(path)!r}, found neither.'
-        raise ResultError(msg)
+        raise ResultError(
+            f'Expected {RESULT} or {CURRENT}/{RESULT} in {str(path)!r}, found neither.'
+        )
     record = CalibrationResult.load(found)
     if not record.accepted:
-        msg = f'{str(found)!r} was rejected, so nothing of it is exported: {record.acceptance}'
-        raise ResultError(msg)
+        raise ResultError(
+            f'{str(found)!r} was rejected, so nothing of it is exported: {record.acceptance}'
+        )
     if model is not None:
         record = record.model_copy(update={'model': str(model)})
     robot, nominal, targets, values = read_again(record)
     hashes = {file.sha256 for file in record.provenance.files if file.role == 'model'}
     if hashes and robot.description.sha256 not in hashes:
-        msg = (
+        raise ModelError(
             f'Expected the model {record.model!r} as it was calibrated, found another: its SHA-256 '
             f'begins with {robot.description.sha256[:8]}, that of then with {min(hashes)[:8]}; '
             'calibrate again, or name the file of then with --model.'
         )
-        raise ModelError(msg)
     held, biases = with_biases(record, robot, values)
     fitted = fitted_model(Path(record.model), held, biased(robot.spec, biases))
     return Stored(found, record, robot, nominal, targets, held, biases, fitted)

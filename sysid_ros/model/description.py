@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from sysid_ros.errors import ModelError, nearest
 from sysid_ros.files import sha256
 from sysid_ros.model.mjcf.text import Document, decode
-from sysid_ros.model.urdf.convert import convert
-from sysid_ros.model.urdf.packages import find_package
-from sysid_ros.model.urdf.tree import Urdf
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+from sysid_ros.model.urdf.convert import convert, find_package
 
 _URDF, _XACRO, _MJCF = '.urdf', '.xacro', '.xml'
 _BAGS = ('.mcap', '.db3', '.bag', '.zstd')
@@ -73,8 +69,7 @@ def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
     if not path.is_file():
         ends = (_MJCF, _URDF, _XACRO)
         near = [entry.name for entry in path.parent.glob('*') if entry.suffix in ends]
-        msg = f'No model file {str(path)!r}; {nearest(path.name, sorted(near))}.'
-        raise ModelError(msg)
+        raise ModelError(f'No model file {str(path)!r}; {nearest(path.name, sorted(near))}.')
     if path.suffix == _XACRO:
         found = _converted(_expanded(path, packages), path, packages)
         note = 'The URDF is what xacro makes of its file without arguments.'
@@ -82,8 +77,7 @@ def read_description(path: Path, packages: Sequence[Path] = ()) -> Description:
     try:
         text = decode(path.read_bytes())
     except OSError as err:
-        msg = f'Cannot read the model {str(path)!r}: {err.strerror}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot read the model {str(path)!r}: {err.strerror}.') from err
     is_urdf = path.suffix == _URDF or '<robot' in text
     return _converted(text, path, packages) if is_urdf else Description(path)
 
@@ -98,7 +92,7 @@ def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
         # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
         in_file = path.is_file() and path.suffix in {_MJCF, _URDF}
         return Description(path, None if in_file else text)
-    found = convert(Urdf(text, str(path)), path.parent, packages)
+    found = convert(text, path, packages)
     return Description(path, found.mjcf, text, found.notes)
 
 
@@ -111,14 +105,14 @@ def _in_bag(path: Path) -> str:
     # Who records may note what a latched topic says without recording it.
     texts = dict(bag.texts) or ({'noted by the recorder': noted} if noted else {})
     if len(set(texts.values())) > 1:
-        msg = (
+        raise ModelError(
             f'Expected one robot_description in {str(path)!r}, found {", ".join(texts)}; save the '
             'one you mean as a file and name it as the model.'
         )
-        raise ModelError(msg)
     if not texts:
-        msg = f'Expected a robot_description in {str(path)!r}, found none; name a model file.'
-        raise ModelError(msg)
+        raise ModelError(
+            f'Expected a robot_description in {str(path)!r}, found none; name a model file.'
+        )
     return next(iter(texts.values()))
 
 
@@ -129,11 +123,10 @@ def _expanded(path: Path, packages: Sequence[Path]) -> str:
         import xacro  # noqa: PLC0415 (optional)
         from xacro import substitution_args  # noqa: PLC0415
     except ImportError as err:
-        msg = (
+        raise ModelError(
             f'Cannot read {str(path)!r} without the Python package xacro; `pip install xacro`, or '
             f'make the URDF with {by_hand} and name that as the model.'
-        )
-        raise ModelError(msg) from err
+        ) from err
     by_ament = substitution_args._eval_find  # noqa: SLF001 (it has no hook for other places)
     absent = []
 
@@ -151,17 +144,15 @@ def _expanded(path: Path, packages: Sequence[Path]) -> str:
     except Exception as err:
         # Whatever the expressions of the file raise.
         if absent:
-            msg = (
+            raise ModelError(
                 f'Cannot find the ROS package {absent[0]!r} for {str(path)!r}; name its folder '
                 'with --package-path, or package_path in calibration.yaml.'
-            )
-            raise ModelError(msg) from err
+            ) from err
         reason = ' '.join(str(err).split()).rstrip('.') or type(err).__name__
-        msg = (
+        raise ModelError(
             f'xacro refuses {str(path)!r}: {reason}; where it needs arguments, make the URDF with '
             f'{by_hand.replace(" >", " NAME:=VALUE >")}.'
-        )
-        raise ModelError(msg) from err
+        ) from err
     finally:
         substitution_args._eval_find = by_ament  # noqa: SLF001
         substitution_args._eval_dict['find'] = by_ament  # noqa: SLF001

@@ -9,8 +9,8 @@ not move as the fit did without them, and none of the implied sensors, by which 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import quoteattr
 
 import mujoco
@@ -18,9 +18,6 @@ import numpy as np
 
 from sysid_ros.errors import ModelError, some
 from sysid_ros.model.joints import SCALAR_JOINTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Which sensors measure a joint, directly or through its actuator.
 _OF_JOINTS = frozenset(
@@ -151,8 +148,9 @@ def _guessed_gains(spec: mujoco.MjSpec, joints: list[str]) -> list[tuple[float, 
     try:
         model = spec.copy().compile()
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot compile the model: {" ".join(str(err).split()).rstrip(".")}.'
-        raise ModelError(msg) from err
+        raise ModelError(
+            f'Cannot compile the model: {" ".join(str(err).split()).rstrip(".")}.'
+        ) from err
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     whole, inverse = np.zeros((model.nv, model.nv)), np.eye(model.nv)

@@ -23,17 +23,15 @@ that ``iquat`` turns the body frame's to. Units: kg, m, kg·m². All functions t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ParameterError
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: The components of θ in their order.
 THETA_NAMES = ('alpha', 'd1', 'd2', 'd3', 's12', 's23', 's13', 't1', 't2', 't3')
@@ -116,12 +114,11 @@ def theta_from_body(
     if np.any(wrong):
         first = tuple(np.argwhere(wrong)[0])
         found = ', '.join(f'{moment:g}' for moment in moments[first])
-        msg = (
+        raise ParameterError(
             'Expected a positive mass and three principal moments of which any two exceed the '
             f'third, as those of a body with a volume do, found {mass[first]:g} kg and '
             f'({found}) kg·m².'
         )
-        raise ParameterError(msg)
     axes = rotation_from_quat(iquat)
     upper = _upper_cholesky((axes * (second / mass[..., None])[..., None, :]) @ _transpose(axes))
     return _theta(0.5 * np.log(mass), upper, _last_axis(ipos, 3, 'ipos'))
@@ -223,8 +220,9 @@ def rotation_from_quat(quat: ArrayLike) -> Array:
 def _last_axis(values: ArrayLike, size: int, what: str) -> Array:
     array = np.asarray(values, dtype=np.float64)
     if array.shape[-1:] != (size,):
-        msg = f'Expected {what} with a last axis of length {size}, found shape {array.shape}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Expected {what} with a last axis of length {size}, found shape {array.shape}.'
+        )
     return array
 
 
@@ -262,6 +260,7 @@ def _upper_cholesky(matrix: Array) -> Array:
     try:
         lower = np.linalg.cholesky(matrix[..., ::-1, ::-1])
     except np.linalg.LinAlgError as err:
-        msg = 'Expected a positive definite pseudo-inertia, found one that no mass can have.'
-        raise ParameterError(msg) from err
+        raise ParameterError(
+            'Expected a positive definite pseudo-inertia, found one that no mass can have.'
+        ) from err
     return np.asarray(lower[..., ::-1, ::-1], dtype=np.float64)

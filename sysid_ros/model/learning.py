@@ -8,22 +8,17 @@ can then be written as those of targets are, which is as exact and needs no comp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.targets.writer import Linear, Writer, set_all_apart
+from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-
-    #: Compiles a model for the (p,) values of a candidate; it is not to be changed.
-    Compile = Callable[[NDArray[np.float64]], mujoco.MjModel]
+#: Compiles a model for the (p,) values of a candidate; it is not to be changed.
+Compile = Callable[[NDArray[np.float64]], mujoco.MjModel]
 
 #: Fields that ``mj_setConst`` derives.
 _DERIVED = frozenset(mujoco.MjModel._setconst_outputs)  # noqa: SLF001 (named nowhere else)

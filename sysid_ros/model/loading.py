@@ -6,23 +6,27 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.description import read_description
+from sysid_ros.model.description import Description, read_description
 from sysid_ros.model.implied import add_joint_sensors
 from sysid_ros.model.mjcf.assets import drop_missing_files
-from sysid_ros.model.targets import Role, Writer, element_names, object_id, resolve, write_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from sysid_ros.model.description import Description
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import (
+    Role,
+    Target,
+    Writer,
+    element_names,
+    object_id,
+    resolve,
+    write_spec,
+)
+from sysid_ros.text import one_sentence
 
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
 #: the version after it: accelerations are wrong and simulations diverge.
@@ -93,8 +97,7 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
         else:
             spec = mujoco.MjSpec.from_string(description.mjcf)
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot read the model {str(path)!r}: {one_sentence(err)}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot read the model {str(path)!r}: {one_sentence(err)}.') from err
     notes = (*description.notes, *drop_missing_files(spec, path))
     add_joint_sensors(spec)
     return RobotModel(description._replace(notes=notes), spec)
@@ -114,28 +117,20 @@ def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     try:
         model = spec.compile()
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot compile the model {str(path)!r}: {one_sentence(err)}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot compile the model {str(path)!r}: {one_sentence(err)}.') from err
     newton = model.opt.solver == mujoco.mjtSolver.mjSOL_NEWTON
     if mujoco.__version__ == _WRONG_CHOLESKY and newton and mujoco.mj_isSparse(model):
-        msg = (
+        raise ModelError(
             f'Cannot simulate the model {str(path)!r}: MuJoCo {_WRONG_CHOLESKY} solves sparse '
             'constraints wrongly; expected 4.0.1 or newer '
             "(`pip install --upgrade 'mujoco-core>=4.0.1'`)."
         )
-        raise ModelError(msg)
     return model
 
 
 def load_model(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjModel:
     """Compile a model; see `load_spec`."""
     return compile_spec(load_spec(path, packages), path)
-
-
-def one_sentence(error: Exception) -> str:
-    """Put MuJoCo's message, which spans lines, on one line without a full stop."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return ', '.join(dict.fromkeys(line for line in lines if line)).rstrip('.')
 
 
 def native_delay(delay: float, timestep: float) -> NativeDelay:
@@ -181,8 +176,7 @@ def fitted_model(
     ]
     for target, value in found:
         if not math.isfinite(value):
-            msg = f'Expected a finite value for {target.path!r}, found {value}.'
-            raise ParameterError(msg)
+            raise ParameterError(f'Expected a finite value for {target.path!r}, found {value}.')
     written = writable_spec(spec, [target for target, _ in found])
     for target, value in found:
         if target.role is Role.SPEC:
@@ -248,8 +242,7 @@ def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjM
     try:
         return writable_spec(spec, targets).compile()
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot compile the model: {one_sentence(err)}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot compile the model: {one_sentence(err)}.') from err
 
 
 def _hold_gains(spec: mujoco.MjSpec) -> None:
@@ -274,11 +267,10 @@ def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> 
     row = object_id(model, target.element, target.name)
     if row < 0:
         names = element_names(model, target.element)
-        msg = (
+        raise ParameterError(
             f'No {target.element} {target.name!r} for target {target.path!r}; '
             f'{nearest(target.name, names)}.'
         )
-        raise ParameterError(msg)
     return dataclasses.replace(target, row=row)
 
 

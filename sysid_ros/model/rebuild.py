@@ -4,24 +4,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ModelError, SysidError
 from sysid_ros.model.learning import learn
-from sysid_ros.model.loading import one_sentence, writable_spec
+from sysid_ros.model.loading import writable_spec
 from sysid_ros.model.targets import Role, write_spec
-from sysid_ros.model.targets.writer import set_all_apart
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets.writer import Linear
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets.writer import Linear, set_all_apart
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.text import one_sentence
 
 #: What compilers and callbacks raise where they refuse values.
 _REFUSALS = (ValueError, ArithmeticError, mujoco.FatalError)
@@ -132,8 +128,9 @@ class Rebuild:
                 return spec.compile()
             except (ValueError, mujoco.FatalError) as err:
                 given = ', '.join(f'{target.path} = {values[c]:.6g}' for target, c in self._written)
-                msg = f'Cannot compile the model with {given}: {one_sentence(err)}.'
-                raise CandidateError(msg) from err
+                raise CandidateError(
+                    f'Cannot compile the model with {given}: {one_sentence(err)}.'
+                ) from err
         try:
             model = builder.build(values, spec)
         except _REFUSALS as err:
@@ -142,9 +139,11 @@ class Rebuild:
             if not self._built or not refused:
                 raise
             text = str(err) if isinstance(err, SysidError) else f'{one_sentence(err)}.'
-            msg = f'No model can be built with {builder.describe(values)}: {text}'
-            raise CandidateError(msg) from err
+            raise CandidateError(
+                f'No model can be built with {builder.describe(values)}: {text}'
+            ) from err
         if not isinstance(model, mujoco.MjModel):
-            msg = f'Expected build_model to return an MjModel, found {type(model).__name__}.'
-            raise FitError(msg)
+            raise FitError(
+                f'Expected build_model to return an MjModel, found {type(model).__name__}.'
+            )
         return model

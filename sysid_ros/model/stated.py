@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
 
+from sysid_ros.model.description import Description
 from sysid_ros.model.mjcf.source import Source, absolute
-from sysid_ros.model.mjcf.text import Document
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from sysid_ros.model.description import Description
-    from sysid_ros.model.mjcf.text import Element
+from sysid_ros.model.mjcf.text import Document, Element
 
 #: Elements that say how a model looks, or hold nothing that moves it.
 _LOOKS = frozenset(

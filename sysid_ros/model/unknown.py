@@ -5,20 +5,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import mujoco
+
+from sysid_ros.config.calibration import Scale
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.targets import Role, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    import mujoco
-
-    from sysid_ros.config.calibration import Scale
-    from sysid_ros.model.targets import Target
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import Role, Target, resolve
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Where neither user nor physics bounds a parameter, it may reach this multiple of its start.
 _OPEN_BOUND_FACTOR = 100.0
@@ -129,8 +124,9 @@ def make_unknowns(
         units = list(dict.fromkeys(target.unit for target in group))
         if len(units) > 1:
             listed = ', '.join(units)
-            msg = f'The matches of {pattern!r} cannot share a value of different units: {listed}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'The matches of {pattern!r} cannot share a value of different units: {listed}.'
+            )
         start, limits, usual = initial, bounds, where.usual(group[0])
         if usual is not None:
             start = usual[0] if start is None else start
@@ -216,21 +212,20 @@ def check_distinct(parameters: Iterable[Unknown], model: mujoco.MjModel | None =
     taken: dict[tuple[str, int], tuple[str, str, str]] = {}
     for parameter in parameters:
         if parameter.name in names:
-            msg = f'Two parameters are named {parameter.name!r}; give one of them another name.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Two parameters are named {parameter.name!r}; give one of them another name.'
+            )
         names.add(parameter.name)
         for target in parameter.targets:
             if paths.setdefault(target.path, parameter.name) != parameter.name:
-                msg = (
+                raise ParameterError(
                     f'Target {target.path!r} is written by two parameters, '
                     f'{paths[target.path]!r} and {parameter.name!r}.'
                 )
-                raise ParameterError(msg)
             for place, claim in (target.claims(model) if model else {}).items():
                 other, path, owner = taken.setdefault(place, (claim, target.path, parameter.name))
                 if other != claim:
-                    msg = (
+                    raise ParameterError(
                         f'Parameters {owner!r} and {parameter.name!r} write the same number '
                         f'of the model, as {path!r} and as {target.path!r}.'
                     )
-                    raise ParameterError(msg)

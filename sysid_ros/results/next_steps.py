@@ -19,7 +19,7 @@ from sysid_ros.errors import some
 from sysid_ros.results.gate import Condition, suspicion
 from sysid_ros.results.refutations import MOST_SHARE, predicted_worse, wrong_times
 from sysid_ros.results.reservations import Reservation
-from sysid_ros.results.result import EstimatorKind, SolverStatus
+from sysid_ros.results.result import SolverStatus
 from sysid_ros.results.store import CURRENT, RESULT
 
 if TYPE_CHECKING:
@@ -325,14 +325,12 @@ class _Made:
 
     def search(self) -> NextStep:
         """Look for what the model lacks."""
-        by_forces = self.result.solver.estimator is EstimatorKind.TORQUE
-        found = [('sysid', 'compare', '--missing', self.config)] if not by_forces else []
         worse = {error.sensor for error in predicted_worse(self.result)}
         rest = [s for s in dict.fromkeys(e.sensor for e in self.result.errors) if s not in worse]
         return NextStep(
             'Find what the robot does and the model does not: friction that depends on direction, '
             'play, an elastic joint; or a mass, length, gain or unit of efforts that is wrong.',
-            self.shell(*found),
+            self.shell(('sysid', 'inspect', self.bags[0], self.model)),
             self.yaml(
                 f'# without {some(sorted(worse))}, which the nominal model predicts better:',
                 f'sensors: {_flow(rest)}',

@@ -15,7 +15,6 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
-from sysid_ros.model.loading import one_sentence
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
 from sysid_ros.signals import TimeSeries, storage
 from sysid_ros.signals.mapping import (
@@ -26,6 +25,7 @@ from sysid_ros.signals.mapping import (
     sensor_mapping,
 )
 from sysid_ros.signals.resampling import slack
+from sysid_ros.text import one_sentence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

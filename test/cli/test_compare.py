@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -13,9 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from builders.histories import keep, make_result
-from sysid_ros.cli.compare import print_missing
-from sysid_ros.cli.console import make_console
-from sysid_ros.pipeline.missing import Missing, Trial, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,55 +58,6 @@ def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable
     assert 'No parameter to drop matches' in done.err
 
 
-@pytest.mark.slow
-def test_what_is_missing_is_said_and_can_be_written(project: Any, sysid: Callable[..., Any]):
-    project.change(parameters=FEW)
-    folder = project.folder / 'new'
-    done = sysid('compare', project.config, '--missing', '--json', '--quiet', '-o', folder)
-    assert (done.code, done.err) == (0, '')
-    found = json.loads(done.out)
-    assert found['screened'] == 12
-    assert (found['named'] is None) == (not folder.exists())
-    if found['named'] is not None:
-        assert (folder / 'arm.xml').exists()
-
-
-@pytest.mark.slow
-def test_what_is_missing_is_asked_of_one_model_only(project: Any, sysid: Callable[..., Any]):
-    for arguments, words in (
-        (('--missing', '--drop', 'joint/*'), 'no --drop beside --missing'),
-        (('--missing', '-o', project.folder), 'exists already'),
-        (('-o', 'new'), 'expected both or neither'),
-    ):
-        done = sysid('compare', project.config, *arguments)
-        assert (done.code, done.err.count('\n')) == (2, 1)
-        assert words in done.err
-
-
-def test_what_is_missing_is_printed_with_the_lines_to_add(capsys: pytest.CaptureFixture[str]):
-    play = Trial(
-        "backlash of 'j', encoder on the link",
-        'backlash',
-        'j',
-        'link',
-        (Value('tendon/j_play/play', 0.02, (1e-5, 0.5), log=False),),
-        *(0.9, 0.8, 0.5, 0.1, 1e-5),
-    )
-    replaced = {'joint/j/damping': 'joint/j_rotor/damping'}
-    found = Missing(play, (play,), 6, 1.0, 1.2, 'with it less', ("dead band of 'j'",), replaced)
-    print_missing(make_console(), found)
-    said = ' '.join(capsys.readouterr().out.split())
-    for words in (
-        "missing: backlash of 'j', encoder on the link; with it less",
-        "do not tell it from: dead band of 'j'",
-        '- {target: tendon/j_play/play, initial: 0.02, bounds: [1e-05, 0.5]}',
-        'joint/j_rotor/damping instead of joint/j/damping',
-    ):
-        assert words in said
-    print_missing(make_console(), dataclasses.replace(found, named=None, reason='none helps'))
-    assert 'missing: nothing, as none helps' in capsys.readouterr().out
-
-
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """Return the folders of two results below the working directory."""
@@ -142,7 +89,6 @@ def test_results_side_by_side_are_json_too(results: tuple[str, str], sysid: Sysi
     [
         (('old', 'calibration.yaml'), "the result 'old' among 2 paths"),
         (('old',), 'Expected two results or more'),
-        (('old', 'new', '--missing'), 'are for configurations, found results'),
         (('old', 'new', '--set', 'solver.loss=huber'), 'are for configurations, found results'),
         (('old', 'nothing.json'), "There is no result 'nothing.json'"),
     ],

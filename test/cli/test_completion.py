@@ -60,7 +60,7 @@ def tab(tmp_path: Path) -> object:
     [
         ('sysid cal', ['calibrate']),
         ('sysid calibrate --q', ['--quiet']),
-        ('sysid export out --format i', ['isaaclab']),
+        ('sysid export out --format a', ['actuators']),
     ],
 )
 def test_tab_in_bash_completes(tab: object, line: str, choices: list[str]):

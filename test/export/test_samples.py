@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ import mujoco
 import numpy as np
 import pytest
 import scipy.stats
-import yaml
 
 from builders.stored_results import Found, store
 from sysid_ros.errors import ConfigError, ResultError
@@ -101,25 +101,22 @@ def test_sixty_four_models_compile_and_vary_as_the_covariance_says(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_ranges_say_what_was_drawn_from_and_what_stays(tmp_path: Path) -> None:
+def test_tables_say_what_was_found_and_drawn_and_what_stays(tmp_path: Path) -> None:
     result = store(tmp_path, PENDULUM, FOUND, correlation=CORRELATION)
 
     done = sampled(result, tmp_path / 'out', 3)
 
-    ranges = yaml.safe_load((tmp_path / 'out' / 'ranges.yaml').read_text('utf-8'))
-    mass = ranges['parameters']['body/tip/mass']
-    assert mass['mean'] == 0.45
-    assert mass['std'] == pytest.approx(0.03)
-    assert mass['interval'] == pytest.approx([0.45 - 1.96 * 0.03, 0.45 + 1.96 * 0.03])
-    assert mass['unit'] == 'kg'
-    assert mass['targets'] == ['body/tip/mass']
-    assert mass['drawn'] == 'normal'
-    assert ranges['parameters']['joint/shoulder/frictionloss']['drawn'] == 'fixed'
-    assert ranges['correlation']['order'] == list(FOUND)[:3]
-    assert np.allclose(ranges['correlation']['matrix'], CORRELATION[:3, :3])
+    with (tmp_path / 'out' / 'parameters.csv').open(encoding='utf-8') as file:
+        table = {row['name']: row for row in csv.DictReader(file)}
+    mass = table['body/tip/mass']
+    interval = [float(mass[end]) for end in ('low_95', 'high_95')]
+    assert interval == pytest.approx([0.45 - 1.96 * 0.03, 0.45 + 1.96 * 0.03])
+    assert (mass['targets'], mass['unit']) == ('body/tip/mass', 'kg')
     assert any('joint/shoulder/frictionloss' in note for note in done.notes)
-    for file, values in ranges['samples'].items():
-        assert load_model(tmp_path / 'out' / file).body('tip').mass[0] == values['body/tip/mass']
+    with (tmp_path / 'out' / 'samples.csv').open(encoding='utf-8') as file:
+        for row in csv.DictReader(file):
+            model = load_model(tmp_path / 'out' / row['file'])
+            assert model.body('tip').mass[0] == float(row['body/tip/mass'])
 
 
 @pytest.mark.slow

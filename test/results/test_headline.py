@@ -83,7 +83,7 @@ before the next recording. Until then leave the bag out.
      sysid inspect arm/bags/train_1 arm/arm.xml
   2. Find what the robot does and the model does not: friction that depends on direction, play, \
 an elastic joint; or a mass, length, gain or unit of efforts that is wrong.
-     sysid compare --missing arm/calibration.yaml
+     sysid inspect arm/bags/train_1 arm/arm.xml
   3. Take the fitted model into use where that is good enough, and let CI fit again and compare.
      cp -r arm/out/current/mjcf arm/arm_fitted
      sysid check arm/calibration.yaml --baseline arm/out/current/result.json"""
@@ -117,7 +117,7 @@ Beside the noise: 40 → 1.2 times the noise {NOISE}
 Next:
   1. Find what the robot does and the model does not: friction that depends on direction, play, \
 an elastic joint; or a mass, length, gain or unit of efforts that is wrong.
-     sysid compare --missing arm/calibration.yaml"""
+     sysid inspect arm/bags/train_1 arm/arm.xml"""
 
 STATES = [
     (accepted, ACCEPTED),

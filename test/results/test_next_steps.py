@@ -76,11 +76,11 @@ def made(*reasons: str, **changes: Any) -> CalibrationResult:
     [
         ([], {}, 'cp -r arm/out/current/mjcf arm/arm_fitted'),
         ([Reservation.HELD_OUT], {}, 'ros2 launch sysid_ros record.launch.xml'),
-        ([Reservation.GENERALISES], {}, 'sysid compare --missing arm/calibration.yaml'),
+        ([Reservation.GENERALISES], {}, 'sysid inspect arm/bags/train_1 arm/arm.xml'),
         ([Reservation.RECORDINGS], {}, 'sysid inspect arm/bags/train_1 arm/arm.xml'),
         ([Reservation.MAPPING], {}, 'sysid map arm/bags/train_1 arm/arm.xml -o mapping.yaml'),
         ([Condition.EXPLAINED], turned(), 'sysid map arm/bags/train_1 arm/arm.xml'),
-        ([Condition.EXPLAINED], {}, 'sysid compare --missing arm/calibration.yaml'),
+        ([Condition.EXPLAINED], {}, 'sysid inspect arm/bags/train_1 arm/arm.xml'),
         ([Condition.VERDICTS], {}, 'sysid excite arm/arm.xml --config arm/calibration.yaml'),
         ([Condition.CONVERGED], {}, 'sysid calibrate arm/calibration.yaml --set solver.max_iter'),
         ([Condition.CONVERGED], stopped(), 'sysid calibrate arm/calibration.yaml --set solver.tim'),
@@ -160,7 +160,7 @@ def of(kind: VerdictKind, target: str, name: str = '', **more: Any) -> Parameter
 def test_a_model_of_which_nothing_is_identified_is_not_to_be_taken_into_use() -> None:
     limited = {'parameters': (of(VerdictKind.MODEL_LIMITED, 'joint/elbow/damping'),)}
     steps = next_steps(made(Reservation.MODEL, **limited))
-    assert [step.commands[0].split()[1] for step in steps] == ['compare']
+    assert [step.commands[0].split()[1] for step in steps] == ['inspect']
 
 
 def test_what_is_not_excited_is_to_be_taken_out_of_the_entry_that_asked_for_it() -> None:

@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import native_delay
 from sysid_ros.model.mjcf.attributes import join, number, numbers_of, set_component, set_scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.mjcf.source import Rewrite
-    from sysid_ros.model.mjcf.text import Element
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.mjcf.source import Rewrite
+from sysid_ros.model.mjcf.text import Element
+from sysid_ros.model.targets import Target
 
 #: All elements that make an actuator, the one first that spells everything.
 TAGS = (
@@ -151,11 +147,10 @@ def write_gain(
     if not spellings:
         attribute = target.element_and_attribute[1]
         what = f'{attribute}[{target.index or 0}]' if attribute in _PARAMETERS else attribute
-        msg = (
+        raise ModelError(
             f'Cannot write {target.path!r} back: <{element.tag}> has no attribute for '
             f'{what}; write the actuator as <general>.'
         )
-        raise ModelError(msg)
     for spelling in spellings:
         written = spelling.factor * value
         if spelling.place is not None:
@@ -280,5 +275,4 @@ def _node(rewrite: Rewrite, row: int, what: str, source: str) -> tuple[Element, 
         return rewrite.source.find('actuator', name, f'actuator/{name}/{what}'), name
     if len(nodes) == rewrite.nominal.nactuator:
         return nodes[row], row
-    msg = f'Cannot keep the {what} of actuator {row}, which has a {source}: name it.'
-    raise ModelError(msg)
+    raise ModelError(f'Cannot keep the {what} of actuator {row}, which has a {source}: name it.')

@@ -5,17 +5,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import mujoco
 
 from sysid_ros.errors import ModelError, some
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
+Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
 
 _FROM_GEOMS = mujoco.mjtInertiaFromGeom
 
@@ -47,11 +45,10 @@ def drop_missing_files(spec: mujoco.MjSpec, path: Path) -> tuple[str, ...]:
     for geom in geoms:
         if _gives_inertia(spec, geom):
             file = next(a.file for a in shapes if a.name in {geom.meshname, geom.hfieldname})
-            msg = (
+            raise ModelError(
                 f'Body {geom.parent.name!r} of {str(path)!r} has its inertia from {file!r}, which '
                 'is not there; expected the file, or an <inertial> in the body.'
             )
-            raise ModelError(msg)
     touching = [geom for geom in geoms if geom.contype or geom.conaffinity]
     bodies = dict.fromkeys(geom.parent.name or 'a body without a name' for geom in touching)
     files = dict.fromkeys(asset.file or asset.cubefiles[0] for asset in missing)

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.model.mjcf.text import Element
 from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
 from sysid_ros.model.targets.spec import ANGLES, TURNING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike, NDArray
-
 
 #: How MJCF spells an orientation.
 ORIENTATIONS = ('quat', 'axisangle', 'xyaxes', 'zaxis', 'euler')

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.mjcf.actuators import (
@@ -18,6 +20,7 @@ from sysid_ros.model.mjcf.actuators import (
     write_gain,
 )
 from sysid_ros.model.mjcf.attributes import (
+    AttributePlace,
     attribute_place,
     frames_around,
     numbers_of,
@@ -28,17 +31,9 @@ from sysid_ros.model.mjcf.attributes import (
 )
 from sysid_ros.model.mjcf.inertials import ATTRIBUTES as INERTIAL
 from sysid_ros.model.mjcf.inertials import write_inertials
+from sysid_ros.model.mjcf.source import Rewrite, Source
 from sysid_ros.model.mjcf.text import Element
-from sysid_ros.model.targets import Role, read_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.mjcf.attributes import AttributePlace
-    from sysid_ros.model.mjcf.source import Rewrite, Source
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Role, Target, read_spec
 
 #: Fields that hold places and orientations, which the text may have relative to a <frame>.
 _PLACES = {
@@ -109,8 +104,9 @@ class _Classes:
             ModelError: The text has no such class: it comes with an attached model.
         """
         if name not in self._nodes and name != _MAIN:
-            msg = f'Cannot write {path!r} back: expected the class {name!r} in the MJCF text.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Cannot write {path!r} back: expected the class {name!r} in the MJCF text.'
+            )
         own = [node for node in self._of_class(name, element) if can_say(node)]
         saying = [node for node in own if says(node).given]
         first = (saying or own)[-1] if own else self._added(name, element)
@@ -196,11 +192,10 @@ class Editor:
         rewrite, key = self._rewrite, (target.element, target.attribute)
         node = rewrite.source.find(target.element, target.name, target.path)
         if node.tag == 'freejoint':
-            msg = (
+            raise ModelError(
                 f'Cannot write {target.path!r} back: <freejoint> has no attributes; write it as '
                 '<joint type="free">.'
             )
-            raise ModelError(msg)
         if target.element == 'actuator' and target.attribute == 'delay':
             write_delay(rewrite, node, target, value)
         elif target.element == 'actuator' and target.attribute in GAINS:
@@ -324,8 +319,7 @@ def _is_inertial(target: Target) -> bool:
 
 def _refuse_ends(node: Element, target: Target) -> None:
     if node.get('fromto') is not None:
-        msg = (
+        raise ModelError(
             f'Cannot write {target.path!r} back: <{node.tag}> is placed by fromto; give it '
             'pos, quat and size.'
         )
-        raise ModelError(msg)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import mujoco
 import numpy as np
@@ -20,14 +20,9 @@ from sysid_ros.model.mjcf.attributes import (
     set_scalar,
     set_vector,
 )
+from sysid_ros.model.mjcf.source import Rewrite
 from sysid_ros.model.mjcf.text import Element
-from sysid_ros.model.targets import subtree
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sysid_ros.model.mjcf.source import Rewrite
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Target, subtree
 
 #: Attributes of a body that are written into its ``<inertial>``.
 ATTRIBUTES = (

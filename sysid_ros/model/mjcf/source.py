@@ -78,8 +78,9 @@ class Source:
             try:
                 self.documents[path] = Document(decode(path.read_bytes()))
             except OSError as err:
-                msg = f'Cannot read the model file {str(path)!r}: {err.strerror}.'
-                raise ModelError(msg) from err
+                raise ModelError(
+                    f'Cannot read the model file {str(path)!r}: {err.strerror}.'
+                ) from err
         return self.documents[path]
 
     def _expand(self, element: Element, parent: Element | None, file: Path) -> None:
@@ -99,8 +100,7 @@ class Source:
         for base in (self.path.parent, folder):
             if (base / file).is_file():
                 return absolute(base / file)
-        msg = f'Cannot find the file {file!r} that {str(self.path)!r} includes.'
-        raise ModelError(msg)
+        raise ModelError(f'Cannot find the file {file!r} that {str(self.path)!r} includes.')
 
     def find(self, element: str, name: str, path: str) -> Element:
         """Find the element of that kind and name; ``path`` is the target, for the message."""
@@ -109,11 +109,10 @@ class Source:
                 return node
         tags = {node.tag for node in self.nodes}
         makers = ' or '.join(f'<{tag}>' for tag in _GENERATORS if tag in tags) or 'MuJoCo'
-        msg = (
+        raise ModelError(
             f'Cannot write {path!r} back: expected {element} {name!r} as an element of the MJCF '
             f'text, but it is made by {makers}; write it out as an element of its own.'
         )
-        raise ModelError(msg)
 
     def of_kind(self, element: str, *, generated: bool = False) -> list[Element]:
         """Return the elements of a kind that the text spells out, in order.
@@ -142,8 +141,7 @@ class Source:
         nodes = self.of_kind('body')
         if len(nodes) == model.nbody - 1:
             return nodes[row - 1]  # rows are in the order of the text, behind the world
-        msg = f'Cannot write {path!r} back: give body {row}, which has no name, a name.'
-        raise ModelError(msg)
+        raise ModelError(f'Cannot write {path!r} back: give body {row}, which has no name, a name.')
 
     def inertial(self, body: Element) -> Element | None:
         """Return the ``<inertial>`` of a body; a ``<frame>`` may be around it."""

@@ -14,12 +14,10 @@ import functools
 import html
 import re
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from sysid_ros.errors import ModelError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _TOKEN = re.compile(
     r"""<!--.*?-->                       # comment
@@ -237,8 +235,7 @@ class Document:
                 if not around or around.pop().tag != match['close']:
                     line = text.count('\n', 0, match.start()) + 1
                     found = f'</{match["close"]}> in line {line}'
-                    msg = f'Expected well-formed XML, found a stray {found}.'
-                    raise ModelError(msg)
+                    raise ModelError(f'Expected well-formed XML, found a stray {found}.')
             elif match['tag']:
                 element = Element(match['tag']).place(match, around[-1] if around else None)
                 self.elements.append(element)

@@ -7,16 +7,17 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
-import numpy as np
 
 from sysid_ros.errors import ModelError, some
+from sysid_ros.model.description import Description
 from sysid_ros.model.implied import actuators_text, implied_actuators
-from sysid_ros.model.inertia import full_inertia, rotation_from_quat
 from sysid_ros.model.loading import (
+    RobotModel,
     compile_spec,
     differing_fields,
     fitted_model,
@@ -28,19 +29,8 @@ from sysid_ros.model.mjcf.actuators import pin_actuators, write_bias
 from sysid_ros.model.mjcf.edits import Editor
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
-from sysid_ros.model.targets import Role
-from sysid_ros.model.urdf.convert import convert
-from sysid_ros.model.urdf.tree import Urdf
-from sysid_ros.model.urdf.write import identified_text, not_held
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.description import Description
-    from sysid_ros.model.loading import RobotModel
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Role, Target
+from sysid_ros.model.urdf.write import Urdf, not_held, write_urdf
 
 #: The files written must compile to the identified model this closely, relative to numbers above 1.
 TOLERANCE = 1e-9
@@ -51,8 +41,6 @@ _DERIVED = (
     *('stat.', 'body_invweight0', 'dof_invweight0', 'tendon_invweight0', 'actuator_acc0'),
     *('bvh_', 'body_simple', 'dof_simplenum', 'nC', 'M_', 'map'),
 )
-#: What a URDF holds as the compiled model has it.
-_IN_URDF = ('body_mass', 'body_ipos', 'body_pos', 'body_quat', 'dof_damping', 'dof_frictionloss')
 #: At most so many differing fields are named in an error.
 _NAMED_FIELDS = 5
 _FOLDER_MODE = 0o755
@@ -139,9 +127,9 @@ def write_model(
     beside: dict[str, str] = {}
     if made.described.urdf is not None:
         name = made.source.with_suffix('.urdf').name
-        told = identified_urdf(made.described, rewrite.nominal, rewrite.fitted)
+        told = write_urdf(made.described.urdf, made.described.path, rewrite.nominal, rewrite.fitted)
         beside[name] = told
-        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told, name), name, rewrite.spec))
+        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told), name, rewrite.spec))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
@@ -154,8 +142,7 @@ def write_model(
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as err:
-        msg = f'Cannot write the model folder {str(folder)!r}: {err.strerror}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot write the model folder {str(folder)!r}: {err.strerror}.') from err
     return WrittenModel(folder / layout.inside(made.source), tuple(rewrite.notes))
 
 
@@ -189,8 +176,7 @@ def write_variant(
     try:
         return _write_checked(made._replace(variant=name), root, Path(f'{name}.xml'))
     except OSError as err:
-        msg = f'Cannot write {name!r} beside {str(written)!r}: {err.strerror}.'
-        raise ModelError(msg) from err
+        raise ModelError(f'Cannot write {name!r} beside {str(written)!r}: {err.strerror}.') from err
 
 
 class _Rewritten(NamedTuple):
@@ -283,8 +269,7 @@ class _Layout(NamedTuple):
         try:
             listed = mujoco.mju_getXMLDependencies(str(source))
         except (ValueError, mujoco.FatalError) as err:
-            msg = f'Cannot list the files of the model {str(source)!r}: {err}.'
-            raise ModelError(msg) from err
+            raise ModelError(f'Cannot list the files of the model {str(source)!r}: {err}.') from err
         # A path in the list is relative to the working directory, like the one that was asked for.
         files = {absolute(Path(name)) for name in listed} | set(text.documents)
         outside = text.absolute_references()
@@ -357,58 +342,19 @@ def _only_in_mjcf(
         yield f'A URDF has no place for what only the MJCF beside {name} holds: {", ".join(paths)}.'
 
 
-def identified_urdf(described: Description, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
-    """Return the text of a URDF with what differs between two models, all else as it is.
-
-    Args:
-        described: The URDF.
-        nominal: The model that it means.
-        fitted: The model that the new text is to mean, as far as a URDF holds it.
-
-    Raises:
-        ModelError: It would mean something else.
-    """
-    path = described.path
-    text = identified_text(described.urdf or '', str(path), nominal, fitted)
-    _compare_urdf(Urdf(text, str(path)), fitted, path)
-    return text
-
-
-def _compare_urdf(urdf: Urdf, fitted: mujoco.MjModel, source: Path) -> None:
-    """Check that an identified URDF means the identified inertias, places and friction."""
-    model = mujoco.MjSpec.from_string(convert(urdf, source.parent).mjcf).compile()
-    for field, one, other in zip(
-        (*_IN_URDF, 'inertia'), _urdf_fields(model), _urdf_fields(fitted), strict=True
-    ):
-        if not np.allclose(one, other, rtol=TOLERANCE, atol=TOLERANCE * np.abs(other).max()):
-            msg = (
-                f'Cannot write {str(source)!r} back: expected the new URDF to mean the identified '
-                f'model, found differences in {field}.'
-            )
-            raise ModelError(msg)
-
-
-def _urdf_fields(model: mujoco.MjModel) -> Iterator[NDArray[np.float64]]:
-    for field in _IN_URDF:
-        value = getattr(model, field)
-        # A rotation has two quaternions.
-        yield rotation_from_quat(value) if field == 'body_quat' else value
-    yield full_inertia(model.body_iquat, model.body_inertia)
-
-
 def _refuse_own_source(layout: _Layout, folder: Path) -> None:
     """Never replace a folder that holds the user's model."""
     if folder.exists() and not folder.is_dir():
-        msg = f'Expected a folder for the identified model, found the file {str(folder)!r}.'
-        raise ModelError(msg)
+        raise ModelError(
+            f'Expected a folder for the identified model, found the file {str(folder)!r}.'
+        )
     place = folder.resolve()
     for file in layout.files:
         if file.resolve().is_relative_to(place):
-            msg = (
+            raise ModelError(
                 f'Expected another folder for the identified model than {str(folder)!r}, '
                 f'which holds {file.name!r} of the model itself.'
             )
-            raise ModelError(msg)
 
 
 def _load_written(main: Path, source: Path) -> mujoco.MjModel:
@@ -416,18 +362,18 @@ def _load_written(main: Path, source: Path) -> mujoco.MjModel:
         return load_model(main)
     except ModelError as err:
         reason = str(err).replace(str(main), main.name)
-        msg = f'Cannot write {str(source)!r} back: the new text was refused: {reason}'
-        raise ModelError(msg) from err
+        raise ModelError(
+            f'Cannot write {str(source)!r} back: the new text was refused: {reason}'
+        ) from err
 
 
 def _compare(written: mujoco.MjModel, fitted: mujoco.MjModel, source: Path) -> None:
     fields = [f for f in differing_fields(written, fitted, TOLERANCE) if not f.startswith(_DERIVED)]
     if fields:
-        msg = (
+        raise ModelError(
             f'Cannot write {str(source)!r} back: expected the new files to compile to the '
             f'identified model, found differences in {some(fields, _NAMED_FIELDS)}.'
         )
-        raise ModelError(msg)
 
 
 def _replace(new: Path, folder: Path) -> None:

@@ -7,16 +7,14 @@ from __future__ import annotations
 import enum
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import mujoco
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sysid_ros.model.targets.slots import SlotsOf
+from sysid_ros.model.targets.slots import SlotsOf
 
 #: Where nothing bounds a value.
 INFINITY = math.inf

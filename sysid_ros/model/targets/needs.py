@@ -8,7 +8,7 @@ the element has such a value, else what it would have to be: the end of "joint '
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mujoco
 
@@ -16,10 +16,7 @@ from sysid_ros.errors import ParameterError
 from sysid_ros.model.inertia import Inertial, theta_from_body
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Need = Callable[[mujoco.MjModel, int, int], str | None]
+Need = Callable[[mujoco.MjModel, int, int], str | None]
 
 #: Components of ``eq_data`` that the user sets, by type: the others are derived from them, or say
 #: which way they are (MuJoCo 4.0).

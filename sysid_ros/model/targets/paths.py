@@ -7,7 +7,8 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import mujoco
 
@@ -16,11 +17,7 @@ from sysid_ros.model.targets.kinds import Kind, Role, spec_attributes
 from sysid_ros.model.targets.spec import class_names, compiled_ids, followers, read_spec
 from sysid_ros.model.targets.table import KINDS
 from sysid_ros.model.targets.target import Target, kind_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 _PATH = re.compile(
     r'^(?P<element>[a-z]+)/(?:(?P<name>.+)/)?(?P<attribute>[A-Za-z][A-Za-z0-9_]*)'
@@ -118,8 +115,7 @@ def resolve(
                 targets.append(_with_start(target, spec))
     if not targets:
         reason = refused[0] if refused else f'{path.attribute} has no components here'
-        msg = f'Target {pattern!r} cannot be used: {reason}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Target {pattern!r} cannot be used: {reason}.')
     return tuple(targets)
 
 
@@ -127,22 +123,25 @@ def _split(pattern: str) -> _Path:
     match = _PATH.match(pattern)
     owner = match['element'] if match else ''
     if owner and owner not in _ELEMENTS:
-        msg = f'Unknown element {owner!r} in target {pattern!r}; {nearest(owner, _ELEMENTS)}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Unknown element {owner!r} in target {pattern!r}; {nearest(owner, _ELEMENTS)}.'
+        )
     name, element = (match['name'], owner) if match else (None, '')
     if owner == 'default' and name is not None:
         name, _, element = name.rpartition('/')
     if match is None or bool(name) == (owner == 'option'):
         example = 'default/CLASS/joint/damping' if owner == 'default' else 'joint/elbow/armature'
-        msg = f'Expected a target such as {example} or option/gravity[2], got {pattern!r}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Expected a target such as {example} or option/gravity[2], got {pattern!r}.'
+        )
     kind = kind_of(element, match['attribute'])
     if kind is None:
         known = [attribute for other, attribute in KINDS if other == element]
         others = [name for name in spec_attributes(element) if name not in known]
         hint = nearest(match['attribute'], known + others, 9)
-        msg = f'Unknown attribute {match["attribute"]!r} in target {pattern!r}; {hint}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Unknown attribute {match["attribute"]!r} in target {pattern!r}; {hint}.'
+        )
     return _Path(pattern, owner, element, name or '', match['attribute'], match['index'], kind)
 
 
@@ -152,8 +151,7 @@ def _matching(path: _Path, names: list[str]) -> list[str]:
     if not found:
         what = 'default class' if path.owner == 'default' else path.element
         hint = nearest(path.name, names)
-        msg = f'No {what} matches {path.name!r} in target {path.pattern!r}; {hint}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'No {what} matches {path.name!r} in target {path.pattern!r}; {hint}.')
     return found
 
 
@@ -181,8 +179,7 @@ def _indices(path: _Path, size: int) -> Iterable[int | None]:
     else:
         chosen = range(size)[int(text) : int(text) + 1]
     if not chosen:
-        msg = f'Target {path.pattern!r} has index {text}, expected 0 to {size - 1}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Target {path.pattern!r} has index {text}, expected 0 to {size - 1}.')
     return chosen
 
 
@@ -214,11 +211,11 @@ def _with_start(target: Target, spec: mujoco.MjSpec | None) -> Target:
 
 def _of_classes(path: _Path, model: mujoco.MjModel, spec: mujoco.MjSpec | None) -> Iterator[Target]:
     if spec is None:
-        msg = f'Target {path.pattern!r} needs the spec that the model was compiled from.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Target {path.pattern!r} needs the spec that the model was compiled from.'
+        )
     if path.kind.role not in (Role.FIELD, Role.SPEC):
-        msg = f'Target {path.pattern!r} is no attribute of a default class.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Target {path.pattern!r} is no attribute of a default class.')
     refused: ParameterError | None = None
     some = False
     for name in _matching(path, class_names(spec)):
@@ -249,8 +246,9 @@ def _of_class(path: _Path, name: str, model: mujoco.MjModel, spec: mujoco.MjSpec
         complaints = [needs(model, row, index) if needs else None for row in rows]
         fitting = [row for row, complaint in zip(rows, complaints, strict=True) if not complaint]
         if not fitting:
-            msg = f'Target {path.pattern!r} cannot be used: no {path.element} is {complaints[0]}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Target {path.pattern!r} cannot be used: no {path.element} is {complaints[0]}.'
+            )
         slide = path.element == 'joint' and model.jnt_type[fitting[0]] == _SLIDE
         unit = path.kind.component_unit(index, slide=bool(slide))
         made.append(dataclasses.replace(bare, rows=tuple(fitting), unit=unit))

@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import ArrayLike, NDArray
-
-    SlotsOf = Callable[[mujoco.MjModel, int, int], 'list[Slot]']
+SlotsOf = Callable[[mujoco.MjModel, int, int], 'list[Slot]']
 
 #: Options of a model are named as in ``mujoco.batch.MODEL_FIELDS``.
 _OPTION = 'opt.'

@@ -11,18 +11,15 @@ the inheritance between classes. An element that repeats its class's value count
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets.target import Target
+from sysid_ros.model.targets.target import Target
 
 #: Attributes that MJCF gives in degrees where ``compiler/angle`` says so, of joints that turn.
 ANGLES = frozenset({'range', 'ref', 'springref', 'zero'})
@@ -81,10 +78,9 @@ def _elements(spec: mujoco.MjSpec, target: Target) -> list[Any]:
         return [every[position] for position in target.rows]
     found = getattr(spec, element)(target.name)
     if found is None:
-        msg = (
+        raise ParameterError(
             f'Expected {element} {target.name!r} of target {target.path!r} in the spec, found none.'
         )
-        raise ParameterError(msg)
     return [found]
 
 
@@ -113,8 +109,9 @@ def followers(
         ParameterError: Classes hold no such attribute, or no element takes it from this one.
     """
     if element not in _OF_CLASSES:
-        msg = f'Default classes hold no attributes of a {element}; {nearest(element, _OF_CLASSES)}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Default classes hold no attributes of a {element}; {nearest(element, _OF_CLASSES)}.'
+        )
     name, component = spec_component(element, attribute, index)
     text = _text(spec)
     before = mujoco.MjSpec.from_string(text)
@@ -123,8 +120,9 @@ def followers(
     try:
         after = mujoco.MjSpec.from_string(_changed(text, class_name, element, name, values))
     except ValueError as err:
-        msg = f'Default classes hold no attribute {attribute!r} of {element}.'
-        raise ParameterError(msg) from err
+        raise ParameterError(
+            f'Default classes hold no attribute {attribute!r} of {element}.'
+        ) from err
     pairs = zip(getattr(before, LISTS[element]), getattr(after, LISTS[element]), strict=True)
     found = tuple(
         position
@@ -132,8 +130,9 @@ def followers(
         if _component(old, name, component) != _component(new, name, component)
     )
     if not found:
-        msg = f'No {element} takes {attribute} from the default class {class_name!r}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'No {element} takes {attribute} from the default class {class_name!r}.'
+        )
     return found
 
 

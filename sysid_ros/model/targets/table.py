@@ -5,14 +5,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sysid_ros.model.targets import needs, slots
 from sysid_ros.model.targets.kinds import INFINITY, Bounds, Coupling, Kind, Role
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 #: Numbers of the laws of servos, which are those of ``sysid_ros.servos``. The armature of a servo
 #: is that of its joint: ``joint/NAME/armature``.

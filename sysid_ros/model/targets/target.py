@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import mujoco
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.inertia import Inertial, theta_from_body
 from sysid_ros.model.targets.kinds import Coupling, Kind, Role, spec_kind
-from sysid_ros.model.targets.slots import read_field, subtree
+from sysid_ros.model.targets.slots import Slot, read_field, subtree
 from sysid_ros.model.targets.table import KINDS
-
-if TYPE_CHECKING:
-    import mujoco
-
-    from sysid_ros.model.targets.slots import Slot
 
 
 def kind_of(element: str, attribute: str) -> Kind | None:
@@ -67,8 +63,7 @@ class Target:
         """
         kind = kind_of(*self.element_and_attribute)
         if kind is None:
-            msg = f'Target {self.path!r} is of no kind that a parameter can write.'
-            raise ParameterError(msg)
+            raise ParameterError(f'Target {self.path!r} is of no kind that a parameter can write.')
         return kind
 
     @property
@@ -154,8 +149,9 @@ class Target:
             delays = model.actuator_delay if self.element == 'actuator' else model.sensor_delay
             return float(delays[self.row])
         if kind.role in (Role.SPEC, Role.LAW):
-            msg = f'The model gives no value for {self.path!r}: expected an initial value.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'The model gives no value for {self.path!r}: expected an initial value.'
+            )
         if self.attribute == 'initial_qpos':
             return float(model.qpos0[self.index or 0])
         return kind.nominal

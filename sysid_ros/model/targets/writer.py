@@ -4,26 +4,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self, TypeAlias
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.inertia import INERTIAL_FIELDS, Inertial, body_from_theta, theta_from_body
 from sysid_ros.model.targets.kinds import Coupling, Role
 from sysid_ros.model.targets.slots import Assignment, read_field, subtree, write_field
+from sysid_ros.model.targets.target import Target
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-    from typing import Self, TypeAlias
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets.target import Target
-
-    Array: TypeAlias = NDArray[np.float64]
-    Places: TypeAlias = NDArray[np.int64]
+Array: TypeAlias = NDArray[np.float64]
+Places: TypeAlias = NDArray[np.int64]
 
 #: What marks a frame as one that is computed.
 APART = mujoco.mjtSameFrame.mjSAMEFRAME_NONE.value

@@ -1,45 +1,43 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The MJCF that a URDF means.
-
-MuJoCo reads URDF as well. Its own conversion joins links that are fixed to each other, so that
-their inertias cannot be told apart any more and put back; it refuses a robot for one mesh that is
-missing and for one inertia that is not physical; and it writes six digits. Here each link is a body
-and each number is written in full. Where both read a file, they agree.
-"""
+"""The MJCF that a URDF means: what MuJoCo reads, with each link as a body."""
 
 from __future__ import annotations
 
-import re
+import functools
+import os
 import xml.etree.ElementTree as ET
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote
+from xml.sax.saxutils import quoteattr
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.errors import ModelError, nearest, some
-from sysid_ros.model.mjcf.attributes import join
-from sysid_ros.model.urdf.packages import find_mesh
-from sysid_ros.model.urdf.tree import Origin, Urdf, child, text_of
+from sysid_ros.errors import ModelError, some
+from sysid_ros.model.mjcf.exact import exact_xml
+from sysid_ros.text import one_sentence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.model.mjcf.text import Element
-    from sysid_ros.model.urdf.tree import LinkInertia, UrdfJoint
-
+#: What MuJoCo reads.
+_FORMATS = ('.stl', '.obj', '.msh')
 #: What moves and has no mass gets this one, kg; a body without an inertia, that of a solid ball of
 #: this radius, m.
 _MASS, _RADIUS = 1e-3, 0.02
-#: The second moments of mass of a body are at least this part of their sum; what is below zero by
-#: less is rounded.
-_THINNEST = 1e-9
-#: The joints of a planar joint, as MuJoCo calls them: end of the name, type, axis.
-_PLANAR = (('TX', 'slide', (1, 0, 0)), ('TY', 'slide', (0, 1, 0)), ('RZ', 'hinge', (0, 0, 1)))
+#: Moments of an inertia are the same up to this part.
+_SAME = 1e-9
 _WORLD = 'world'
+#: How MuJoCo is to read a URDF: links that are fixed stay bodies, an inertia that no body can have
+#: becomes a ball's, and shapes weigh nothing.
+_COMPILER = {
+    'fusestatic': 'false',
+    'balanceinertia': 'true',
+    'discardvisual': 'false',
+    'inertiafromgeom': 'false',
+    'strippath': 'false',
+}
 
 
 class Converted(NamedTuple):
@@ -49,248 +47,212 @@ class Converted(NamedTuple):
     notes: tuple[str, ...]
 
 
-def convert(urdf: Urdf, near: Path, packages: Sequence[Path] = ()) -> Converted:
-    """Turn a URDF into MJCF.
+def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Converted:
+    """Turn a URDF into MJCF by MuJoCo's own importer.
 
     Each link is a body of its name, also where it is fixed to another. The root stands still,
-    unless it is called ``world`` and a floating joint moves what is below. A joint that mimics
-    another is coupled with it by an equality constraint. Shapes are for the eye: they touch
-    nothing, so that a model does not depend on which meshes are found. What moves and has no
-    inertia gets a small one; one that no body can have becomes the nearest that one can.
+    unless it is called ``world`` and a floating joint moves what is below. Shapes are for the eye:
+    they touch nothing, so that a model does not depend on which meshes are found.
+
+    Args:
+        text: The URDF.
+        path: Its file, beside which meshes are looked for.
+        packages: Folders of packages that it refers to, or that hold such folders.
 
     Raises:
-        ModelError: A joint mimics one that is not there, or something is no number.
+        ModelError: It is no URDF, or MuJoCo refuses it.
     """
-    return _Converter(urdf, near, packages).convert()
+    try:
+        robot = ET.fromstring(text)  # noqa: S314 (the expat of today limits entities)
+    except ET.ParseError as err:
+        raise ModelError(f'Cannot read the URDF {str(path)!r}: {err}.') from err
+    if robot.tag != 'robot':
+        raise ModelError(f'Expected <robot> at the top of {str(path)!r}, found {robot.tag}.')
+    absent = _find_shapes(robot, path.parent, packages)
+    extension = robot.find('mujoco')
+    if extension is None:
+        extension = ET.SubElement(robot, 'mujoco')
+    for compiler in extension.findall('compiler'):
+        extension.remove(compiler)
+    ET.SubElement(extension, 'compiler', _COMPILER)
+    try:
+        spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
+        for geom in spec.geoms:
+            geom.contype = geom.conaffinity = 0
+        for mesh in spec.meshes:  # of a surface no volume is needed
+            mesh.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        massless = _give_mass(spec)
+        mended = _mended(spec)
+    except (ValueError, mujoco.FatalError) as err:
+        raise ModelError(f'Cannot read the URDF {str(path)!r}: {one_sentence(err)}.') from err
+    notes = _notes(spec, robot, absent)
+    if massless:
+        notes.append(
+            'These links move and have no mass or inertia, so each got that of a ball of '
+            f'{1e3 * _MASS:g} g or of its mass: {some(massless)}.'
+        )
+    if mended:
+        names = some(mended)
+        notes.append(f'No body has the inertia of these links, so each got another: {names}.')
+    return Converted(exact_xml(spec), tuple(notes))
 
 
-class _Converter:
-    def __init__(self, urdf: Urdf, near: Path, packages: Sequence[Path]) -> None:
-        self._urdf = urdf
-        self._near = near
-        self._packages = packages
-        self._root = ET.Element('mujoco', model=urdf.name)
-        compiler = {'angle': 'radian', 'autolimits': 'true', 'inertiafromgeom': 'false'}
-        ET.SubElement(self._root, 'compiler', compiler)
-        # The <mujoco> element that MuJoCo's users put into a URDF.
-        for extension in urdf.document.elements[0].inside('mujoco'):
-            for option in extension.inside('option'):
-                ET.SubElement(self._root, 'option', option.attributes)
-        default = ET.SubElement(self._root, 'default')
-        ET.SubElement(default, 'geom', contype='0', conaffinity='0')
-        self._assets = ET.SubElement(self._root, 'asset')
-        self._meshes: dict[tuple[str, str], str] = {}
-        self._absent: dict[str, str] = {}
-        self._massless: list[str] = []
-        self._mended: list[str] = []
-
-    def convert(self) -> Converted:
-        in_world = self._urdf.root == _WORLD
-        world = ET.SubElement(self._root, 'worldbody')
-        if in_world:
-            self._fill(world, _WORLD)
-        else:
-            self._body(world, self._urdf.root, None)
-        self._mimics(ET.SubElement(self._root, 'equality'))
-        for section in ('asset', 'worldbody', 'equality'):
-            found = self._root.find(section)
-            if found is not None and not len(found):
-                self._root.remove(found)
-        ET.indent(self._root)
-        text = ET.tostring(self._root, encoding='unicode').replace(' />', '/>')
-        # As all conversions so far: an empty body has a closing tag, and options no indentation.
-        text = text.replace('\n  <option', '\n<option')
-        text = re.sub(r'^( *)<body ([^>]*)/>$', r'\1<body \2>\n\1</body>', text, flags=re.MULTILINE)
-        return Converted(text + '\n', tuple(self._notes(in_world=in_world)))
-
-    def _body(self, around: ET.Element, link: str, joint: UrdfJoint | None) -> None:
-        place = {} if joint is None else _placed(self._urdf.origin(joint.node))
-        body = ET.SubElement(around, 'body', {'name': link, **place})
-        self._inertial(body, link, moved=joint is not None and joint.type != 'fixed')
-        if joint is not None:
-            self._joints(body, joint)
-        self._fill(body, link)
-
-    def _fill(self, body: ET.Element, link: str) -> None:
-        """Put the shapes of a link and the links below it into a body."""
-        for collision in self._urdf.links[link].inside('collision'):
-            shape = self._shape(child(collision, 'geometry'))
-            if shape:
-                ET.SubElement(body, 'geom', {**shape, **_placed(self._urdf.origin(collision))})
-        for joint in self._urdf.below(link):
-            self._body(body, joint.child, joint)
-
-    def _inertial(self, body: ET.Element, link: str, *, moved: bool) -> None:
-        found = self._urdf.inertial(link)
-        nothing = found is None or found.mass == 0
-        if moved and nothing and not any(self._carried(link)):
-            self._massless.append(link)
-            ball = {'pos': '0 0 0', 'mass': repr(_MASS), 'diaginertia': _ball(_MASS)}
-            ET.SubElement(body, 'inertial', ball)
-        elif found is not None and found.mass:
-            ET.SubElement(body, 'inertial', self._own(link, found, moved=moved))
-
-    def _carried(self, link: str) -> Iterator[float]:
-        """Yield the masses of the links that are fixed to one."""
-        for joint in self._urdf.below(link):
-            if joint.type == 'fixed':
-                found = self._urdf.inertial(joint.child)
-                yield 0.0 if found is None else found.mass
-                yield from self._carried(joint.child)
-
-    def _own(self, link: str, found: LinkInertia, *, moved: bool) -> dict[str, str]:
-        """Return the attributes of an ``<inertial>``, mended where no body can have it."""
-        origin, tensor = found.origin, found.tensor
-        place = {'pos': _numbers(origin.place), 'mass': repr(found.mass)}
-        second = 0.5 * np.trace(tensor) * np.eye(3) - tensor
-        moments, axes = np.linalg.eigh(second)
-        total = float(moments.sum())
-        if not tensor.any() and not moved:
-            # What is fixed to another link may be a point.
-            return {**place, 'diaginertia': '0 0 0'}
-        if total <= 0:
-            self._mended.append(link)
-            return {**place, 'diaginertia': _ball(found.mass)}
-        if moments[0] < -_THINNEST * total:
-            self._mended.append(link)
-        if moments[0] < _THINNEST * total:
-            moments = np.maximum(moments, _THINNEST * total)
-            second = (axes * moments) @ axes.T
-            tensor = np.trace(second) * np.eye(3) - second
-        if np.array_equal(tensor, np.diag(np.diag(tensor))):
-            turned = _turned(origin.rotation)
-            return {**place, **turned, 'diaginertia': _numbers(np.diag(tensor))}
-        # MJCF has no orientation beside a full inertia.
-        tensor = origin.rotation @ tensor @ origin.rotation.T
-        six = tensor[(0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2)]
-        return {**place, 'fullinertia': _numbers(six)}
-
-    def _joints(self, body: ET.Element, joint: UrdfJoint) -> None:
-        """Add the joints of MJCF that are one of URDF."""
-        numbers, node = self._urdf.numbers, joint.node
-        if joint.type == 'fixed':
-            return
-        if joint.type == 'floating':
-            ET.SubElement(body, 'freejoint', name=joint.name)
-            return
-        axis = numbers(child(node, 'axis'), 'xyz', (1.0, 0.0, 0.0))
-        limit, dynamics = child(node, 'limit'), child(node, 'dynamics')
-        given = {}
-        for name, tag in (('damping', 'damping'), ('friction', 'frictionloss')):
-            value = float(numbers(dynamics, name, (0.0,))[0])
-            if value:
-                given[tag] = repr(value)
-        effort = float(numbers(limit, 'effort', (0.0,))[0])
-        if effort > 0:
-            given['actuatorfrcrange'] = _numbers((-effort, effort))
-        if joint.type == 'planar':
-            turned = np.zeros(4)
-            mujoco.mju_quatZ2Vec(turned, axis)
-            for end, kind, direction in _PLANAR:
-                along = np.zeros(3)
-                mujoco.mju_rotVecQuat(along, np.array(direction, float), turned)
-                one = {'name': f'{joint.name}_{end}', 'type': kind, 'axis': _numbers(along)}
-                ET.SubElement(body, 'joint', one)
-            return
-        kind = 'slide' if joint.type == 'prismatic' else 'hinge'
-        low, high = (float(numbers(limit, end, (0.0,))[0]) for end in ('lower', 'upper'))
-        if low < high and joint.type != 'continuous':
-            given['range'] = _numbers((low, high))
-        given = {'name': joint.name, 'type': kind, 'axis': _numbers(axis), **given}
-        ET.SubElement(body, 'joint', given)
-
-    def _mimics(self, equality: ET.Element) -> None:
-        for joint in self._urdf.joints.values():
-            mimic = child(joint.node, 'mimic')
-            if mimic is None or joint.type == 'fixed':
-                continue
-            leader = text_of(mimic, 'joint')
-            if leader not in self._urdf.joints:
-                hint = nearest(leader, self._urdf.joints)
-                msg = f'Joint {joint.name!r} mimics {leader!r}, which is no joint; {hint}.'
-                raise ModelError(msg)
-            factor = float(self._urdf.numbers(mimic, 'multiplier', (1.0,))[0])
-            offset = float(self._urdf.numbers(mimic, 'offset', (0.0,))[0])
-            coupled = {'joint1': joint.name, 'joint2': leader}
-            polynomial = _numbers((offset, factor, 0, 0, 0))
-            ET.SubElement(equality, 'joint', coupled, polycoef=polynomial)
-
-    def _shape(self, geometry: Element | None) -> dict[str, str]:
-        """Return the attributes of a geom; none where there is no such shape."""
-        numbers = self._urdf.numbers
-        if (box := child(geometry, 'box')) is not None:
-            size = numbers(box, 'size', (0.0, 0.0, 0.0)) / 2
-            return {'type': 'box', 'size': _numbers(size)} if (size > 0).all() else {}
-        for tag in ('cylinder', 'capsule'):
-            if (node := child(geometry, tag)) is not None:
-                radius, length = (
-                    float(numbers(node, name, (0.0,))[0]) for name in ('radius', 'length')
-                )
-                known = radius > 0 and length > 0
-                return {'type': tag, 'size': _numbers((radius, length / 2))} if known else {}
-        if (sphere := child(geometry, 'sphere')) is not None:
-            size = numbers(sphere, 'radius', (0.0,))
-            return {'type': 'sphere', 'size': _numbers(size)} if size[0] > 0 else {}
-        mesh = child(geometry, 'mesh')
-        uri, scale = text_of(mesh, 'filename'), numbers(mesh, 'scale', (1.0, 1.0, 1.0))
-        name = self._mesh(uri, _numbers(scale)) if uri else ''
-        return {'type': 'mesh', 'mesh': name} if name else {}
-
-    def _mesh(self, uri: str, scale: str) -> str:
-        """Return the name of a mesh, made where it is new; empty where its file is of no use."""
-        if (uri, scale) not in self._meshes:
-            found = find_mesh(uri, self._near, self._packages)
-            name = ''
-            if isinstance(found, str):
-                self._absent[uri] = found
-            else:
-                name = f'{found.stem}_{len(self._assets)}'
-                mesh = {'name': name, 'file': str(found), 'scale': scale, 'inertia': 'shell'}
-                ET.SubElement(self._assets, 'mesh', mesh)
-            self._meshes[uri, scale] = name
-        return self._meshes[uri, scale]
-
-    def _notes(self, *, in_world: bool) -> Iterator[str]:
-        if not in_world:
-            yield (
-                f'{self._urdf.root!r} stands still; for a robot that moves as a whole, put a link '
-                f"'{_WORLD}' and a floating joint above it."
-            )
-        if any(True for link in self._urdf.links.values() for _ in link.inside('collision')):
-            yield (
-                'The shapes of the URDF touch nothing here; for contacts, take the converted MJCF '
-                'as the model and let its geoms collide.'
-            )
-        if self._absent:
-            files = [f'{uri} ({reason})' for uri, reason in self._absent.items()]
-            yield f'Meshes that are left out, which changes the view only: {some(files)}.'
-        if self._massless:
-            names = some(self._massless)
-            yield f'These links move and have no mass, so each got {1e3 * _MASS:g} g: {names}.'
-        if self._mended:
-            names = some(self._mended)
-            yield f'No body has the inertia of these links, so each got the nearest: {names}.'
+def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> list[str]:
+    """Say what there is to know of any URDF."""
+    children = {child.get('link') for child in robot.iterfind('joint/child')}
+    notes = [
+        f'{body.name!r} stands still; for a robot that moves as a whole, put a link {_WORLD!r} and '
+        'a floating joint above it.'
+        for body in spec.worldbody.bodies
+        if body.name not in children
+    ]
+    if spec.geoms or absent:
+        notes.append(
+            'The shapes of the URDF touch nothing here; for contacts, take the converted MJCF as '
+            'the model and let its geoms collide.'
+        )
+    if absent:
+        files = [f'{uri} ({reason})' for uri, reason in absent.items()]
+        notes.append(f'Meshes that are left out, which changes the view only: {some(files)}.')
+    return notes
 
 
-def _placed(origin: Origin) -> dict[str, str]:
-    """Return the attributes of a pose, without those that say nothing."""
-    place = {'pos': _numbers(origin.place)} if origin.place.any() else {}
-    return {**place, **_turned(origin.rotation)}
+def _find_shapes(robot: ET.Element, near: Path, packages: Sequence[Path]) -> dict[str, str]:
+    """Keep collision shapes, their meshes by absolute paths; return what is of no use, and why."""
+    absent: dict[str, str] = {}
+    for link in robot.iterfind('link'):
+        for visual in link.findall('visual'):
+            link.remove(visual)
+        for collision in link.findall('collision'):
+            mesh = collision.find('geometry/mesh')
+            if mesh is not None:
+                uri = mesh.get('filename', '')
+                found = find_mesh(uri, near, packages)
+                if isinstance(found, str):
+                    absent[uri] = found
+                    link.remove(collision)
+                mesh.set('filename', str(found))
+    return absent
 
 
-def _turned(rotation: NDArray[np.float64]) -> dict[str, str]:
-    """Return a rotation as an attribute with a quaternion; none where there is no rotation."""
-    if np.array_equal(rotation, np.eye(3)):
-        return {}
-    quat = np.zeros(4)
-    mujoco.mju_mat2Quat(quat, rotation.ravel())
-    return {'quat': _numbers(quat)}
+def _give_mass(spec: mujoco.MjSpec) -> list[str]:
+    """Give what moves and has no inertia that of a small ball; return the names of those."""
+    found = []
+    for body in spec.bodies:
+        if body.joints and not _carries_mass(body) and not _moments(body).any():
+            body.mass = body.mass or _MASS
+            body.ipos = np.nan_to_num(body.ipos)  # a link without an <inertial> has none
+            body.fullinertia = np.full(6, np.nan)
+            body.inertia = np.full(3, 0.4 * body.mass * _RADIUS**2)
+            body.explicitinertial = True
+            found.append(body.name)
+    return found
 
 
-def _ball(mass: float) -> str:
-    moment = 0.4 * mass * _RADIUS**2
-    return _numbers((moment, moment, moment))
+def _carries_mass(body: mujoco.MjsBody) -> bool:
+    """Whether a link that is fixed to one has mass."""
+    fixed = [below for below in body.bodies if not below.joints]
+    return any(below.mass > 0 or _carries_mass(below) for below in fixed)
 
 
-def _numbers(values: ArrayLike) -> str:
-    return join(np.asarray(values, dtype=np.float64) + 0.0)  # no sign of a zero
+def _mended(spec: mujoco.MjSpec) -> list[str]:
+    """Return the names of the links whose inertia the compiler replaces."""
+    model = spec.copy().compile()
+    bodies = [body for body in spec.bodies if body.explicitinertial]
+    return [
+        body.name
+        for body in bodies
+        if not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=_SAME)
+    ]
+
+
+def _moments(body: mujoco.MjsBody) -> NDArray[np.float64]:
+    """Return the principal moments that a body of a spec is told, increasing."""
+    full = body.fullinertia
+    if not np.isfinite(full).all():
+        return np.sort(body.inertia)
+    six = full[[[0, 3, 4], [3, 1, 5], [4, 5, 2]]]
+    return np.asarray(np.linalg.eigvalsh(six))
+
+
+def find_package(name: str, near: Path, given: Sequence[Path]) -> Path | None:
+    """Find a package.
+
+    Args:
+        name: Its name.
+        near: Folder of the file that names it: often inside of the package.
+        given: Folders of packages, or that hold such folders; they win.
+
+    Returns:
+        Its folder: one of the given, one around the file, or in ``ROS_PACKAGE_PATH`` or the ament
+        index (``share`` of each folder in ``AMENT_PREFIX_PATH``); None where it is in none.
+    """
+    return next((folder for folder in _candidates(name, near, given) if folder.is_dir()), None)
+
+
+def _candidates(name: str, near: Path, given: Sequence[Path]) -> Iterator[Path]:
+    for folder in (*given, *_listed('ROS_PACKAGE_PATH')):
+        yield from _called(name, folder)
+        # A workspace has repositories, and these packages, which may have another name than theirs.
+        for depth in ('*', '*/*'):
+            for manifest in sorted(folder.glob(f'{depth}/package.xml')):
+                yield from _called(name, manifest.parent)
+        yield folder / name
+    for folder in (near.resolve(), *near.resolve().parents):
+        yield from _called(name, folder)
+        # Packages of a workspace are side by side.
+        if (folder / name / 'package.xml').is_file():
+            yield folder / name
+    for prefix in _listed('AMENT_PREFIX_PATH'):
+        yield prefix / 'share' / name
+
+
+def _called(name: str, folder: Path) -> Iterator[Path]:
+    """Yield a folder that is called so, or whose manifest says that its package is."""
+    manifest = folder / 'package.xml'
+    if folder.resolve().name == name or (
+        manifest.is_file() and f'<name>{name}</name>' in manifest.read_text('utf-8', 'replace')
+    ):
+        yield folder
+
+
+def _listed(variable: str) -> list[Path]:
+    return [Path(entry) for entry in os.environ.get(variable, '').split(os.pathsep) if entry]
+
+
+def find_mesh(uri: str, near: Path, given: Sequence[Path]) -> Path | str:
+    """Find the file of a mesh; a sentence's part that says why not where it is of no use.
+
+    Args:
+        uri: As the URDF has it: ``package://``, ``file://``, or a path relative to the URDF.
+        near: Folder of the URDF.
+        given: See `find_package`.
+    """
+    scheme, separator, rest = uri.partition('://')
+    if not separator:
+        path = near / uri
+    elif scheme in {'package', 'model'}:
+        package, _, inside = unquote(rest).partition('/')
+        folder = find_package(package, near, given)
+        if folder is None:
+            return f'no package {package!r}'
+        path = folder / inside
+    else:
+        path = Path(unquote(rest))
+    if not path.is_file():
+        return 'no such file'
+    if path.suffix.lower() not in _FORMATS:
+        return f'MuJoCo reads {", ".join(_FORMATS)}'
+    path = path.resolve()
+    return 'MuJoCo refuses it' if not _readable(path, path.stat().st_mtime_ns) else path
+
+
+@functools.cache
+def _readable(path: Path, _changed_ns: int) -> bool:
+    """Whether MuJoCo compiles a mesh: one bad file must not cost the model."""
+    asset = f'<mesh name="mesh" file={quoteattr(str(path))} inertia="shell"/>'
+    try:
+        mujoco.MjModel.from_xml_string(f'<mujoco><asset>{asset}</asset></mujoco>')
+    except ValueError:
+        return False
+    return True
