@@ -13,16 +13,13 @@ counts as a difference of the clocks.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import TopicColumns
+from sysid_ros.bags import TopicColumns
 
 #: A drift is reported when it moves stamps by more than this over a recording, s. Stamps that are
 #: off by less count as those of one clock.
@@ -384,7 +381,7 @@ def jump_findings(bag: str, topic: TopicColumns, fit: ClockFit) -> list[HealthFi
         else:
             steps.append((jump.time_ns, f'{jump.seconds:+.3f}'))
     said = (
-        (FindingKind.TIME_BACKWARDS, back, 'header stamps go back'),
+        (FindingKind.CLOCK_JUMP, back, 'header stamps go back'),
         (FindingKind.CLOCK_JUMP, steps, 'receive time minus header stamp changes for good'),
     )
     findings = []
@@ -407,5 +404,5 @@ def clock_findings(bag: str, topic: TopicColumns, fit: ClockFit | None) -> list[
             f"the recorder's clock gains {fit.drift:.1f} ± {1.96 * fit.deviation:.1f} millionths "
             f'on the header stamps, {1e-3 * fit.drift * fit.duration:.1f} ms over the recording'
         )
-        found.append(HealthFinding(bag, topic.topic, FindingKind.CLOCK_DRIFT, 1, detail))
+        found.append(HealthFinding(bag, topic.topic, FindingKind.CLOCK_OFFSET, 1, detail))
     return found

@@ -6,18 +6,15 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.health import HealthFinding
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 
 class Quantity(enum.StrEnum):

@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from sysid_ros.alignment.clocks import compare_clocks, jump_findings
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, later, spans_of
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
+from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
 
 #: Steps of several topics within this time are one, ns: messages take unequally long.
 _TOGETHER_NS = SECOND_NS
@@ -54,7 +51,7 @@ def parts_of(bag: BagColumns, used: Collection[str]) -> Parts:
         )
         time = np.array([item.receive_ns])
         when = spans_of(time, time, began)
-        kind = FindingKind.TIME_BACKWARDS
+        kind = FindingKind.CLOCK_JUMP
         findings.append(HealthFinding(name, name, kind, 1, detail, spans=when))
     parts: list[BagColumns] = []
     begins: list[float] = []

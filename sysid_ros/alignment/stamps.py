@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.clocks import (
     CELL_MESSAGES,
@@ -20,14 +22,8 @@ from sysid_ros.alignment.clocks import (
     usual_slope,
 )
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import TopicColumns
-    from sysid_ros.config import StampChoice
+from sysid_ros.bags import TopicColumns
+from sysid_ros.config import StampChoice
 
 #: Header stamps of two topics that differ by more than this are from two clocks, s.
 _TWO_CLOCKS_S = 0.1
@@ -256,22 +252,18 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
             count = int(zero.sum())
-            findings.append(HealthFinding(bag, topic.topic, FindingKind.ZERO_STAMP, count, detail))
+            findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, count, detail))
         findings += clock_findings(bag, topic, fit)
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
     usable = longest_increasing(times)
     dropped = times[~usable]
-    duplicates = int(np.isin(dropped, times[usable]).sum())
-    findings += [
-        HealthFinding(bag, topic.topic, kind, count, 'rows left out')
-        for kind, count in (
-            (FindingKind.DUPLICATE_STAMP, duplicates),
-            (FindingKind.REORDERED_STAMP, len(dropped) - duplicates),
-        )
-        if count
-    ]
+    if len(dropped):
+        repeated = int(np.isin(dropped, times[usable]).sum())
+        detail = f'rows left out: {repeated} repeat a stamp, {len(dropped) - repeated} go back'
+        kind = FindingKind.REORDERED_STAMP
+        findings.append(HealthFinding(bag, topic.topic, kind, len(dropped), detail))
     source: StampSource = 'carried' if stamps == 'carried' else 'header'
     if isinstance(stamps, SimulatedTime):
         source = 'simulated'

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
     SECOND_NS,
@@ -49,22 +51,21 @@ from sysid_ros.alignment.segments import (
     find_segments,
     marker_topics,
 )
-from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
+from sysid_ros.alignment.stamps import (
+    Choice,
+    Stamped,
+    StampSource,
+    longest_increasing,
+    one_clock,
+    stamp,
+)
 from sysid_ros.alignment.standstill import StampedSamples
+from sysid_ros.bags import BagColumns
 from sysid_ros.bags.messages.message_types import is_applied
-from sysid_ros.config import SegmentsConfig
+from sysid_ros.config import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.stamps import Choice, StampSource
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import StampChoice
 
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.
 COMMAND_HISTORY_S = 1.0
@@ -170,7 +171,7 @@ def align(
     name = bag.path.name
     sequences = [sequence for item in aligned for sequence in item.sequences]
     lost = [
-        HealthFinding(name, name, FindingKind.SHORT_SEQUENCE, 1, f'a part is left out: {err}')
+        HealthFinding(name, name, FindingKind.LEFT_OUT, 1, f'a part is left out: {err}')
         for err in reasons
     ]
     return Alignment(
@@ -287,7 +288,7 @@ def _masked(
             yield HealthFinding(
                 bag.path.name,
                 column_name(pair.topic, pair.field, pair.label),
-                FindingKind.MASKED,
+                FindingKind.MISSING,
                 missing,
                 f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out',
                 spans=spans_where(stamped[pair.topic].times_ns, ~finite, began),
@@ -349,8 +350,7 @@ def _find_segments(
     silent = [item.pairs[0].name for item in commands if not len(item.times_ns)]
     if not len(instants) or silent:
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
-        msg = f'No stamp of {what} in {name!r} is usable.'
-        raise AlignmentError(msg)
+        raise AlignmentError(f'No stamp of {what} in {name!r} is usable.')
     first = max((int(item.times_ns[0]) for item in commands), default=int(instants[0]))
     known = first + round(longest_delay * SECOND_NS) if commands else first
     findings = []
@@ -376,19 +376,17 @@ def _find_segments(
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
     if not segments and any(item.kind in LEFT_OUT for item in cut):
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
-        msg = (
+        raise AlignmentError(
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '
             f'that segments asks for, found none ({what}).'
         )
-        raise AlignmentError(msg)
     if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
-        msg = (
+        raise AlignmentError(
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} once every actuator '
             f'has its first command at {after[0]:+.3f} s from the first measurement, found '
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
-        raise AlignmentError(msg)
     return segments, [*findings, *cut]
 
 

@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
 from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
@@ -23,16 +25,10 @@ from sysid_ros.alignment.pairs import (
     pair_columns,
     raw_values,
 )
+from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.inspection.late_velocities import ERRORS, usual, velocity_lag
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.pairs import Mapping as Pairing
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 #: Last words of names of fields, as messages of joints have them, to the quantity.
 _WORDS = {
@@ -285,17 +281,15 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
     correlation, factor = product / size, product / float(integrated @ integrated)
     if correlation < -AGREEMENT:
-        kind = FindingKind.VELOCITY_SIGN
         detail = f'runs against the positions, correlation {correlation:.2f}'
     elif correlation < AGREEMENT:
-        kind = FindingKind.VELOCITY_DIFFERS
         detail = f'does not follow from the positions, correlation {correlation:.2f}'
     elif correlation > CLOSE and not 1 / FACTOR < factor < FACTOR:
-        kind = FindingKind.VELOCITY_FACTOR
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
         yield from _late(bag, position, velocity)
         return
+    kind = FindingKind.VELOCITY_DIFFERS
     yield HealthFinding(bag, velocity.channel, kind, len(velocity.times), detail)
 
 
@@ -343,7 +337,7 @@ def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
-    yield HealthFinding(bag, position.channel, FindingKind.HELD_VALUES, len(changes), detail)
+    yield HealthFinding(bag, position.channel, FindingKind.STALE, len(changes), detail)
 
 
 def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:

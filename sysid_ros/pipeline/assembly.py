@@ -368,7 +368,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         yield HealthFinding(
             bag=sequence,
             subject='measurements',
-            kind=FindingKind.MASKED,
+            kind=FindingKind.MISSING,
             count=count,
             detail='samples so near to the ends that a delay within the bounds would place them '
             'outside of the sequence; left out of the fit',

@@ -138,7 +138,7 @@ def test_a_clock_that_is_twice_as_fast_is_not_carried_over(columns: Any):
 
 def test_a_drift_is_reported_with_its_uncertainty(columns: Any):
     state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=received(80.0, 0.0))
-    (finding,) = (i for i in stamp('bag', state, 'auto').findings if i.kind == 'clock drift')
+    (finding,) = (i for i in stamp('bag', state, 'auto').findings if i.kind == 'clock offset')
     assert '80' in finding.detail or '79' in finding.detail
     assert 'ms over the recording' in finding.detail
 

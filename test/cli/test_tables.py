@@ -72,7 +72,7 @@ def _calibrate() -> None:
 
 
 def _findings() -> None:
-    kinds = (FindingKind.DERIVED_VELOCITY, FindingKind.CLOCK_JUMP, FindingKind.UNMAPPED)
+    kinds = (FindingKind.NOT_MEASURED, FindingKind.SPIKES, FindingKind.UNMAPPED)
     found = [
         HealthFinding(bag, joint, kind, 3, 'no velocity is measured; a slope takes its place')
         for bag in BAGS
@@ -102,7 +102,7 @@ def _preflight() -> None:
         sources=(),
         noise={},
         joints=tuple(
-            JointMotion(bag, joint, Lag(0.05, 0.001, 0.9, 1.0), None)
+            JointMotion(bag, joint, Lag(0.05, 0.001, 0.9, 1.0), 0.5)
             for bag in BAGS
             for joint in JOINTS
         ),

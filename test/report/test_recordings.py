@@ -35,8 +35,8 @@ def test_strips_share_an_axis_and_the_worst_is_drawn_last_and_told_first(
 ) -> None:
     health = (
         _finding(FindingKind.GAP, 2.0, 4.0),
-        _finding(FindingKind.CLOCK_JUMP, 5.0),
-        _finding(FindingKind.MASKED, 1.0, 2.0, 3.0, 4.0, 5.0),
+        _finding(FindingKind.SPIKES, 5.0),
+        _finding(FindingKind.MISSING, 1.0, 2.0, 3.0, 4.0, 5.0),
         HealthFinding('long', '/js', FindingKind.JITTER, 3, 'it has no time'),
     )
     recordings = (_bag('long', 10.0), _bag('short', 6.0))
@@ -53,9 +53,9 @@ def test_strips_share_an_axis_and_the_worst_is_drawn_last_and_told_first(
     ]
     assert all(mark[2] > 0 for mark in long.marks), 'what has no width is not drawn'
     assert [(event.what, event.when) for event in long.events] == [
-        ('clock jump in /js', '5.00 s'),
+        ('spikes in /js', '5.00 s'),
         ('gap in /js', '2.00 s, 4.00 s'),
-        ('masked in /js', '1.00 s, 2.00 s, 3.00 s and 2 more'),
+        ('missing values in /js', '1.00 s, 2.00 s, 3.00 s and 2 more'),
     ]
 
 
@@ -94,7 +94,7 @@ def test_of_many_recordings_those_without_trouble_are_counted(
     recordings = tuple(_bag(f'bag_{number}', 10.0) for number in range(30))
     health = (
         _finding(FindingKind.GAP, 2.0, bag='bag_7'),
-        _finding(FindingKind.MASKED, 2.0, bag='bag_8'),
+        _finding(FindingKind.MISSING, 2.0, bag='bag_8'),
     )
     found = timeline(bare_result.model_copy(update={'health': health, 'recordings': recordings}))
     assert found is not None

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import (
@@ -22,14 +24,8 @@ from sysid_ros.alignment.mapping.by_name import (
 )
 from sysid_ros.alignment.pairs import Quantity, column_name
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.messages.message_types import CONTROLLER_STATE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 #: Words in the name of a field or topic, and what they say that its numbers are.
 _WORDS = {

@@ -17,7 +17,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import mujoco
 import numpy as np
@@ -38,6 +38,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.messages.message_types import (
     CONTROLLER_STATE,
     JOINT_JOG,
@@ -46,11 +47,6 @@ from sysid_ros.bags.messages.message_types import (
     is_applied,
 )
 from sysid_ros.errors import AlignmentError, some
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 STATE = JOINT_STATE
 TRAJECTORY = JOINT_TRAJECTORY
@@ -91,11 +87,10 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str
     sensors = _sensor_pairs(bag, states, model, joints)
     if not sensors:
         shared = _joined(joint for topic in states for joint in _shared(topic, joints))
-        msg = (
+        raise AlignmentError(
             'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
             f'measures at joints {shared}.'
         )
-        raise AlignmentError(msg)
     actuators, refused, health = _actuator_pairs(bag, model, joints, leaders)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
@@ -114,7 +109,7 @@ def _renamed(
                 detail = f'taken for the joint {joint!r}, whose name differs in writing only'
                 subject = f'{topic.topic} {label}'
                 found[subject] = HealthFinding(
-                    bag.path.name, subject, FindingKind.ASSUMED_NAME, 1, detail
+                    bag.path.name, subject, FindingKind.ASSUMED_ORDER, 1, detail
                 )
     return tuple(found.values())
 
@@ -167,8 +162,9 @@ def _state_topics(
             or 'none'
         )
         what = 'only command topics carry joint states' if all_states else 'there is none'
-        msg = f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
-        raise AlignmentError(msg)
+        raise AlignmentError(
+            f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
+        )
     matching = [topic for topic in states if _shared(topic, joints)]
     if not matching:
         labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))

@@ -6,14 +6,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Similarity of equal names; of names that differ in case and separators; of names that differ in
 #: what all names share and in words that say nothing; and the most that likeness alone gives.
