@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
@@ -370,14 +370,6 @@ def spans_where(
     return spans_of(
         times_ns[np.flatnonzero(edges > 0)], times_ns[np.flatnonzero(edges < 0) - 1], start
     )
-
-
-def later(findings: Iterable[HealthFinding], seconds: float) -> list[HealthFinding]:
-    """Return findings whose times are from a moment so many seconds after the bag's start."""
-    return [
-        replace(item, spans=tuple((begin + seconds, end + seconds) for begin, end in item.spans))
-        for item in findings
-    ]
 
 
 def timing_findings(

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,13 +12,13 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.clocks import longest_part
 from sysid_ros.alignment.health import (
     SECOND_NS,
     FindingKind,
     HealthFinding,
     Span,
     TopicRate,
-    later,
     spans_where,
     timing_findings,
     topic_rate,
@@ -41,7 +40,6 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     whole_rows,
 )
-from sysid_ros.alignment.parts import parts_of
 from sysid_ros.alignment.segments import (
     FEWEST_SAMPLES,
     LEFT_OUT,
@@ -52,7 +50,6 @@ from sysid_ros.alignment.segments import (
     marker_topics,
 )
 from sysid_ros.alignment.stamps import (
-    Choice,
     Stamped,
     StampSource,
     longest_increasing,
@@ -149,91 +146,20 @@ def align(
     longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
     used = {pair.topic for pair in mapping.pairs}
     markers = {item.topic for item in marker_topics(bag, segments)}
-    parts, found, other, begins = parts_of(bag, used | markers)
-    aligned, reasons = [], []
-    for part, begin in zip(parts, begins, strict=True):
-        try:
-            # Commands or a marker may have receive times only; all must be of one clock.
-            timed = [topic for topic in part.topics if topic.topic in used | markers]
-            choice, clocks = one_clock(bag.path.name, timed, stamps, other)
-            found += clocks
-            own = _align(part, model, mapping, choice, segments, longest_delay)
-            aligned.append(_begun(own, begin))
-        except AlignmentError as err:
-            if len(parts) == 1:
-                raise
-            reasons.append(err)
-    if not aligned:
-        raise reasons[0]
-    first = aligned[0]
-    if len(parts) == 1:
-        return dataclasses.replace(first, health=(*mapping.health, *found, *first.health))
     name = bag.path.name
-    sequences = [sequence for item in aligned for sequence in item.sequences]
-    lost = [
-        HealthFinding(name, name, FindingKind.LEFT_OUT, 1, f'a part is left out: {err}')
-        for err in reasons
-    ]
-    return Alignment(
-        name,
-        tuple(
-            dataclasses.replace(item, name=f'{name}_{number}')
-            for number, item in enumerate(sequences)
-        ),
-        mapping.pairs,
-        mapping.unmapped,
-        _rates(bag, [item.topics for item in aligned]),
-        (*mapping.health, *found, *lost, *(each for item in aligned for each in item.health)),
-        tuple(dict(pair for item in aligned for pair in item.stamps).items()),
-        tuple(
-            (f'{name}_{number}', span)
-            for number, (_, span) in enumerate(place for item in aligned for place in item.places)
-        ),
-        max(item.seconds for item in aligned),
-        tuple(begin for item in aligned for begin in item.begins),
-    )
-
-
-def _begun(alignment: Alignment, seconds: float) -> Alignment:
-    """Return a part of a bag that began so many seconds after the bag."""
-    return dataclasses.replace(
-        alignment,
-        health=tuple(later(alignment.health, seconds)),
-        places=tuple(
-            (name, (begin + seconds, end + seconds)) for name, (begin, end) in alignment.places
-        ),
-        seconds=alignment.seconds + seconds,
-    )
-
-
-def _rates(bag: BagColumns, parts: list[tuple[TopicRate, ...]]) -> tuple[TopicRate, ...]:
-    """Return the rates in the part with most messages, with the messages of the whole bag."""
-    found = []
-    for topic, *each in zip(bag.topics, *parts, strict=True):
-        most = max(each, key=lambda rate: rate.messages)
-        found.append(dataclasses.replace(most, messages=len(topic.receive_ns)))
-    return tuple(found)
-
-
-def _align(
-    bag: BagColumns,
-    model: mujoco.MjModel,
-    mapping: Mapping,
-    choice: Choice,
-    segments: SegmentsConfig,
-    longest_delay: float,
-) -> Alignment:
-    """Turn a part of a bag into trajectories; what is known of the mapping is not repeated."""
-    name = bag.path.name
-    used = {pair.topic for pair in mapping.pairs}
+    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
+    bag, found = longest_part(bag, used | markers)
+    # Commands or a marker may have receive times only; all must be of one clock.
+    timed = [topic for topic in bag.topics if topic.topic in used | markers]
+    choice, clocks = one_clock(name, timed, stamps)
+    health = [*mapping.health, *found, *clocks]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    health: list[HealthFinding] = []
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []
     for topic in bag.topics:
         result = stamp(name, topic, choice)
         times = result.times_ns[result.usable]
-        rates.append(topic_rate(name, topic.topic, len(topic.receive_ns), times))
+        rates.append(topic_rate(name, topic.topic, messages[topic.topic], times))
         if topic.topic in used:
             stamped[topic.topic] = result
             health += result.findings

@@ -12,10 +12,10 @@ from typing import Literal, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.clocks import longest_part
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Quantity, Unmapped, scalar_joints
-from sysid_ros.alignment.parts import longest, parts_of
 from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import MappingConfig, StampChoice
@@ -117,7 +117,7 @@ class BagJoints(NamedTuple):
         joints: In model order, or in that of the messages without a model.
         mapping: None without a model, or where nothing could be paired.
         problem: Why nothing could be paired; empty otherwise.
-        part: What of the bag is looked at: the longest part that time does not run backwards in.
+        part: What of the bag is looked at: the longest part in which no clock was set.
         stamped: Topic to the times of its rows there.
         findings: What was found about clocks.
     """
@@ -154,17 +154,16 @@ def bag_joints(
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
     name = bag.path.name
-    parts, split, other, _ = parts_of(bag, used)
-    part = longest(parts)
+    part, jumps = longest_part(bag, used)
     timed = [item for item in part.topics if item.topic in used]
-    choice, found = one_clock(name, timed, stamps, other)
+    choice, found = one_clock(name, timed, stamps)
     stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
         joints = joints_by_name(part, times)
     else:
         joints = joints_of_model(part, model, pairing, times)
-    return BagJoints(joints, pairing, problem, part, stamped, (*split, *found))
+    return BagJoints(joints, pairing, problem, part, stamped, (*jumps, *found))
 
 
 def inspect(
