@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Pair, PairRole, Quantity, drives_joint
+from sysid_ros.alignment.pairs import Pair, PairRole, drives_joint
 from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
@@ -26,6 +26,7 @@ from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.storage import write_arrays
 from sysid_ros.text import csv_header
+from sysid_ros.vocabulary import Quantity
 
 
 class Format(enum.Enum):

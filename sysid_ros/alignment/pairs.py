@@ -15,22 +15,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-
-
-class Quantity(enum.StrEnum):
-    """What is measured or commanded of a joint, as the fields of a JointState are called."""
-
-    POSITION = 'position'
-    VELOCITY = 'velocity'
-    EFFORT = 'effort'
-
-    def unit(self, *, slide: bool) -> str:
-        """Return the SI unit at a hinge, or at a slide."""
-        return {
-            Quantity.POSITION: ('rad', 'm'),
-            Quantity.VELOCITY: ('rad/s', 'm/s'),
-            Quantity.EFFORT: ('N·m', 'N'),
-        }[self][slide]
+from sysid_ros.vocabulary import Quantity
 
 
 class PairRole(enum.Enum):

@@ -15,7 +15,7 @@ import numpy as np
 from sysid_ros.alignment.clocks import longest_part
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.pairs import Mapping, Pair, Quantity, Unmapped, scalar_joints
+from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
 from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import MappingConfig, StampChoice
@@ -40,6 +40,7 @@ from sysid_ros.inspection.reports import (
     report_topic,
     topic_findings,
 )
+from sysid_ros.vocabulary import Quantity
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,11 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
-from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
+from sysid_ros.alignment.mapping.axes import meaning_of
+from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
-    Quantity,
     column_name,
     drives_joint,
     names_of,
@@ -27,22 +27,10 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.inspection.late_velocities import ERRORS, usual, velocity_lag
+from sysid_ros.vocabulary import Quantity
 
-#: Last words of names of fields, as messages of joints have them, to the quantity.
-_WORDS = {
-    'position': Quantity.POSITION,
-    'positions': Quantity.POSITION,
-    'velocity': Quantity.VELOCITY,
-    'velocities': Quantity.VELOCITY,
-    'effort': Quantity.EFFORT,
-    'efforts': Quantity.EFFORT,
-}
-#: First words of fields of controllers' states that hold what is asked for; other parts of such a
-#: message, as the error, are neither command nor measurement.
-_ASKED = ('reference', 'desired')
-_MEASURED = ('feedback', 'actual')
 #: Changes of position are compared over this time, s, and at least so many samples.
 WINDOW_S = 0.5
 WINDOW_SAMPLES = 10
@@ -145,8 +133,9 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
-        if (meaning := _meaning(topic, field)) is not None
+        if is_of_joints(topic) and (meaning := meaning_of(topic, field)) is not None
         for quantity, command in [meaning]
+        if quantity is not None
         for column, label in enumerate(field.labels)
     ]
     return _collect(sources, times_ns)
@@ -196,18 +185,6 @@ def joints_of_model(
 def is_of_joints(topic: TopicColumns) -> bool:
     """Tell whether the labels of a topic's fields are names of joints."""
     return 'Joint' in topic.msgtype.rpartition('/')[2]
-
-
-def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity, bool] | None:
-    """Return which quantity a field is, and whether it was commanded."""
-    first, _, last = field.name.rpartition('.')
-    quantity = _WORDS.get(last)
-    if quantity is None or not is_of_joints(topic):
-        return None
-    if first and first not in (*_ASKED, *_MEASURED):
-        return None
-    asked = is_command(topic.topic) or topic.msgtype.endswith('/JointTrajectory')
-    return quantity, first in _ASKED or (asked and not first)
 
 
 def _collect(

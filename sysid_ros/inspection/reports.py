@@ -22,14 +22,14 @@ from sysid_ros.alignment.health import (
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.mapping.by_name import is_command
-from sysid_ros.alignment.pairs import Quantity, column_name
+from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.segments import held_up, named_pieces
 from sysid_ros.alignment.stamps import Stamped, StampSource
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.input.places import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.input.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
+from sysid_ros.vocabulary import Quantity, is_command
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
 #: Steps are looked for in so many samples, spread over the recording.

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment.health import gaps
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.figures import draw_joint
 from sysid_ros.inspection.inspection import Inspection, bag_joints, inspect
 from sysid_ros.inspection.joints import Joint, Trace
 from sysid_ros.json_text import to_json
+from sysid_ros.vocabulary import Quantity
 
 TIMES = np.arange(0, 4, 0.01)
 

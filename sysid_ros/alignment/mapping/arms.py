@@ -17,11 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
-from sysid_ros.alignment.mapping.by_name import STATE, is_command
+from sysid_ros.alignment.mapping.by_name import STATE
 from sysid_ros.alignment.mapping.names import name_words
-from sysid_ros.alignment.pairs import Quantity, field_columns
+from sysid_ros.alignment.pairs import field_columns
 from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.errors import AlignmentError, nearest
+from sysid_ros.vocabulary import Quantity, is_command
 
 _SIDES = frozenset({'left', 'right'})
 #: Words for an arm that is moved by hand, and for one that follows it.

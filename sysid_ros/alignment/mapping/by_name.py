@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 import mujoco
@@ -29,7 +28,6 @@ from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -47,13 +45,11 @@ from sysid_ros.bags.messages.message_types import (
     is_applied,
 )
 from sysid_ros.errors import AlignmentError, some
+from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
 STATE = JOINT_STATE
 TRAJECTORY = JOINT_TRAJECTORY
 ARRAY = 'std_msgs/msg/Float64MultiArray'
-
-#: A topic whose name holds one of these carries commands, not measurements.
-COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal', 'applied')
 
 #: Types of messages that command joints by name, worst first.
 _COMMANDS = (JOINT_JOG, STATE, TRAJECTORY, CONTROLLER_STATE)
@@ -62,12 +58,6 @@ _OF_POINTS = {
     Quantity.POSITION: 'positions',
     Quantity.VELOCITY: 'velocities',
     Quantity.EFFORT: 'effort',
-}
-#: Words in the name of an array's topic that say what it carries. Not those of positions: they are
-#: in the topic that people take for any command.
-_ARRAYS = {
-    Quantity.VELOCITY: ('velocity', 'velocities', 'vel'),
-    Quantity.EFFORT: ('effort', 'efforts', 'torque', 'torques', 'current'),
 }
 _SHOWN = 6
 
@@ -112,11 +102,6 @@ def _renamed(
                     bag.path.name, subject, FindingKind.ASSUMED_ORDER, 1, detail
                 )
     return tuple(found.values())
-
-
-def is_command(topic: str) -> bool:
-    """Tell by its name whether a topic carries commands."""
-    return any(word in topic.lower() for word in COMMAND_WORDS)
 
 
 def _labels(topic: TopicColumns) -> tuple[str, ...]:
@@ -408,8 +393,9 @@ def array_quantity(bag: BagColumns, topic: str) -> Quantity | None:
     facts = _controllers(bag).get(controller_of(topic), {})
     if (interface := facts.get('interface')) in list(Quantity):
         return Quantity(str(interface))
-    words = set(re.split(r'[/_]', topic.lower()))
-    return next((kind for kind, known in _ARRAYS.items() if words & set(known)), None)
+    # Words for positions are in the topic that people take for any command.
+    found = quantity_of(words_of(topic))
+    return None if found is Quantity.POSITION else found
 
 
 def controller_of(topic: str) -> str:

@@ -21,7 +21,7 @@ from sysid_ros.alignment.mapping.axes import (
     SmoothSignal,
     respond,
 )
-from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.vocabulary import Quantity
 
 #: Encoders have 2^n counts per turn, for these n.
 _BITS = range(8, 25)

@@ -55,7 +55,7 @@ from sysid_ros.alignment.mapping.mechanism import (
     servo_torque,
 )
 from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
-from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.vocabulary import Quantity
 
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0

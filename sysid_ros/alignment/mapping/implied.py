@@ -17,7 +17,7 @@ from sysid_ros.alignment.mapping.axes import find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import make_drives
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, propose
-from sysid_ros.alignment.pairs import PairRole, Quantity, UnmappedKind
+from sysid_ros.alignment.pairs import PairRole, UnmappedKind
 from sysid_ros.bags import BagColumns
 from sysid_ros.config import MappingConfig
 from sysid_ros.model.implied import (
@@ -28,6 +28,7 @@ from sysid_ros.model.implied import (
     takes_efforts,
 )
 from sysid_ros.model.loading import compile_spec
+from sysid_ros.vocabulary import Quantity
 
 #: What an actuator is told to what it is.
 _KINDS = {

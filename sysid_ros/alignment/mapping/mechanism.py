@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.mapping.axes import SmoothSignal
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, scalar_joints
+from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
+from sysid_ros.vocabulary import Quantity
 
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
 _UNKNOWN = (

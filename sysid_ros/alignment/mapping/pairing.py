@@ -33,7 +33,6 @@ from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -48,6 +47,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.bags import BagColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, nearest, some
+from sysid_ros.vocabulary import Quantity
 
 #: So many labels are named in a message.
 _SHOWN = 6

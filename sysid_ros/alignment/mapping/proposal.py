@@ -28,7 +28,6 @@ from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, simila
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -40,6 +39,7 @@ from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.text import one_line
+from sysid_ros.vocabulary import Quantity
 from sysid_ros.yaml_text import block_entry, scalar
 
 _VECTOR = ('x', 'y', 'z')
