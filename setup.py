@@ -40,6 +40,7 @@ REQUIRED = (
     'pillow>=9.0',
     'pydantic>=2.5',
     'pyyaml>=6.0',
+    'rapidfuzz>=3.0',
     'rich>=13.0',
     'rosbags>=0.11',
     'scipy>=1.10',

@@ -135,7 +135,7 @@ def test_a_serial_log_is_converted_by_a_mapping(
     )
     assert (code, err) == (0, '')
     assert 'torque_1' in _section(out, 'Not mapped')
-    assert 'zero stamp' in _section(out, 'Findings')
+    assert 'no stamp' in _section(out, 'Findings')
     files = list((tmp_path / 'series').glob('*_measurements_0.npz'))
     assert files
     for path in files:

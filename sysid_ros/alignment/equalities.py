@@ -4,13 +4,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Measured joints go from qpos0 to where they were in so many steps at least, in which none of them
 #: moves farther than this, rad or m, and in so many at most: a linkage closes in more than one way,

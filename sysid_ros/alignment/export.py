@@ -8,14 +8,17 @@ import csv
 import enum
 import importlib.util
 import io
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import PairRole, Quantity, drives_joint
+from sysid_ros.alignment.pairs import Pair, PairRole, drives_joint
+from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
@@ -23,13 +26,7 @@ from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.storage import write_arrays
 from sysid_ros.text import csv_header
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from sysid_ros.alignment.pairs import Pair
-    from sysid_ros.alignment.trajectories import Alignment
+from sysid_ros.vocabulary import Quantity
 
 
 class Format(enum.Enum):
@@ -76,11 +73,10 @@ def check_available(chosen: Format) -> None:
         ResultError: It is not; the sentence says how to get it.
     """
     if chosen is Format.PARQUET and importlib.util.find_spec('pyarrow') is None:
-        msg = (
+        raise ResultError(
             'Expected the Python package pyarrow to write Parquet, found none; get it with '
             "`pip install 'sysid_ros[parquet]'`, or choose npz or csv."
         )
-        raise ResultError(msg)
 
 
 #: A table: times and data, what each column is, and time zero in ns since the epoch.

@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.bags import Field, TopicColumns
 from sysid_ros.errors import how_many
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import Field, TopicColumns
 
 SECOND_NS = 1_000_000_000
 
@@ -50,280 +46,175 @@ class Grade(StrEnum):
     NOTE = 'note'
 
 
-class Meaning(NamedTuple):
-    """What a kind of finding means to somebody who wants to rely on the result.
+_CONFIRM = 'Confirm what belongs together: sysid map BAG MODEL -o mapping.yaml.'
+
+
+class FindingKind(StrEnum):
+    """What may be wrong with a recording: name, grade, effect on a result, and remedy.
 
     Attributes:
-        grade: What it does to the result, in a word.
+        grade: What it does to a result, in a word.
         effect: The same in a sentence.
         remedy: What to do about it, in a sentence; empty where nothing is to be done.
     """
 
     grade: Grade
     effect: str
-    remedy: str = ''
+    remedy: str
 
+    def __new__(cls, name: str, grade: Grade, effect: str, remedy: str = '') -> Self:
+        """Make a row of the table."""
+        kind = str.__new__(cls, name)
+        kind._value_ = name
+        kind.grade, kind.effect, kind.remedy = grade, effect, remedy
+        return kind
 
-class FindingKind(StrEnum):
-    """What may be said of a recording."""
-
-    ARRIVAL_OFFSET = 'arrival offset'
-    ASSUMED_NAME = 'assumed name'
-    ASSUMED_ORDER = 'assumed order'
-    BEFORE_FIRST_COMMAND = 'before first command'
-    CLIPPED = 'clipped'
-    CLOCK_DRIFT = 'clock drift'
-    CLOCK_JUMP = 'clock jump'
-    CLOCK_OFFSET = 'clock offset'
-    CONTACT = 'contact'
-    DEAD_CHANNEL = 'dead channel'
-    DERIVED_VELOCITY = 'derived velocity'
-    DUPLICATE_STAMP = 'duplicate stamp'
-    EMERGENCY_STOP = 'e-stop'
-    ENDS_EARLY = 'ends early'
-    GAP = 'gap'
-    HELD_UP = 'held up'
-    HELD_VALUES = 'held values'
-    JITTER = 'jitter'
-    LATE_COMMANDS = 'late commands'
-    MAGNITUDE = 'magnitude'
-    MASKED = 'masked'
-    MISSING = 'missing'
-    NO_EFFORT = 'no effort'
-    NO_NAMES = 'no names'
-    NO_POSITION = 'no position'
-    NO_STAMP = 'no stamp'
-    NO_TORQUE = 'no torque'
-    NO_VELOCITY = 'no velocity'
-    NOT_CHOSEN = 'not chosen'
-    REORDERED_STAMP = 'reordered stamp'
-    REST = 'rest'
-    SHORT_SEQUENCE = 'short sequence'
-    SIMULATED_TIME = 'simulated time'
-    SPIKES = 'spikes'
-    STARTS_LATE = 'starts late'
-    STUCK = 'stuck'
-    TIME_BACKWARDS = 'time runs backwards'
-    EXCLUDED = 'told'
-    UNLIKE_STAMPS = 'unlike stamps'
-    UNMAPPED = 'unmapped'
-    VELOCITY_DIFFERS = 'velocity differs'
-    VELOCITY_FACTOR = 'velocity factor'
-    VELOCITY_LAG = 'velocity lag'
-    VELOCITY_SIGN = 'velocity sign'
-    WINDOW = 'window'
-    ZERO_STAMP = 'zero stamp'
-
-    @property
-    def meaning(self) -> Meaning:
-        """What it does to a result, and what to do about it."""
-        return _MEANINGS[self]
-
-    @property
-    def grade(self) -> Grade:
-        """Whether it bends a result, may bend it, or is told for completeness."""
-        return self.meaning.grade
-
-
-_CLOCKS = 'Synchronise the clocks of robot and recorder, as by chrony, before the next recording.'
-_CONFIRM = 'Confirm what belongs together: sysid map BAG MODEL -o mapping.yaml.'
-_AGAIN = 'Record again, or leave the piece out by segments.without.'
-_NOT_MEASURED = 'Leave the sensor out of the mapping until the driver is right.'
-
-#: Of each kind; a test looks for those that are missing.
-_MEANINGS = {
-    FindingKind.ARRIVAL_OFFSET: Meaning(
-        Grade.NOTE, 'The fit gives the commands of this recording a delay of their own.'
-    ),
-    FindingKind.ASSUMED_NAME: Meaning(
-        Grade.CAUTION, 'Where the guess is wrong, a joint is compared with another one.', _CONFIRM
-    ),
-    FindingKind.ASSUMED_ORDER: Meaning(
+    ARRIVAL_OFFSET = (
+        'arrival offset',
+        Grade.NOTE,
+        'The fit gives the commands of this recording a delay of their own.',
+    )
+    ASSUMED_ORDER = (
+        'assumed order',
         Grade.CAUTION,
-        'Where the guess is wrong, an actuator gets the commands of another one.',
+        'Where the guess is wrong, a joint is compared with another or gets its commands.',
         _CONFIRM,
-    ),
-    FindingKind.BEFORE_FIRST_COMMAND: Meaning(
-        Grade.NOTE, 'What was measured before all commands are known is left out.'
-    ),
-    FindingKind.CLIPPED: Meaning(
+    )
+    BEFORE_FIRST_COMMAND = (
+        'before first command',
+        Grade.NOTE,
+        'What was measured before all commands are known is left out.',
+    )
+    CLIPPED = (
+        'clipped',
         Grade.FAULT,
         'The values stay at a limit while the joint goes on, and the fit follows the limit.',
         'Record a smaller motion, or leave the piece out by segments.without.',
-    ),
-    FindingKind.CLOCK_DRIFT: Meaning(
-        Grade.NOTE, 'Two clocks go at different speeds; stamps are carried over.', _CLOCKS
-    ),
-    FindingKind.CLOCK_JUMP: Meaning(
-        Grade.FAULT,
-        'Stamps before and after the step mean different times, so that delays are wrong on one '
-        'side.',
-        f'{_CLOCKS} Until then leave the bag out.',
-    ),
-    FindingKind.CLOCK_OFFSET: Meaning(
-        Grade.CAUTION, 'Delays that are fitted have the offset of the clocks in them.', _CLOCKS
-    ),
-    FindingKind.CONTACT: Meaning(Grade.NOTE, 'The pieces with contact are left out.'),
-    FindingKind.DEAD_CHANNEL: Meaning(
+    )
+    CLOCK_JUMP = (
+        'clock jump',
+        Grade.CAUTION,
+        'Stamps before and after a jump mean different times: only the longest part is used.',
+        'Cut the bag at the jumps to use the rest, and do not set clocks while recording.',
+    )
+    CLOCK_OFFSET = (
+        'clock offset',
+        Grade.CAUTION,
+        'Delays that are fitted have the offset of the clocks in them.',
+        'Synchronise the clocks of robot and recorder, as by chrony, before the next recording.',
+    )
+    DEAD_CHANNEL = (
+        'dead channel',
         Grade.CAUTION,
         'It says nothing of its joint.',
         'Check plug and driver, move the joint, and record again.',
-    ),
-    FindingKind.DERIVED_VELOCITY: Meaning(
-        Grade.NOTE,
-        'The velocity at the beginning of each sequence is known less exactly.',
-        'Record velocities, where the driver has them.',
-    ),
-    FindingKind.DUPLICATE_STAMP: Meaning(
-        Grade.NOTE, 'The second message with a stamp is left out.'
-    ),
-    FindingKind.EMERGENCY_STOP: Meaning(Grade.NOTE, 'The stopped pieces are left out.'),
-    FindingKind.ENDS_EARLY: Meaning(
-        Grade.CAUTION, 'The rest of the bag lacks what the topic says.', _AGAIN
-    ),
-    FindingKind.EXCLUDED: Meaning(Grade.NOTE, 'The pieces are left out, as you asked.'),
-    FindingKind.GAP: Meaning(
+    )
+    EMERGENCY_STOP = 'e-stop', Grade.NOTE, 'The stopped pieces are left out.'
+    GAP = (
+        'gap',
         Grade.CAUTION,
         'A command that is lost in a gap is not simulated.',
         'Record on the robot itself or over a cable, or leave the gaps out by segments.without.',
-    ),
-    FindingKind.HELD_UP: Meaning(
-        Grade.NOTE,
-        'The robot was held up; where nothing says when commands acted, the piece is left out.',
-    ),
-    FindingKind.HELD_VALUES: Meaning(
-        Grade.CAUTION,
-        'The driver repeats old positions, which are late by up to the time that they are held.',
-        'Let the driver read as often as it publishes.',
-    ),
-    FindingKind.JITTER: Meaning(
+    )
+    JITTER = (
+        'jitter',
         Grade.CAUTION,
         'Where messages have no stamps of their own, their times are as uncertain as that.',
         'Publish with header stamps that are taken when the value is read.',
-    ),
-    FindingKind.LATE_COMMANDS: Meaning(
+    )
+    LATE_COMMANDS = (
+        'late commands',
         Grade.FAULT,
-        'Some commands acted later than a fit can place them, so that their motion is not '
-        'explained.',
-        _AGAIN,
-    ),
-    FindingKind.MAGNITUDE: Meaning(
+        'Some commands acted later than a fit can place them: their motion is not explained.',
+        'Record again, or leave the piece out by segments.without.',
+    )
+    LEFT_OUT = 'left out', Grade.NOTE, 'The fit does not see what is left out.'
+    MISSING = (
+        'missing values',
         Grade.NOTE,
-        'Efforts without sign are left out.',
-        'Publish efforts with their sign.',
-    ),
-    FindingKind.MASKED: Meaning(Grade.NOTE, 'The values are left out.'),
-    FindingKind.MISSING: Meaning(
-        Grade.CAUTION,
         'The values are left out, and the motion meanwhile is not compared.',
-        'Check the driver, and record again where many are missing.',
-    ),
-    FindingKind.NO_EFFORT: Meaning(
-        Grade.NOTE,
-        'Without efforts, masses and gains of actuators are told apart by motion alone.',
-        'Publish efforts, where the driver has them.',
-    ),
-    FindingKind.NO_NAMES: Meaning(
-        Grade.CAUTION, 'Which number is which joint cannot be read from the bag.', _CONFIRM
-    ),
-    FindingKind.NO_POSITION: Meaning(
+    )
+    NO_NAMES = (
+        'no names',
         Grade.CAUTION,
-        'There is nothing to compare the motion of these joints with.',
-        'Publish positions.',
-    ),
-    FindingKind.NO_STAMP: Meaning(
+        'Which number is which joint cannot be read from the bag.',
+        _CONFIRM,
+    )
+    NO_STAMP = (
+        'no stamp',
         Grade.CAUTION,
         'The time of receipt counts, with all that held a message up.',
-        'Publish a type with a header.',
-    ),
-    FindingKind.NO_TORQUE: Meaning(
+        'Publish a type with a header, and fill header.stamp.',
+    )
+    NO_TORQUE = (
+        'no torque',
         Grade.CAUTION,
-        'Efforts that contradict what the model needs, and those of the same message, are left '
-        'out.',
-        'Give their columns the N·m per unit, if they are currents, and the sign: sysid map BAG '
-        'MODEL -o mapping.yaml. If they are torques, correct the masses of the model.',
-    ),
-    FindingKind.NO_VELOCITY: Meaning(
+        'Efforts that have no sign or contradict the model, and others of them, are left out.',
+        f'Give their columns a scale and sign, or correct the masses of the model. {_CONFIRM}',
+    )
+    NOT_MEASURED = (
+        'not measured',
         Grade.NOTE,
-        'Velocities are the slopes of positions.',
-        'Publish velocities, where the driver has them.',
-    ),
-    FindingKind.NOT_CHOSEN: Meaning(Grade.NOTE, 'The rest is left out, as you asked.'),
-    FindingKind.REORDERED_STAMP: Meaning(
+        'Velocities are slopes of positions; without efforts, motion alone shows masses and gains.',
+    )
+    REORDERED_STAMP = (
+        'reordered stamp',
         Grade.CAUTION,
-        'Messages whose stamps go back are left out.',
+        'Messages whose stamps repeat or go back are left out.',
         'Let one driver publish on the topic.',
-    ),
-    FindingKind.REST: Meaning(Grade.NOTE, 'The pieces at rest are left out, as you asked.'),
-    FindingKind.SHORT_SEQUENCE: Meaning(Grade.NOTE, 'The part is left out.'),
-    FindingKind.SIMULATED_TIME: Meaning(Grade.NOTE, 'Times are those of the simulation.'),
-    FindingKind.SPIKES: Meaning(
+    )
+    SIMULATED_TIME = 'simulated time', Grade.NOTE, 'Times are those of the simulation.'
+    SPIKES = (
+        'spikes',
         Grade.FAULT,
         'Values that are no motion pull at the fit.',
         'Check the cable of the bus; until then fit with --set solver.loss=huber.',
-    ),
-    FindingKind.STARTS_LATE: Meaning(
+    )
+    STALE = (
+        'stale samples',
         Grade.CAUTION,
-        'What came before is unknown.',
-        'Start the recorder when all topics are there.',
-    ),
-    FindingKind.STUCK: Meaning(
+        'The driver repeats old positions, which are late by up to the time that they are held.',
+        'Let the driver read as often as it publishes.',
+    )
+    STALL = (
+        'stall',
+        Grade.NOTE,
+        'The robot was held up; where nothing says when commands acted, the piece is left out.',
+    )
+    STUCK = (
+        'stuck',
         Grade.FAULT,
         'The joint was told to move and no motion was measured.',
         'Check encoder, driver and mapping, and record again.',
-    ),
-    # No fault, though a jump is: both split the bag, but here a simulation mostly began again, and
-    # all of its clocks with it. Across a jump the robot goes on, and one clock of two is wrong.
-    FindingKind.TIME_BACKWARDS: Meaning(
-        Grade.CAUTION,
-        'What came before and what came after are recordings of their own.',
-        'Record each run of a simulation into a bag of its own, and do not set clocks meanwhile.',
-    ),
-    FindingKind.UNLIKE_STAMPS: Meaning(
+    )
+    UNLIKE_STAMPS = (
+        'unlike stamps',
         Grade.FAULT,
         'No delay is right for all bags.',
         'Set stamps to header or receive for all, or leave the bags that differ out.',
-    ),
-    FindingKind.UNMAPPED: Meaning(
+    )
+    UNMAPPED = (
+        'unmapped',
         Grade.CAUTION,
         'The control stays 0; where the robot was driven, that is wrong.',
-        'Record the commands, or confirm what belongs together: sysid map BAG MODEL -o '
-        'mapping.yaml.',
-    ),
-    FindingKind.VELOCITY_DIFFERS: Meaning(
-        Grade.FAULT, 'Positions and velocities contradict each other.', _NOT_MEASURED
-    ),
-    FindingKind.VELOCITY_FACTOR: Meaning(
+        f'Record the commands. {_CONFIRM}',
+    )
+    VELOCITY_DIFFERS = (
+        'velocity differs',
         Grade.FAULT,
-        'The velocity is in another unit.',
-        'Give its column a scale: sysid map BAG MODEL -o mapping.yaml.',
-    ),
-    FindingKind.VELOCITY_LAG: Meaning(
+        'Positions and velocities contradict each other.',
+        f'Give its column a sign or scale, or leave the sensor out of the mapping. {_CONFIRM}',
+    )
+    VELOCITY_LAG = (
+        'velocity lag',
         Grade.NOTE,
         'The velocity is late, which armature and damping would take up: a fit leaves it out.',
         'Add sensor/NAME/delay to the parameters to have it compared.',
-    ),
-    FindingKind.VELOCITY_SIGN: Meaning(
-        Grade.FAULT,
-        'The velocity has the wrong sign.',
-        'Give its column the scale -1: sysid map BAG MODEL -o mapping.yaml.',
-    ),
-    FindingKind.WINDOW: Meaning(
-        Grade.NOTE, 'Each sequence begins from measurements, as you asked.'
-    ),
-    FindingKind.ZERO_STAMP: Meaning(
-        Grade.CAUTION,
-        'The time of receipt counts, with all that held a message up.',
-        'Let the publisher fill header.stamp.',
-    ),
-}
+    )
+
 
 #: What subjects are that are neither topics nor columns of topics.
-_NOUNS = {
-    FindingKind.ASSUMED_NAME: 'name',
-    FindingKind.DERIVED_VELOCITY: 'joint',
-    FindingKind.UNMAPPED: 'actuator',
-}
+_NOUNS = {FindingKind.NOT_MEASURED: 'joint', FindingKind.UNMAPPED: 'actuator'}
 
 
 #: What is said of efforts that `are_magnitudes`.
@@ -479,14 +370,6 @@ def spans_where(
     return spans_of(
         times_ns[np.flatnonzero(edges > 0)], times_ns[np.flatnonzero(edges < 0) - 1], start
     )
-
-
-def later(findings: Iterable[HealthFinding], seconds: float) -> list[HealthFinding]:
-    """Return findings whose times are from a moment so many seconds after the bag's start."""
-    return [
-        replace(item, spans=tuple((begin + seconds, end + seconds) for begin, end in item.spans))
-        for item in findings
-    ]
 
 
 def timing_findings(

@@ -5,21 +5,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.equalities import close_loops
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.signals import SignalType
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals import TimeSeries
+from sysid_ros.signals import SignalType, TimeSeries
 
 #: A line or parabola is fitted to the samples within this of the start, s.
 VALUE_WINDOW_S = 0.02
@@ -93,7 +88,7 @@ def derived_findings(
         f'(polynomial over ±{1e3 * SLOPE_WINDOW_S:g} ms, not causal)'
     )
     return [
-        HealthFinding(bag, model.joint(joint).name, FindingKind.DERIVED_VELOCITY, count, detail)
+        HealthFinding(bag, model.joint(joint).name, FindingKind.NOT_MEASURED, count, detail)
         for joint, count in sorted(counts.items())
     ]
 

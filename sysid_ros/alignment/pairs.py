@@ -6,34 +6,16 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.health import HealthFinding
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
-
-
-class Quantity(enum.StrEnum):
-    """What is measured or commanded of a joint, as the fields of a JointState are called."""
-
-    POSITION = 'position'
-    VELOCITY = 'velocity'
-    EFFORT = 'effort'
-
-    def unit(self, *, slide: bool) -> str:
-        """Return the SI unit at a hinge, or at a slide."""
-        return {
-            Quantity.POSITION: ('rad', 'm'),
-            Quantity.VELOCITY: ('rad/s', 'm/s'),
-            Quantity.EFFORT: ('N·m', 'N'),
-        }[self][slide]
+from sysid_ros.vocabulary import Quantity
 
 
 class PairRole(enum.Enum):

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
     SECOND_NS,
@@ -16,35 +18,18 @@ from sysid_ros.alignment.health import (
     spans_of,
     spans_where,
 )
-from sysid_ros.alignment.standstill import Piece, rest, stops, within
-from sysid_ros.bags import TopicColumns
+from sysid_ros.alignment.stamps import Stamped
+from sysid_ros.alignment.standstill import Piece, StampedSamples, rest, stops, within
+from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
+from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.errors import AlignmentError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.stamps import Stamped
-    from sysid_ros.alignment.standstill import StampedSamples
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 
 #: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5
 #: Kinds of findings about instants that were left out because something makes them useless, or
 #: segments asks for it.
-LEFT_OUT = frozenset(
-    {
-        FindingKind.EMERGENCY_STOP,
-        FindingKind.CONTACT,
-        FindingKind.EXCLUDED,
-        FindingKind.HELD_UP,
-        FindingKind.REST,
-        FindingKind.NOT_CHOSEN,
-    }
-)
+LEFT_OUT = frozenset({FindingKind.EMERGENCY_STOP, FindingKind.LEFT_OUT, FindingKind.STALL})
 #: So many pieces are named one by one.
 _NAMED = 3
 #: What the robot sends so much later after its stamp than usual was held up, s: a fit moves no
@@ -112,15 +97,15 @@ def marker_topics(bag: BagColumns, config: SegmentsConfig) -> list[TopicColumns]
         name = marker.topic
         if name not in known:
             hint = nearest(name, known)
-            msg = f'Expected the marker topic {name!r} in bag {bag.path.name!r}; {hint}.'
-            raise AlignmentError(msg)
+            raise AlignmentError(
+                f'Expected the marker topic {name!r} in bag {bag.path.name!r}; {hint}.'
+            )
         width = sum(len(field.labels) for field in known[name].fields)
         if known[name].msgtype != TEXT and width != 1:
-            msg = (
+            raise AlignmentError(
                 f'Expected a text or one number in messages of the marker topic {name!r} in bag '
                 f'{bag.path.name!r}, found {width} numbers in {known[name].msgtype}.'
             )
-            raise AlignmentError(msg)
         found.append(known[name])
     return found
 
@@ -142,7 +127,7 @@ def find_cuts(
     held = held_up(suspects)
     if held:
         why = 'the robot was held up, so that nobody knows when commands acted'
-        cuts.append(Cut(FindingKind.HELD_UP, why, held))
+        cuts.append(Cut(FindingKind.STALL, why, held))
     name = bag.path.name
     if config.stops:
         cuts += [
@@ -150,12 +135,12 @@ def find_cuts(
         ]
     if config.contacts is not None:
         pieces = _while_on(bag, config.contacts, stamped)
-        cuts.append(Cut(FindingKind.CONTACT, f'{config.contacts.topic} says so', pieces))
+        cuts.append(Cut(FindingKind.LEFT_OUT, f'{config.contacts.topic} says so', pieces))
     without = _ranges(config.without, name, start)
     if without:
-        cuts.append(Cut(FindingKind.EXCLUDED, 'segments.without says so', without))
+        cuts.append(Cut(FindingKind.LEFT_OUT, 'segments.without says so', without))
     if config.moving:
-        cuts.append(Cut(FindingKind.REST, 'no joint moves', rest(signals.states)))
+        cuts.append(Cut(FindingKind.LEFT_OUT, 'no joint moves', rest(signals.states)))
     chosen = None if config.times is None else _ranges(config.times, name, start)
     if config.marker is not None:
         on = _while_on(bag, config.marker, stamped)
@@ -232,7 +217,7 @@ def find_segments(
     outside = int(np.count_nonzero(left & ~kept))
     if outside:
         detail = f'instants of {len(instants)} left out: they are not in the segments asked for'
-        kind, when = FindingKind.NOT_CHOSEN, spans_where(instants, left & ~kept, start)
+        kind, when = FindingKind.LEFT_OUT, spans_where(instants, left & ~kept, start)
         findings.append(HealthFinding(bag, bag, kind, outside, detail, spans=when))
     kept = kept & (instants >= known)  # not in place: it may be what is left
     segments = []
@@ -253,11 +238,11 @@ def find_segments(
                     continue
                 where = named_pieces([Piece(int(window[0]), int(window[-1]))], start)
                 detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
-                kind, when = FindingKind.SHORT_SEQUENCE, spans_of(window[:1], window[-1:], start)
+                kind, when = FindingKind.LEFT_OUT, spans_of(window[:1], window[-1:], start)
                 findings.append(HealthFinding(bag, bag, kind, len(window), detail, spans=when))
     if config.window is not None and segments:
         detail = f'sequences of {config.window:g} s or what is left; each starts from measurements'
-        findings.append(HealthFinding(bag, bag, FindingKind.WINDOW, len(segments), detail))
+        findings.append(HealthFinding(bag, bag, FindingKind.LEFT_OUT, len(segments), detail))
     return segments, findings
 
 

@@ -5,38 +5,28 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.clocks import (
-    CELL_MESSAGES,
     CLOSE_S,
     OTHER_CLOCK_S,
     ClockFit,
-    clock_findings,
     compare_clocks,
     no_time_of_day,
-    usual_slope,
 )
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import TopicColumns
-    from sysid_ros.config import StampChoice
+from sysid_ros.bags import TopicColumns
+from sysid_ros.config import StampChoice
 
 #: Header stamps of two topics that differ by more than this are from two clocks, s.
 _TWO_CLOCKS_S = 0.1
-#: Simulated times are multiples of a step when they are off by less than this part of it.
-_OFF_GRID = 0.05
-#: How fast a simulation runs may change from one such time to the next, s; what is quickest is
-#: looked for in so many of them, and the pace at the ends is that over so many.
-_PACE_S = 0.2
-_PACE_CELLS = 5
+#: How fast a simulation runs may change from one such time to the next, s, of so many messages.
+_PACE_S, _PACE_MESSAGES = 0.2, 10
+#: The pace at the ends is that over so many of them.
 _END_CELLS = 2
 #: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
 Clock = Literal['auto', 'header', 'receive', 'carried']
@@ -97,7 +87,6 @@ def one_clock(
     bag: str,
     topics: Sequence[TopicColumns],
     stamps: StampChoice,
-    other: Collection[str] = (),
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
     """Decide whether the stamps of some topics can be used side by side.
 
@@ -112,7 +101,6 @@ def one_clock(
         bag: Name of the bag.
         topics: Those whose stamps are used side by side.
         stamps: What was asked for.
-        other: Topics whose header stamps are known to be from another clock than the recorder's.
 
     Returns:
         The choice for all topics, or by topic, and what it was made from.
@@ -128,13 +116,13 @@ def one_clock(
         for topic in topics
         if len(topic.receive_ns)
     )
-    chosen, findings = _common(bag, rest, other, by_receive=by_receive)
+    chosen, findings = _common(bag, rest, by_receive=by_receive)
     choice = {**{topic.topic: chosen.get(topic.topic, 'auto') for topic in rest}, **by_topic}
     return (choice if by_topic or chosen else 'auto'), findings
 
 
 def _common(
-    bag: str, topics: Sequence[TopicColumns], other: Collection[str], *, by_receive: bool
+    bag: str, topics: Sequence[TopicColumns], *, by_receive: bool
 ) -> tuple[dict[str, Clock | SimulatedTime], tuple[HealthFinding, ...]]:
     """Choose for topics whose stamps are used beside each other, and beside receive times."""
     fits = {
@@ -150,17 +138,15 @@ def _common(
     findings = []
     if all(no_time_of_day(topic.receive_ns) for topic in topics if len(topic.receive_ns)):
         fits = {name: fit for name, fit in fits.items() if abs(fit.offset) >= OTHER_CLOCK_S}
-        findings = _coarse(bag, topics) if by_receive else []
     offsets = [fit.offset for fit in fits.values()]
     drifts = {fit.drifts for fit in fits.values()}
     mixed = by_receive or len(drifts) > 1 or np.ptp(offsets or [0.0]) > _TWO_CLOCKS_S
     chosen: dict[str, Clock | SimulatedTime] = {}
     for name, fit in fits.items() if mixed else ():
-        is_other = fit.is_other or (name in other and fit.offset > CLOSE_S)
-        if not is_other and fit.offset <= CLOSE_S:
+        if not fit.is_other and fit.offset <= CLOSE_S:
             continue
         beside = 'another topic has no header stamps' if by_receive else 'others have another clock'
-        if not is_other:
+        if not fit.is_other:
             done = 'a driver that stamps long before it sends, or another clock; used as they are'
         elif fit.obstacle:
             chosen[name] = 'receive'
@@ -172,7 +158,8 @@ def _common(
         if abs(fit.offset) >= OTHER_CLOCK_S:
             size = f'{abs(fit.offset):.3f} s'
         when = 'after' if fit.offset > 0 else 'before'
-        detail = f'messages come {size} {when} their header stamps at the earliest; {done}'
+        drift = f', drifting by {fit.drift:.1f} ppm' if fit.drifts else ''
+        detail = f'messages come {size} {when} their header stamps at the earliest{drift}; {done}'
         findings.append(HealthFinding(bag, name, FindingKind.CLOCK_OFFSET, 1, detail))
     return chosen, tuple(findings)
 
@@ -186,21 +173,15 @@ def _simulated(
     assert best.header_ns is not None  # noqa: S101 (or it would have no fit)
     rows = np.flatnonzero(best.header_ns)
     received, header = best.receive_ns[rows], best.header_ns[rows]
-    times, late = (received - received[0]) / SECOND_NS, (received - header) / SECOND_NS
-    late = late - usual_slope(times, late) * times
-    count = min(int(times[-1] / _PACE_S), len(rows) // CELL_MESSAGES)
+    seconds = (received[-1] - received[0]) / SECOND_NS
+    speed = (header[-1] - header[0]) / max(received[-1] - received[0], 1)
+    # The quickest message of each time was held up least; the pace may change from one to the next.
+    ahead = header - header[0] - speed * (received - received[0])
+    count = min(int(seconds / _PACE_S), len(rows) // _PACE_MESSAGES)
     cells = np.array_split(np.arange(len(rows)), max(count, 2))
-    quickest = np.array([cell[np.argmin(late[cell])] for cell in cells])
-    later = np.diff(received[quickest], prepend=received[0] - 1) > 0
-    quickest = quickest[later]
-    # Of a pace that changes, the quickest of a longer time shows after the change is taken away.
-    rest = late - np.interp(times, times[quickest], late[quickest])
-    longer = np.array_split(np.arange(len(rows)), max(count // _PACE_CELLS, 1))
-    least = np.array([cell[np.argmin(rest[cell])] for cell in longer])
-    early = np.round(np.interp(times[quickest], times[least], rest[least]) * SECOND_NS)
-    shown = header[quickest] - early.astype(np.int64)
-    pace = SimulatedTime(received[quickest], np.maximum.accumulate(shown))
-    speed = (pace.header_ns[-1] - pace.header_ns[0]) / (pace.receive_ns[-1] - pace.receive_ns[0])
+    quickest = np.array([cell[np.argmax(ahead[cell])] for cell in cells])
+    quickest = quickest[np.diff(received[quickest], prepend=received[0] - 1) > 0]
+    pace = SimulatedTime(received[quickest], np.maximum.accumulate(header[quickest]))
     others = [topic.topic for topic in topics if topic not in stamped]
     detail = (
         f'header stamps are simulated time from {header[0] / SECOND_NS:.3f} s on, which runs '
@@ -210,22 +191,6 @@ def _simulated(
         detail += f'; receive times of {", ".join(others)} are carried over to it'
     finding = HealthFinding(bag, best.topic, FindingKind.SIMULATED_TIME, len(rows), detail)
     return {topic.topic: pace for topic in topics}, (finding,)
-
-
-def _coarse(bag: str, topics: Sequence[TopicColumns]) -> list[HealthFinding]:
-    """Report a recorder whose time is simulated and goes on by large steps."""
-    received = np.concatenate([topic.receive_ns for topic in topics])
-    apart = np.diff(np.unique(received)) / SECOND_NS
-    step = float(apart.min()) if len(apart) else 0.0
-    # Messages that are rare are not on a grid.
-    if step <= CLOSE_S or np.any(np.abs(apart / step - np.round(apart / step)) > _OFF_GRID):
-        return []
-    names = ', '.join(topic.topic for topic in topics if _receive_only(topic))
-    detail = (
-        f"the recorder's time is simulated and goes on by {1e3 * step:.1f} ms, the times of "
-        f'{names} are no better; publish /clock more often'
-    )
-    return [HealthFinding(bag, bag, FindingKind.SIMULATED_TIME, len(received), detail)]
 
 
 def _receive_only(topic: TopicColumns) -> bool:
@@ -256,22 +221,17 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         if zero.any():
             detail = f'of {len(zero)} header stamps; the receive time is used'
             count = int(zero.sum())
-            findings.append(HealthFinding(bag, topic.topic, FindingKind.ZERO_STAMP, count, detail))
-        findings += clock_findings(bag, topic, fit)
+            findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, count, detail))
     elif stamps == 'header':
         detail = 'messages of this type have no header; the receive time is used'
         findings.append(HealthFinding(bag, topic.topic, FindingKind.NO_STAMP, len(times), detail))
     usable = longest_increasing(times)
     dropped = times[~usable]
-    duplicates = int(np.isin(dropped, times[usable]).sum())
-    findings += [
-        HealthFinding(bag, topic.topic, kind, count, 'rows left out')
-        for kind, count in (
-            (FindingKind.DUPLICATE_STAMP, duplicates),
-            (FindingKind.REORDERED_STAMP, len(dropped) - duplicates),
-        )
-        if count
-    ]
+    if len(dropped):
+        repeated = int(np.isin(dropped, times[usable]).sum())
+        detail = f'rows left out: {repeated} repeat a stamp, {len(dropped) - repeated} go back'
+        kind = FindingKind.REORDERED_STAMP
+        findings.append(HealthFinding(bag, topic.topic, kind, len(dropped), detail))
     source: StampSource = 'carried' if stamps == 'carried' else 'header'
     if isinstance(stamps, SimulatedTime):
         source = 'simulated'

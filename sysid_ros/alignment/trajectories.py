@@ -4,20 +4,21 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.alignment.clocks import longest_part
 from sysid_ros.alignment.health import (
     SECOND_NS,
     FindingKind,
     HealthFinding,
     Span,
     TopicRate,
-    later,
     spans_where,
     timing_findings,
     topic_rate,
@@ -39,7 +40,6 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     whole_rows,
 )
-from sysid_ros.alignment.parts import parts_of
 from sysid_ros.alignment.segments import (
     FEWEST_SAMPLES,
     LEFT_OUT,
@@ -49,22 +49,20 @@ from sysid_ros.alignment.segments import (
     find_segments,
     marker_topics,
 )
-from sysid_ros.alignment.stamps import Stamped, longest_increasing, one_clock, stamp
+from sysid_ros.alignment.stamps import (
+    Stamped,
+    StampSource,
+    longest_increasing,
+    one_clock,
+    stamp,
+)
 from sysid_ros.alignment.standstill import StampedSamples
+from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
-from sysid_ros.config import SegmentsConfig
+from sysid_ros.config import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.stamps import Choice, StampSource
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import StampChoice
 
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.
 COMMAND_HISTORY_S = 1.0
@@ -148,91 +146,20 @@ def align(
     longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
     used = {pair.topic for pair in mapping.pairs}
     markers = {item.topic for item in marker_topics(bag, segments)}
-    parts, found, other, begins = parts_of(bag, used | markers)
-    aligned, reasons = [], []
-    for part, begin in zip(parts, begins, strict=True):
-        try:
-            # Commands or a marker may have receive times only; all must be of one clock.
-            timed = [topic for topic in part.topics if topic.topic in used | markers]
-            choice, clocks = one_clock(bag.path.name, timed, stamps, other)
-            found += clocks
-            own = _align(part, model, mapping, choice, segments, longest_delay)
-            aligned.append(_begun(own, begin))
-        except AlignmentError as err:
-            if len(parts) == 1:
-                raise
-            reasons.append(err)
-    if not aligned:
-        raise reasons[0]
-    first = aligned[0]
-    if len(parts) == 1:
-        return dataclasses.replace(first, health=(*mapping.health, *found, *first.health))
     name = bag.path.name
-    sequences = [sequence for item in aligned for sequence in item.sequences]
-    lost = [
-        HealthFinding(name, name, FindingKind.SHORT_SEQUENCE, 1, f'a part is left out: {err}')
-        for err in reasons
-    ]
-    return Alignment(
-        name,
-        tuple(
-            dataclasses.replace(item, name=f'{name}_{number}')
-            for number, item in enumerate(sequences)
-        ),
-        mapping.pairs,
-        mapping.unmapped,
-        _rates(bag, [item.topics for item in aligned]),
-        (*mapping.health, *found, *lost, *(each for item in aligned for each in item.health)),
-        tuple(dict(pair for item in aligned for pair in item.stamps).items()),
-        tuple(
-            (f'{name}_{number}', span)
-            for number, (_, span) in enumerate(place for item in aligned for place in item.places)
-        ),
-        max(item.seconds for item in aligned),
-        tuple(begin for item in aligned for begin in item.begins),
-    )
-
-
-def _begun(alignment: Alignment, seconds: float) -> Alignment:
-    """Return a part of a bag that began so many seconds after the bag."""
-    return dataclasses.replace(
-        alignment,
-        health=tuple(later(alignment.health, seconds)),
-        places=tuple(
-            (name, (begin + seconds, end + seconds)) for name, (begin, end) in alignment.places
-        ),
-        seconds=alignment.seconds + seconds,
-    )
-
-
-def _rates(bag: BagColumns, parts: list[tuple[TopicRate, ...]]) -> tuple[TopicRate, ...]:
-    """Return the rates in the part with most messages, with the messages of the whole bag."""
-    found = []
-    for topic, *each in zip(bag.topics, *parts, strict=True):
-        most = max(each, key=lambda rate: rate.messages)
-        found.append(dataclasses.replace(most, messages=len(topic.receive_ns)))
-    return tuple(found)
-
-
-def _align(
-    bag: BagColumns,
-    model: mujoco.MjModel,
-    mapping: Mapping,
-    choice: Choice,
-    segments: SegmentsConfig,
-    longest_delay: float,
-) -> Alignment:
-    """Turn a part of a bag into trajectories; what is known of the mapping is not repeated."""
-    name = bag.path.name
-    used = {pair.topic for pair in mapping.pairs}
+    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
+    bag, found = longest_part(bag, used | markers)
+    # Commands or a marker may have receive times only; all must be of one clock.
+    timed = [topic for topic in bag.topics if topic.topic in used | markers]
+    choice, clocks = one_clock(name, timed, stamps)
+    health = [*mapping.health, *found, *clocks]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    health: list[HealthFinding] = []
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []
     for topic in bag.topics:
         result = stamp(name, topic, choice)
         times = result.times_ns[result.usable]
-        rates.append(topic_rate(name, topic.topic, len(topic.receive_ns), times))
+        rates.append(topic_rate(name, topic.topic, messages[topic.topic], times))
         if topic.topic in used:
             stamped[topic.topic] = result
             health += result.findings
@@ -287,7 +214,7 @@ def _masked(
             yield HealthFinding(
                 bag.path.name,
                 column_name(pair.topic, pair.field, pair.label),
-                FindingKind.MASKED,
+                FindingKind.MISSING,
                 missing,
                 f'of {len(finite)} values of {pair.name!r} are not finite or absent; left out',
                 spans=spans_where(stamped[pair.topic].times_ns, ~finite, began),
@@ -349,8 +276,7 @@ def _find_segments(
     silent = [item.pairs[0].name for item in commands if not len(item.times_ns)]
     if not len(instants) or silent:
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
-        msg = f'No stamp of {what} in {name!r} is usable.'
-        raise AlignmentError(msg)
+        raise AlignmentError(f'No stamp of {what} in {name!r} is usable.')
     first = max((int(item.times_ns[0]) for item in commands), default=int(instants[0]))
     known = first + round(longest_delay * SECOND_NS) if commands else first
     findings = []
@@ -376,19 +302,17 @@ def _find_segments(
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
     if not segments and any(item.kind in LEFT_OUT for item in cut):
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
-        msg = (
+        raise AlignmentError(
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '
             f'that segments asks for, found none ({what}).'
         )
-        raise AlignmentError(msg)
     if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
-        msg = (
+        raise AlignmentError(
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} once every actuator '
             f'has its first command at {after[0]:+.3f} s from the first measurement, found '
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
-        raise AlignmentError(msg)
     return segments, [*findings, *cut]
 
 

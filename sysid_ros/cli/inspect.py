@@ -49,12 +49,6 @@ _TOPIC_COLUMNS = (
     'type',
 )
 _SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
-_PHYSICS = ('gravity', 'inertia', 'friction')
-_RULE = (
-    'gravity: its torque varies by a fifth of what the range allows; inertia: acceleration of 3 '
-    "times its noise that takes a tenth of gravity's standard deviation; friction: both "
-    'directions, 4 reversals'
-)
 
 
 class _Asked(NamedTuple):
@@ -211,9 +205,8 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
 def _print_joints(console: LiteralConsole, found: Inspection) -> None:
     if not found.joints:
         return
-    judged = any(joint.excitation is not None for joint in found.joints)
-    physics = ('>of range', *_PHYSICS) if judged else ()
     lags = ('>lag/ms',) if any(joint.lag is not None for joint in found.joints) else ()
+    covers = ('>of range',) if found.mapping is not None else ()
     rows = []
     for joint in found.joints:
         low, high, step = (significant(x, 3) for x in (joint.low, joint.high, joint.step))
@@ -228,27 +221,11 @@ def _print_joints(console: LiteralConsole, found: Inspection) -> None:
                 if joint.lag is None
                 else f'{1e3 * joint.lag.seconds:.1f} ± {1.96e3 * joint.lag.deviation:.1f}'
             )
-        if judged:
-            what = joint.excitation
-            covered = math.nan if what is None else what.of_range
-            row.append('-' if math.isnan(covered) else f'{covered:.0%}')
-            views = [None if what is None else getattr(what, name) for name in _PHYSICS]
-            row += ['-' if view is None else 'yes' if view.shown else 'no' for view in views]
+        if covers:
+            row.append('-' if math.isnan(joint.of_range) else f'{joint.of_range:.0%}')
         rows.append(row)
-    headers = ('joint', '>position', '>step', *lags, *physics)
+    headers = ('joint', '>position', '>step', *lags, *covers)
     print_table(console, 'Joints', headers, rows)
-    for name in _PHYSICS:
-        judgements = [
-            (joint.name, view)
-            for joint in found.joints
-            if (view := getattr(joint.excitation, name, None)) is not None
-        ]
-        reasons = [f'{joint} ({view.reason})' for joint, view in judgements if not view.shown]
-        if reasons:
-            console.print(f'no {name}: {some(reasons)}')
-    if judged:
-        console.print(_RULE)
-        console.print()
 
 
 def _print_mapping(console: LiteralConsole, found: Inspection) -> None:

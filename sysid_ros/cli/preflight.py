@@ -35,7 +35,6 @@ _CARRIES = 1.1
 _NAMED = 3
 #: So many bags or subjects of one line are named.
 _LISTED = 6
-_PHYSICS = ('gravity', 'inertia', 'friction')
 
 
 def run(args: argparse.Namespace) -> int:
@@ -199,21 +198,14 @@ def _print_bags(console: LiteralConsole, found: Preflight) -> None:
 def _print_joints(console: LiteralConsole, found: Preflight) -> None:
     if not found.joints:
         return
-    title = 'Motion (a quick look without a fit, as in sysid inspect)'
-    numbers = [f'>{name}' for name in ('lag/ms', 'of range', 'top speed', *_PHYSICS)]
     rows = []
     for item in found.joints:
         lag = '-'
         if item.lag is not None:
             lag = f'{1e3 * item.lag.seconds:.1f} ± {1.96e3 * item.lag.deviation:.1f}'
-        what = item.excitation
-        cells = ['-'] * 5
-        if what is not None:
-            covered = '-' if math.isnan(what.of_range) else f'{what.of_range:.0%}'
-            views = [getattr(what, name).shown for name in _PHYSICS]
-            cells = [covered, significant(what.speed, 3), *('yes' if v else 'no' for v in views)]
-        rows.append((item.bag, item.joint, lag, *cells))
-    print_table(console, title, ('bag', 'joint', *numbers), rows)
+        covered = '-' if math.isnan(item.of_range) else f'{item.of_range:.0%}'
+        rows.append((item.bag, item.joint, lag, covered))
+    print_table(console, 'Motion', ('bag', 'joint', '>lag/ms', '>of range'), rows)
 
 
 def _print_trouble(console: LiteralConsole, found: Preflight) -> None:

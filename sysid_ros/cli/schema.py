@@ -43,7 +43,6 @@ from sysid_ros.config.calibration import Role, Scale, VerdictKind
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.export.export import ExportFormat
 from sysid_ros.inference import Combination
-from sysid_ros.inspection.coverage import Excitation
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.pipeline.installation import Check
@@ -102,7 +101,6 @@ _NAMES = {
             Combination,
             Drift,
             EffortKind,
-            Excitation,
             ExportFormat,
             HealthFinding,
             Lag,

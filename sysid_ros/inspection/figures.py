@@ -5,21 +5,17 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import gaps
-from sysid_ros.alignment.pairs import Quantity
+from sysid_ros.inspection.joints import Joint, Trace
 from sysid_ros.text import one_line
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
-    from sysid_ros.inspection.joints import Joint, Trace
+from sysid_ros.vocabulary import Quantity
 
 #: As in the figures of a result: told apart by people with any colour vision, and in grey.
 _MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'

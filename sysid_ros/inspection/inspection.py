@@ -7,22 +7,28 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
+import mujoco
 import numpy as np
 
+from sysid_ros.alignment.clocks import longest_part
+from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.pairs import Quantity
-from sysid_ros.alignment.parts import longest, parts_of
-from sysid_ros.alignment.stamps import one_clock, stamp
+from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
+from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
+from sysid_ros.bags import BagColumns, UnreadTopic
+from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
+    Joint,
+    Trace,
     is_of_joints,
     joint_findings,
     joints_by_name,
     joints_of_model,
 )
-from sysid_ros.inspection.lag import lag
+from sysid_ros.inspection.lag import Lag, lag
 from sysid_ros.inspection.reports import (
     BagFacts,
     ChannelReport,
@@ -34,18 +40,7 @@ from sysid_ros.inspection.reports import (
     report_topic,
     topic_findings,
 )
-
-if TYPE_CHECKING:
-    import mujoco
-
-    from sysid_ros.alignment.health import HealthFinding
-    from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped
-    from sysid_ros.alignment.stamps import Stamped
-    from sysid_ros.bags import BagColumns, UnreadTopic
-    from sysid_ros.config import MappingConfig, StampChoice
-    from sysid_ros.inspection.coverage import Excitation
-    from sysid_ros.inspection.joints import Joint, Trace
-    from sysid_ros.inspection.lag import Lag
+from sysid_ros.vocabulary import Quantity
 
 
 @dataclass(frozen=True)
@@ -62,7 +57,7 @@ class JointReport:
         high: Greatest position.
         step: Of the encoder, in units of the bag; NaN where none shows.
         lag: Of the position behind its command; None where there is none or it cannot be told.
-        excitation: What the motion shows; None without a model.
+        of_range: Fraction of the joint's range that its positions cover; NaN without limits.
     """
 
     name: str
@@ -74,7 +69,7 @@ class JointReport:
     high: float
     step: float
     lag: Lag | None
-    excitation: Excitation | None
+    of_range: float
 
 
 @dataclass(frozen=True)
@@ -123,7 +118,7 @@ class BagJoints(NamedTuple):
         joints: In model order, or in that of the messages without a model.
         mapping: None without a model, or where nothing could be paired.
         problem: Why nothing could be paired; empty otherwise.
-        part: What of the bag is looked at: the longest part that time does not run backwards in.
+        part: What of the bag is looked at: the longest part in which no clock was set.
         stamped: Topic to the times of its rows there.
         findings: What was found about clocks.
     """
@@ -160,17 +155,16 @@ def bag_joints(
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
     name = bag.path.name
-    parts, split, other, _ = parts_of(bag, used)
-    part = longest(parts)
+    part, jumps = longest_part(bag, used)
     timed = [item for item in part.topics if item.topic in used]
-    choice, found = one_clock(name, timed, stamps, other)
+    choice, found = one_clock(name, timed, stamps)
     stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
         joints = joints_by_name(part, times)
     else:
         joints = joints_of_model(part, model, pairing, times)
-    return BagJoints(joints, pairing, problem, part, stamped, (*split, *found))
+    return BagJoints(joints, pairing, problem, part, stamped, (*jumps, *found))
 
 
 def inspect(
@@ -200,12 +194,8 @@ def inspect(
         if topic.topic in paired or is_of_a_robot(topic):
             findings += topic_findings(own, topic, found.stamped[topic.topic], reports)
     findings += joint_findings(bag.path.name, found.joints)
-    judged: dict[str, Excitation] = {}
     fits = None
     if model is not None:
-        from sysid_ros.inspection.coverage import excitation  # noqa: PLC0415 (half a second)
-
-        judged = {item.joint: item for item in excitation(model, found.joints)}
         pairing = found.mapping
         fits = MappingReport(
             pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
@@ -219,13 +209,21 @@ def inspect(
         topics=tuple(topics),
         unread=bag.unread,
         channels=tuple(channels),
-        joints=tuple(_joint(joint, judged.get(joint.name), steps) for joint in found.joints),
+        joints=tuple(_joint(joint, _reach(model, joint), steps) for joint in found.joints),
         mapping=fits,
         findings=tuple(findings),
     )
 
 
-def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> JointReport:
+def _reach(model: mujoco.MjModel | None, joint: Joint) -> float:
+    """Return the width of a joint's range, rad or m; NaN where it has none."""
+    index = scalar_joints(model).get(joint.name) if model is not None else None
+    if model is None or index is None or not model.jnt_limited[index]:
+        return math.nan
+    return float(np.ptp(model.jnt_range[index]))
+
+
+def _joint(joint: Joint, reach: float, steps: dict[str, float]) -> JointReport:
     def source(trace: Trace | None) -> str:
         return trace.channel if trace is not None else ''
 
@@ -251,5 +249,5 @@ def _joint(joint: Joint, judged: Excitation | None, steps: dict[str, float]) -> 
         high=high,
         step=steps.get(source(position), math.nan),
         lag=behind,
-        excitation=judged,
+        of_range=(high - low) / reach,
     )

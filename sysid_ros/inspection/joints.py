@@ -4,49 +4,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
-from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
+from sysid_ros.alignment.mapping.axes import meaning_of
+from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
-    Quantity,
     column_name,
     drives_joint,
     names_of,
     pair_columns,
     raw_values,
 )
+from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.inspection.late_velocities import ERRORS, usual, velocity_lag
+from sysid_ros.vocabulary import Quantity
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.pairs import Mapping as Pairing
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
-
-#: Last words of names of fields, as messages of joints have them, to the quantity.
-_WORDS = {
-    'position': Quantity.POSITION,
-    'positions': Quantity.POSITION,
-    'velocity': Quantity.VELOCITY,
-    'velocities': Quantity.VELOCITY,
-    'effort': Quantity.EFFORT,
-    'efforts': Quantity.EFFORT,
-}
-#: First words of fields of controllers' states that hold what is asked for; other parts of such a
-#: message, as the error, are neither command nor measurement.
-_ASKED = ('reference', 'desired')
-_MEASURED = ('feedback', 'actual')
 #: Changes of position are compared over this time, s, and at least so many samples.
 WINDOW_S = 0.5
 WINDOW_SAMPLES = 10
@@ -149,8 +133,9 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
-        if (meaning := _meaning(topic, field)) is not None
+        if is_of_joints(topic) and (meaning := meaning_of(topic, field)) is not None
         for quantity, command in [meaning]
+        if quantity is not None
         for column, label in enumerate(field.labels)
     ]
     return _collect(sources, times_ns)
@@ -200,18 +185,6 @@ def joints_of_model(
 def is_of_joints(topic: TopicColumns) -> bool:
     """Tell whether the labels of a topic's fields are names of joints."""
     return 'Joint' in topic.msgtype.rpartition('/')[2]
-
-
-def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity, bool] | None:
-    """Return which quantity a field is, and whether it was commanded."""
-    first, _, last = field.name.rpartition('.')
-    quantity = _WORDS.get(last)
-    if quantity is None or not is_of_joints(topic):
-        return None
-    if first and first not in (*_ASKED, *_MEASURED):
-        return None
-    asked = is_command(topic.topic) or topic.msgtype.endswith('/JointTrajectory')
-    return quantity, first in _ASKED or (asked and not first)
 
 
 def _collect(
@@ -285,17 +258,15 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
     correlation, factor = product / size, product / float(integrated @ integrated)
     if correlation < -AGREEMENT:
-        kind = FindingKind.VELOCITY_SIGN
         detail = f'runs against the positions, correlation {correlation:.2f}'
     elif correlation < AGREEMENT:
-        kind = FindingKind.VELOCITY_DIFFERS
         detail = f'does not follow from the positions, correlation {correlation:.2f}'
     elif correlation > CLOSE and not 1 / FACTOR < factor < FACTOR:
-        kind = FindingKind.VELOCITY_FACTOR
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
         yield from _late(bag, position, velocity)
         return
+    kind = FindingKind.VELOCITY_DIFFERS
     yield HealthFinding(bag, velocity.channel, kind, len(velocity.times), detail)
 
 
@@ -343,7 +314,7 @@ def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
-    yield HealthFinding(bag, position.channel, FindingKind.HELD_VALUES, len(changes), detail)
+    yield HealthFinding(bag, position.channel, FindingKind.STALE, len(changes), detail)
 
 
 def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:

@@ -12,14 +12,12 @@ with ``actuator/*/delay`` among its parameters does.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import away_from_gaps
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Longest lag that is looked for, s, and how finely at first.
 LONGEST_S = 0.5

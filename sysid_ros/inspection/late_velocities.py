@@ -10,26 +10,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.alignment.initial import initial_state
 from sysid_ros.alignment.pairs import PairRole
 from sysid_ros.errors import listed
-from sysid_ros.inspection.lag import lag
+from sysid_ros.inspection.lag import Lag, lag
 from sysid_ros.signals import TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.inspection.lag import Lag
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 #: A velocity may be late by this part of the interval of its samples, as a difference of two
 #: positions is, and by this, s, as stamps and the steps of a simulation are. It is late when it is

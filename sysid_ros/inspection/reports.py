@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
     GAP_PERIODS,
@@ -20,21 +22,14 @@ from sysid_ros.alignment.health import (
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.mapping.by_name import is_command
-from sysid_ros.alignment.pairs import Quantity, column_name
+from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.segments import held_up, named_pieces
+from sysid_ros.alignment.stamps import Stamped, StampSource
+from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.inspection.joints import is_of_joints
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.stamps import Stamped, StampSource
-    from sysid_ros.bags import BagColumns, TopicColumns
+from sysid_ros.vocabulary import Quantity, is_command
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
 #: Steps are looked for in so many samples, spread over the recording.
@@ -72,12 +67,6 @@ FEWEST_PERIODIC = 5
 SILENCE_S = 1.0
 #: A drift is shown when it is known to this, millionths, one standard deviation.
 _KNOWN_DRIFT = 5.0
-#: Fields that a message of joints can carry beside the position.
-_JOINT_STATE = {
-    Quantity.POSITION: FindingKind.NO_POSITION,
-    Quantity.VELOCITY: FindingKind.NO_VELOCITY,
-    Quantity.EFFORT: FindingKind.NO_EFFORT,
-}
 
 
 @dataclass(frozen=True)
@@ -352,7 +341,7 @@ def _held_up(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
             f'{named_pieces(pieces, first)}: sent late; commands acted late, too, and fits leave '
             'that out unless the robot says when they did'
         )
-        yield HealthFinding(bag, topic.topic, FindingKind.HELD_UP, len(pieces), detail)
+        yield HealthFinding(bag, topic.topic, FindingKind.STALL, len(pieces), detail)
 
 
 def _silences(bag: str, topic: TopicColumns, whole: BagFacts) -> list[HealthFinding]:
@@ -364,13 +353,10 @@ def _silences(bag: str, topic: TopicColumns, whole: BagFacts) -> list[HealthFind
     median = float(np.median(np.diff(received))) / SECOND_NS
     before = (int(received.min()) - whole.start_ns) / SECOND_NS
     after = whole.duration - (int(received.max()) - whole.start_ns) / SECOND_NS
-    for seconds, kind, where in (
-        (before, FindingKind.STARTS_LATE, 'first'),
-        (after, FindingKind.ENDS_EARLY, 'last'),
-    ):
+    for seconds, where in ((before, 'first'), (after, 'last')):
         if seconds > max(GAP_PERIODS * median, SILENCE_S):
             detail = f'no message in the {where} {seconds:.1f} s of the bag'
-            findings.append(HealthFinding(bag, topic.topic, kind, 1, detail))
+            findings.append(HealthFinding(bag, topic.topic, FindingKind.GAP, 1, detail))
     return findings
 
 
@@ -412,6 +398,7 @@ def _absent_fields(bag: str, topic: TopicColumns) -> Iterator[HealthFinding]:
         detail = 'messages carry no joint names; columns are numbered'
         yield HealthFinding(bag, topic.topic, FindingKind.NO_NAMES, count, detail)
     present = {field.name for field in topic.fields}
-    for name, kind in () if is_command(topic.topic) else _JOINT_STATE.items():
-        if name not in present:
-            yield HealthFinding(bag, topic.topic, kind, count, f'messages carry no {name}')
+    absent = [quantity for quantity in Quantity if quantity not in present]
+    if absent and not is_command(topic.topic):
+        detail = f'messages carry no {" and no ".join(absent)}'
+        yield HealthFinding(bag, topic.topic, FindingKind.NOT_MEASURED, count, detail)

@@ -12,7 +12,6 @@ import numpy as np
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
@@ -37,6 +36,7 @@ from sysid_ros.results.result import (
 )
 from sysid_ros.results.summary import Validation, provenance_now, summarise
 from sysid_ros.results.tool import tool_errors
+from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -368,7 +368,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         yield HealthFinding(
             bag=sequence,
             subject='measurements',
-            kind=FindingKind.MASKED,
+            kind=FindingKind.MISSING,
             count=count,
             detail='samples so near to the ends that a delay within the bounds would place them '
             'outside of the sequence; left out of the fit',

@@ -21,14 +21,13 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import FindingKind, are_magnitudes
-from sysid_ros.alignment.mapping.by_name import command_quantity, is_command
+from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
     Pair,
     PairRole,
-    Quantity,
     UnmappedKind,
     actuator_names,
     column_name,
@@ -41,6 +40,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.errors import ConfigError, FitError, nearest, some
 from sysid_ros.pipeline.following import follows, likeness, values_of
 from sysid_ros.rollout.inverse import transmissions
+from sysid_ros.vocabulary import Quantity, is_command
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as MappingOf

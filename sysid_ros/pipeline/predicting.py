@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole, Quantity
+from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.copying import copy_bag, new_bag
@@ -23,6 +23,7 @@ from sysid_ros.errors import AlignmentError, BagError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.forecast import known_problem
 from sysid_ros.pipeline.windowed import predict_in_windows
+from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from sysid_ros.identification.observer import Observer
     from sysid_ros.inference import Combination, Interval
     from sysid_ros.inference.linear import Linear
-    from sysid_ros.inspection.coverage import Excitation
     from sysid_ros.inspection.lag import Lag
     from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
@@ -139,12 +138,12 @@ class PredictedParameter(NamedTuple):
 
 
 class JointMotion(NamedTuple):
-    """One joint in one bag: its lag behind the command, and what its motion shows."""
+    """One joint in one bag: its lag behind the command, and the fraction of its range covered."""
 
     bag: str
     joint: str
     lag: Lag | None
-    excitation: Excitation | None
+    of_range: float
 
 
 class Divergence(NamedTuple):
@@ -244,9 +243,9 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
         if role == 'train':
             found = inspect(bag, model, mapping=mapping, stamps=config.stamps)
             joints.extend(
-                JointMotion(bag.path.name, joint.name, joint.lag, joint.excitation)
+                JointMotion(bag.path.name, joint.name, joint.lag, joint.of_range)
                 for joint in found.joints
-                if joint.excitation is not None or joint.lag is not None
+                if joint.position
             )
 
     problem = load(config, observer, look)

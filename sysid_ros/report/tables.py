@@ -305,7 +305,7 @@ def print_findings(
     console.print(f'Findings: {grades_in_words(found)}', style='italic')
     for item in found:
         text = f'{item.kind.grade}: {item.kind}: {item.text(bags=bags)}'
-        meaning = item.kind.meaning
+        meaning = item.kind
         console.print(text)
         if meaning.grade is not Grade.NOTE:
             console.print(_indented(f'{meaning.effect} {meaning.remedy}'))

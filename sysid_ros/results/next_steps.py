@@ -218,7 +218,7 @@ class _Made:
         bag = next(known, self.bags[0])
         found, remedy = 'what is wrong', 'Leave that time out by segments.times, or record again.'
         if faults:
-            found, remedy = str(faults[0].kind), faults[0].kind.meaning.remedy
+            found, remedy = str(faults[0].kind), faults[0].kind.remedy
         return NextStep(
             f'Look at {found} in {bag.name}. {remedy}'.strip(),
             self.shell(('sysid', 'inspect', bag, self.model)),

@@ -31,7 +31,6 @@ _STEP_CHANGE = 0.5
 #: A sensor moves as another one is predicted to where correlations differ by less than this.
 _AS_LIKE = 0.05
 #: Pairs that names do not say.
-_ASSUMED = frozenset({FindingKind.ASSUMED_NAME, FindingKind.ASSUMED_ORDER})
 
 
 class Reservation(StrEnum):
@@ -171,7 +170,7 @@ def _assumed(result: UnjudgedResult) -> Iterator[str]:
         and (like := error.likeness) is not None
         and like.second > abs(like.own) - _AS_LIKE
     ]
-    if unsure and kinds & _ASSUMED:
+    if unsure and FindingKind.ASSUMED_ORDER in kinds:
         yield (
             f'Which command is which joint was assumed, and other sensors move about as the model '
             f'predicts for {some(unsure)}: the second-best mapping is near.'

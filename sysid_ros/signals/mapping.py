@@ -12,18 +12,14 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import SignalError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import mujoco
 
 #: Coordinates of a free joint: position and quaternion.
 _FREE_QPOS = 7
@@ -147,8 +143,9 @@ def find_signal(
         for full in table
     ]
     wanted = ' or '.join(kind.name for kind in kinds)
-    msg = f'Could not resolve signal {name!r} as {wanted} of the model; {nearest(name, known)}.'
-    raise SignalError(msg)
+    raise SignalError(
+        f'Could not resolve signal {name!r} as {wanted} of the model; {nearest(name, known)}.'
+    )
 
 
 def find_signals(
@@ -175,12 +172,12 @@ def find_signals(
         name, hint = (item, None) if isinstance(item, str) else item
         if hint is not None and hint not in kinds:
             allowed = ', '.join(kind.name for kind in kinds)
-            msg = f'Signal {name!r} has type {hint.name} which is not allowed here; use {allowed}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'Signal {name!r} has type {hint.name} which is not allowed here; use {allowed}.'
+            )
         signal = find_signal(model, name, kinds if hint is None else (hint,))
         if signal.name in found:
-            msg = f'Expected each signal once, found {signal.name!r} twice.'
-            raise SignalError(msg)
+            raise SignalError(f'Expected each signal once, found {signal.name!r} twice.')
         end = begin + len(signal.columns)
         found[signal.name] = (signal.kind, np.arange(begin, end))
         begin = end
@@ -209,8 +206,9 @@ def decode_signal_mapping(encoded: str) -> SignalDict:
             for name, (kind, columns) in json.loads(encoded).items()
         }
     except (ValueError, TypeError, AttributeError) as err:
-        msg = f'Expected a signal mapping as JSON, name to [type, columns], found {encoded[:60]!r}.'
-        raise SignalError(msg) from err
+        raise SignalError(
+            f'Expected a signal mapping as JSON, name to [type, columns], found {encoded[:60]!r}.'
+        ) from err
 
 
 def _table(model: mujoco.MjModel, kind: SignalType) -> SignalDict:

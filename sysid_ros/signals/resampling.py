@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import SignalError, nearest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 InterpolationMethod = Literal['linear', 'cubic', 'quadratic', 'quintic', 'zero_order_hold', 'zoh']
 
@@ -52,17 +50,14 @@ def interpolate(
             there is no such method.
     """
     if method not in get_args(InterpolationMethod):
-        msg = (
+        raise SignalError(
             f'No interpolation method {method!r}; {nearest(method, get_args(InterpolationMethod))}.'
         )
-        raise SignalError(msg)
     if not np.all(np.isfinite(at)):
-        msg = 'Expected finite instants to interpolate at, found NaN or infinity.'
-        raise SignalError(msg)
+        raise SignalError('Expected finite instants to interpolate at, found NaN or infinity.')
     needed = _DEGREES.get(method, 0) + 1
     if len(times) < needed:
-        msg = f'Interpolation {method!r} needs {needed} samples, found {len(times)}.'
-        raise SignalError(msg)
+        raise SignalError(f'Interpolation {method!r} needs {needed} samples, found {len(times)}.')
     before = np.clip(np.searchsorted(times, at, side='right') - 1, 0, None)
     if method in {'zoh', 'zero_order_hold'}:
         return data[before]

@@ -12,14 +12,11 @@ https://control.ros.org/jazzy/doc/ros2_controllers/joint_trajectory_controller/d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 #: Distance of the samples of what is no straight line, ns: between them it is straight to 1e-5 rad
 #: as long as a joint accelerates by less than 20 rad/s².

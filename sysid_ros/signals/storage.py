@@ -6,23 +6,17 @@ from __future__ import annotations
 
 import io
 import zipfile
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import SignalError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.signals.mapping import decode_signal_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
-    from typing import Any
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals.mapping import SignalMapping
+from sysid_ros.signals.mapping import SignalMapping, decode_signal_mapping
 
 _SUFFIX = '.npz'
 
@@ -65,20 +59,19 @@ def read_arrays(path: str | PathLike[str], needed: tuple[str, ...]) -> dict[str,
         path = _with_suffix(path)
     if not path.is_file():
         siblings = sorted(entry.name for entry in path.parent.glob(f'*{_SUFFIX}'))
-        msg = f'No file {str(path)!r}; {nearest(path.name, siblings)}.'
-        raise SignalError(msg)
+        raise SignalError(f'No file {str(path)!r}; {nearest(path.name, siblings)}.')
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except (OSError, ValueError, AttributeError, EOFError, zipfile.BadZipFile) as err:
-        msg = f'Expected a {_SUFFIX} file of numeric arrays, found something else in {str(path)!r}.'
-        raise SignalError(msg) from err
+        raise SignalError(
+            f'Expected a {_SUFFIX} file of numeric arrays, found something else in {str(path)!r}.'
+        ) from err
     missing = [name for name in needed if name not in arrays]
     if missing:
-        msg = (
+        raise SignalError(
             f'Expected {", ".join(missing)} in {str(path)!r}, found {", ".join(arrays) or "none"}.'
         )
-        raise SignalError(msg)
     return arrays
 
 

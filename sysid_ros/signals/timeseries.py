@@ -5,11 +5,15 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, Self, overload
 
+import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import SignalError, nearest
 from sysid_ros.files import replace_file
@@ -17,6 +21,7 @@ from sysid_ros.signals import storage
 from sysid_ros.signals.mapping import (
     CONTROLS,
     OBSERVATIONS,
+    SignalDict,
     SignalMapping,
     SignalType,
     control_mapping,
@@ -33,17 +38,7 @@ from sysid_ros.signals.resampling import (
     snapped,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from os import PathLike
-    from typing import Self
-
-    import mujoco
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.signals.mapping import SignalDict
-
-    Instants = float | Sequence[float] | NDArray[np.float64]
+Instants = float | Sequence[float] | NDArray[np.float64]
 
 __all__ = ['InterpolationMethod', 'SignalMapping', 'SignalType', 'TimeSeries']
 
@@ -71,24 +66,21 @@ class TimeSeries:
         times = np.array(self.times, dtype=np.float64)
         data = np.array(self.data, dtype=np.float64)
         if times.ndim != 1:
-            msg = f'Expected times to be a 1D array, found one of shape {times.shape}.'
-            raise SignalError(msg)
+            raise SignalError(f'Expected times to be a 1D array, found one of shape {times.shape}.')
         if data.ndim not in {1, 2}:
-            msg = f'Expected data of shape (n, k) or (n,), found {data.shape}.'
-            raise SignalError(msg)
+            raise SignalError(f'Expected data of shape (n, k) or (n,), found {data.shape}.')
         if len(times) != len(data):
-            msg = f'Length of times ({len(times)}) and data ({len(data)}) must match.'
-            raise SignalError(msg)
+            raise SignalError(f'Length of times ({len(times)}) and data ({len(data)}) must match.')
         if not np.all(np.isfinite(times)) or np.any(np.diff(times) <= 0):
-            msg = 'The times of a time series must be finite and strictly increasing.'
-            raise SignalError(msg)
+            raise SignalError('The times of a time series must be finite and strictly increasing.')
         width = 1 if data.ndim == 1 else data.shape[1]
         mapping = {}
         for name, (kind, given) in (self.signal_mapping or {}).items():
             columns = np.array(given, dtype=np.int64, ndmin=1)
             if np.any(columns >= width) or np.any(columns < 0):
-                msg = f'Signal {name!r} names columns {columns}, but there are {width}.'
-                raise SignalError(msg)
+                raise SignalError(
+                    f'Signal {name!r} names columns {columns}, but there are {width}.'
+                )
             columns.setflags(write=False)
             mapping[name] = (kind, columns)
         times.setflags(write=False)
@@ -159,8 +151,9 @@ class TimeSeries:
         for item in signals:
             name, width, kind = (item, 1, SignalType.CustomObs) if isinstance(item, str) else item
             if width <= 0 or name in mapping:
-                msg = f'Signal {name!r} must come once and have positive width, got {width}.'
-                raise SignalError(msg)
+                raise SignalError(
+                    f'Signal {name!r} must come once and have positive width, got {width}.'
+                )
             mapping[name] = (kind, np.arange(begin, begin + width))
             begin += width
         return cls._of_signals(times, data, mapping)
@@ -246,11 +239,10 @@ class TimeSeries:
         if values.ndim == 1:
             values = values[:, None]
         if values.ndim != 2 or values.shape[1] != width:  # noqa: PLR2004 (rows and columns)
-            msg = (
+            raise SignalError(
                 f'Expected data of shape (n, {width}) for the signals {", ".join(mapping)}, '
                 f'found {np.shape(data)}.'
             )
-            raise SignalError(msg)
         return cls(np.asarray(times), values, mapping)
 
     @property
@@ -281,8 +273,9 @@ class TimeSeries:
             SignalError: There is no signal of that name.
         """
         if obs_name not in self.signal_mapping:
-            msg = f'There is no signal {obs_name!r} here; {nearest(obs_name, self.signal_mapping)}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'There is no signal {obs_name!r} here; {nearest(obs_name, self.signal_mapping)}.'
+            )
         return self.signal_mapping[obs_name]
 
     @overload
@@ -382,15 +375,12 @@ class TimeSeries:
         if new_times is not None:
             stamps = np.asarray(new_times, dtype=np.float64)
             if stamps.ndim != 1:
-                msg = f'Expected new_times of shape (m,), found {stamps.shape}.'
-                raise SignalError(msg)
+                raise SignalError(f'Expected new_times of shape (m,), found {stamps.shape}.')
             return TimeSeries(stamps, self.interpolate(stamps, method), self.signal_mapping)
         if target_dt is None:
-            msg = 'Expected new_times or target_dt, found neither.'
-            raise SignalError(msg)
+            raise SignalError('Expected new_times or target_dt, found neither.')
         if not (target_dt > 0 and np.isfinite(target_dt)):
-            msg = f'Expected a positive target_dt, found {target_dt}.'
-            raise SignalError(msg)
+            raise SignalError(f'Expected a positive target_dt, found {target_dt}.')
         self._needs_samples(1)
         stamps = regular_grid(self.times, float(target_dt))
         at = snapped(stamps, self.times, float(target_dt))
@@ -409,8 +399,9 @@ class TimeSeries:
             SignalError: It is negative, or nothing would be left.
         """
         if not 0 <= time_to_remove_s <= self.duration:
-            msg = f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
+            )
         self._needs_samples(1)
         begin = self.times[0] + time_to_remove_s
         period = self.duration / max(len(self) - 1, 1)
@@ -473,5 +464,6 @@ class TimeSeries:
 
     def _needs_samples(self, count: int) -> None:
         if len(self) < count:
-            msg = f'Expected a time series of at least {count} samples, found {len(self)}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'Expected a time series of at least {count} samples, found {len(self)}.'
+            )

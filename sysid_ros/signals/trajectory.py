@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals import TimeSeries
+from sysid_ros.signals import TimeSeries
 
 #: No controller updates less often than this, s: a hundred a second is the default
 #: (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).

@@ -246,7 +246,7 @@ def _health(model: str, opt_result: Mapping[str, Any]) -> Iterator[HealthFinding
         yield HealthFinding(
             bag=model,
             subject='measurements',
-            kind=FindingKind.MASKED,
+            kind=FindingKind.MISSING,
             count=excluded,
             detail='samples before the initial state or after the last command',
         )

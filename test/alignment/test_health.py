@@ -27,14 +27,13 @@ def _texts(findings: list[HealthFinding], *, bags: bool = True) -> list[str]:
 
 def test_every_kind_says_what_it_does_and_what_is_no_note_what_to_do():
     for kind in FindingKind:
-        meaning = kind.meaning
-        assert meaning.effect.endswith('.')
-        assert meaning.remedy.endswith('.') or meaning.grade is Grade.NOTE
+        assert kind.effect.endswith('.')
+        assert kind.remedy.endswith('.') or kind.grade is Grade.NOTE
 
 
 def test_equal_findings_of_many_joints_and_bags_are_one_line():
     found = [
-        HealthFinding(f'train_{bag}', f'j{joint}', FindingKind.DERIVED_VELOCITY, 1, 'a slope')
+        HealthFinding(f'train_{bag}', f'j{joint}', FindingKind.NOT_MEASURED, 1, 'a slope')
         for bag in range(7)
         for joint in range(6)
     ]
@@ -76,15 +75,15 @@ def test_what_is_nearest_is_one_span_where_there_are_too_many():
 
 def test_faults_come_first_and_then_what_was_found_most_often():
     kinds = {
-        FindingKind.MASKED: 100,
+        FindingKind.MISSING: 100,
         FindingKind.GAP: 1,
         FindingKind.JITTER: 5,
-        FindingKind.CLOCK_JUMP: 1,
+        FindingKind.SPIKES: 1,
     }
     found = [HealthFinding('bag', '/t', kind, count, 'x') for kind, count in kinds.items()]
     assert [(item.kind, item.kind.grade) for item in aggregated(found)] == [
-        (FindingKind.CLOCK_JUMP, Grade.FAULT),
+        (FindingKind.SPIKES, Grade.FAULT),
         (FindingKind.JITTER, Grade.CAUTION),
         (FindingKind.GAP, Grade.CAUTION),
-        (FindingKind.MASKED, Grade.NOTE),
+        (FindingKind.MISSING, Grade.NOTE),
     ]

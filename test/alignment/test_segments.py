@@ -131,7 +131,7 @@ def test_where_the_robot_was_held_up_nobody_knows_when_commands_acted(arm: Any, 
     expected = [(0.0, 4.98), (5.38, 11.98), (12.28, END - 0.01)]
     for found, wanted in zip(_spans(alignment, columns), expected, strict=True):
         assert found == pytest.approx(wanted, abs=0.03)
-    (finding,) = _found(alignment, 'held up')
+    (finding,) = _found(alignment, 'stall')
     assert finding.count == 2
     assert 'nobody knows when commands acted' in finding.detail
 
@@ -165,7 +165,7 @@ def test_ranges_choose_and_the_state_before_them_still_counts(arm: Any, columns:
     alignment = _align(bag, arm, times=[[2, 5], [5, 7.5]])
     spans = _spans(alignment, columns)
     np.testing.assert_allclose(spans, [(2, 4.99), (5, 7.5)], atol=1e-6)
-    (finding,) = _found(alignment, 'not chosen')
+    (finding,) = _found(alignment, 'left out')
     assert finding.count == len(TIMES) - 551
     speed = 0.5 * 2 * np.pi * 0.4 * np.cos(2 * np.pi * 0.4 * 2)
     assert alignment.sequences[0].initial_qvel[0] == pytest.approx(speed, abs=0.02)
@@ -186,7 +186,7 @@ def test_contacts_are_cut_out_and_no_start_looks_into_them(arm: Any, columns: An
     alignment = _align(columns.bag(_state(columns, positions)), arm, without=[[4, 5]])
     spans = _spans(alignment, columns)
     np.testing.assert_allclose(spans, [(0, 3.99), (5.01, END - 0.01)], atol=1e-6)
-    (finding,) = _found(alignment, 'told')
+    (finding,) = _found(alignment, 'left out')
     assert finding.count == 1
     assert '4.000 to 5.000 s' in finding.detail
     assert finding.spans == ((4.0, 5.0),)
@@ -217,7 +217,7 @@ def test_a_topic_that_is_true_marks_what_is_kept_or_left_out(arm: Any, columns: 
     alignment = _align(bag, arm, contacts={'topic': '/flag'})
     spans = _spans(alignment, columns)
     np.testing.assert_allclose(spans, [(0, 2.99), (8, END - 0.01)], atol=1e-6)
-    (finding,) = _found(alignment, 'contact')
+    (finding,) = _found(alignment, 'left out')
     assert finding.detail.startswith('3.000 to 8.000 s: /flag says so')
 
 
@@ -259,7 +259,7 @@ def test_rest_is_left_out_when_only_motion_is_wanted(arm: Any, columns: Any):
     alignment = _align(columns.bag(_state(columns, positions)), arm, moving=True)
     spans = _spans(alignment, columns)
     np.testing.assert_allclose(spans, [(0, 6), (10, END - 0.01)], atol=0.05)
-    (finding,) = _found(alignment, 'rest')
+    (finding,) = _found(alignment, 'left out')
     assert finding.count == 1
 
 
@@ -274,7 +274,7 @@ def test_a_motion_without_rest_or_stop_stays_whole(arm: Any, columns: Any, seed:
     bag = columns.bag(state, _commands(columns, _moving(COMMAND_TIMES)))
     alignment = _align(bag, arm, moving=True, stops=True)
     assert len(alignment.sequences) == 1
-    assert not _found(alignment, 'rest')
+    assert not _found(alignment, 'left out')
     assert not _found(alignment, 'e-stop')
 
 
@@ -353,15 +353,15 @@ def test_windows_start_from_measurements_and_lose_nothing(arm: Any, columns: Any
         expected = [_motion(at, joint)[0] for joint in range(3)]
         np.testing.assert_allclose(sequence.initial_qpos[:3], expected, atol=1e-3)
         assert sequence.commands[0].times[0] <= 0
-    (finding,) = _found(alignment, 'window')
+    (finding,) = _found(alignment, 'left out')
     assert finding.count == 7
 
 
 def test_when_nothing_is_left_the_error_says_why(arm: Any, columns: Any):
     bag = columns.bag(_state(columns, _moving(TIMES)))
-    with pytest.raises(AlignmentError, match=r'told: 0\.000 to 30\.000 s: segments\.without'):
+    with pytest.raises(AlignmentError, match=r'left out: 0\.000 to 30\.000 s: segments\.without'):
         _align(bag, arm, without=[[0, 30]])
-    with pytest.raises(AlignmentError, match=r'found none \(not chosen: instants of 2000'):
+    with pytest.raises(AlignmentError, match=r'found none \(left out: instants of 2000'):
         _align(bag, arm, times=[[40, 50]])
 
 

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.clocks import compare_clocks
+from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment.clocks import compare_clocks, longest_part
 from sysid_ros.alignment.stamps import one_clock, stamp
+from sysid_ros.bags import BagColumns, SetBack
+from sysid_ros.inspection.inspection import inspect
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -46,7 +49,6 @@ def test_drift_and_offset_come_back_through_a_millisecond_of_jitter(seed: int):
     assert abs(found.drift - drift) < 5 * found.deviation
     # What holds messages up, some more and some less, is not in it.
     assert found.offset == pytest.approx(offset, abs=1e-4)
-    assert found.jitter == pytest.approx(0.71e-3, rel=0.2)
     assert found.jumps == ()
 
 
@@ -136,13 +138,6 @@ def test_a_clock_that_is_twice_as_fast_is_not_carried_over(columns: Any):
     np.testing.assert_array_equal(stamp('bag', state, choice).times_ns, state.receive_ns)
 
 
-def test_a_drift_is_reported_with_its_uncertainty(columns: Any):
-    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=received(80.0, 0.0))
-    (finding,) = (i for i in stamp('bag', state, 'auto').findings if i.kind == 'clock drift')
-    assert '80' in finding.detail or '79' in finding.detail
-    assert 'ms over the recording' in finding.detail
-
-
 def test_topics_may_have_stamps_of_their_own(columns: Any):
     state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=received(80.0, 0.0))
     command = columns.array([0.0])
@@ -170,7 +165,7 @@ def test_a_process_that_stalls_and_catches_up_moves_no_clock(columns: Any, seed:
     assert one_clock('bag', [state, columns.array([0.0])], 'auto') == ('auto', ())
 
 
-@pytest.mark.parametrize('size', [-1.5, -0.1, 0.02, 0.06])
+@pytest.mark.parametrize('size', [-1.5, -0.1, 0.06])
 def test_a_step_among_bursts_of_a_network_is_measured_to_a_millisecond(size: float):
     generator = np.random.default_rng(4)
     header = stamps(generator)
@@ -217,10 +212,6 @@ def test_what_comes_before_it_was_stamped_is_of_another_clock_and_what_comes_lat
     assert chosen[0.02][0] == 'auto'
     assert 'or another clock; used as they are' in chosen[0.02][1][0].detail
     assert chosen[5e-4] == ('auto', ())
-    # A step has shown that it is another one.
-    state = columns.topic('/js', TIMES, {'q': {'a': TIMES}}, receive=TIMES + 0.02)
-    choice, _ = one_clock('bag', [state, command], 'auto', {'/js'})
-    assert choice == {'/js': 'carried', command.topic: 'auto'}
 
 
 def test_header_stamps_of_two_clocks_are_not_mixed(columns: Any):
@@ -249,25 +240,6 @@ def test_simulated_time_is_used_and_not_taken_for_a_clock_that_is_off(columns: A
     carried = stamp('bag', command, choice)
     assert (found.source, carried.source) == ('simulated', 'simulated')
     np.testing.assert_allclose(carried.times_ns / 1e9, simulated[::7], atol=1e-3)
-
-
-def test_a_simulated_time_that_both_hear_late_is_one_clock_and_is_said_to_be_coarse(columns: Any):
-    heard = np.floor(TIMES / 0.01) * 0.01
-    ahead = heard + 0.01 * (TIMES > 12) - 0.01 * (TIMES > 20)
-    state = columns.topic('/js', heard, {'q': {'a': TIMES}}, receive=ahead)
-    command = columns.array(heard[::9])
-    state, command = (
-        dataclasses.replace(
-            topic,
-            receive_ns=topic.receive_ns - columns.start,
-            header_ns=None if topic.header_ns is None else topic.header_ns - columns.start + 1,
-        )
-        for topic in (state, command)
-    )
-    choice, (finding,) = one_clock('bag', [state, command], 'auto')
-    assert choice == 'auto'
-    assert 'goes on by 10.0 ms' in finding.detail
-    assert compare_clocks(state.receive_ns, state.header_ns).jumps == ()  # type: ignore[union-attr]
 
 
 #: When commands were sent: every 20 ms, a little unevenly.
@@ -358,3 +330,55 @@ def test_commands_are_carried_to_simulated_time_from_when_they_were_sent(columns
     carried = stamp('bag', command, choice)
     assert carried.source == 'simulated'
     np.testing.assert_allclose(carried.times_ns / 1e9, 5.0 + 0.5 * (SENT + 4e-4), atol=2e-4)
+
+
+def again(columns: Any) -> BagColumns:
+    """Return a bag of which the recorder heard the same simulated time twice, 4 s the second."""
+    second = np.arange(0.0, 12.0, 0.01) >= 8.0
+    stamps_s = np.concatenate([np.arange(0.0, 8.0, 0.01), np.arange(0.0, 4.0, 0.01)])
+    onward = stamps_s + 9.0 * second
+    state = columns.topic(
+        '/joint_states', stamps_s, {'position': {'elbow': onward}}, receive=onward + 1e-3
+    )
+    moments = np.concatenate([np.arange(0.1, 8.0, 0.05), np.arange(9.05, 13.0, 0.05)])
+    back = SetBack(columns.start + round(8.5e9), round(9e9), 8.0)
+    return dataclasses.replace(columns.bag(state, columns.array(moments)), set_back=(back,))
+
+
+def test_of_a_simulation_that_began_again_the_longest_run_is_used(columns: Any, arm: Any):
+    bag = again(columns)
+    alignment = align(bag, arm, map_columns(bag, arm, 'auto'), 'auto')
+    (sequence,) = alignment.sequences
+    (series,) = sequence.measurements
+    start = (sequence.origin_ns - columns.start) / 1e9
+    # Positions say when they were measured: no row of the other run is among them.
+    np.testing.assert_allclose(series.get('s1')[:, 0], series.times + start, atol=1e-9)
+    assert start + sequence.duration == pytest.approx(7.99)
+    (finding,) = (item for item in alignment.health if item.kind == 'clock jump')
+    assert 'set back by 8.000 s' in finding.detail
+    assert '0.0 to 8.5 s are used' in finding.detail
+    assert {rate.topic: rate.messages for rate in alignment.topics}['/joint_states'] == 1200
+    (elbow,) = inspect(bag).joints
+    assert elbow.high == pytest.approx(7.99)
+
+
+@pytest.mark.parametrize('size', [-0.5, 60.0, 86400.0])
+@pytest.mark.parametrize('at', [8.0, 1.0])
+def test_what_is_before_or_after_a_jump_of_the_header_stamps_is_left_out(
+    columns: Any, size: float, at: float
+):
+    if at == 1.0 and abs(size) < 1:
+        pytest.skip('so small a jump so near to an end may be a message that was held up')
+    times = np.arange(0.0, 12.0, 0.01)
+    state = columns.topic(
+        '/js', times + size * (times >= at), {'q': {'a': times}}, receive=times + 1e-3
+    )
+    command = columns.array(times)
+    part, findings = longest_part(columns.bag(state, command), {'/js', command.topic})
+    (finding,) = findings
+    assert (finding.subject, finding.kind) == ('/js', 'clock jump')
+    np.testing.assert_allclose(finding.spans, [(at, at)], atol=2e-3)
+    kept = times >= at if at < 6 else times < at
+    for topic in part.topics:
+        assert abs(len(topic.receive_ns) - np.count_nonzero(kept)) <= 1
+    assert longest_part(columns.bag(state, command), {command.topic}).findings == ()

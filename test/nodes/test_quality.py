@@ -66,8 +66,8 @@ def test_a_model_that_does_not_exist_is_one_sentence(
 def test_the_panel_shows_every_topic_and_joint() -> None:
     from rclpy.serialization import serialize_message  # noqa: PLC0415 (absent without ROS)
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-
     from sysid_ros.inspection.live import LiveQuality  # noqa: PLC0415
+
     from sysid_ros.nodes.ros.recorder.diagnostics import panel  # noqa: PLC0415 (needs ROS)
 
     live = LiveQuality()

@@ -37,6 +37,7 @@ ROOMS = (
     'json_text',
     'yaml_text',
     'version',
+    'vocabulary',
     'config',
     'signals',
     'bags',

@@ -161,7 +161,7 @@ def test_sensors_with_several_values_are_shown_by_component(
     measured = _sequence('held', 2).measurements[0].data
     (plot,) = (p for p in result.plots if (p.sequence, p.sensor) == ('held', 'camera[2]'))
     np.testing.assert_allclose(plot.measured, measured[:, 5], rtol=1e-5)
-    assert not any(finding.kind == 'masked' for finding in result.health)
+    assert not any(finding.kind == 'missing values' for finding in result.health)
 
 
 @pytest.mark.slow

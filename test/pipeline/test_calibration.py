@@ -415,7 +415,7 @@ def test_a_delay_of_a_sensor_leaves_out_the_ends_and_cuts_no_sequence(
 ):
     result = identify(_with(config, parameters=(*FEW, *OTHERS[-2:]))).result
     assert {e.sensor: e.samples for e in result.errors} == {e.sensor: e.samples for e in few.errors}
-    (finding,) = (f for f in result.health if f.kind == 'masked')
+    (finding,) = (f for f in result.health if f.kind == 'missing values')
     assert finding.bag == 'train'
     assert finding.count > 0
     assert result.parameter('sensor/shoulder_velocity/gain').unit == '1'

@@ -14,12 +14,12 @@ from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
 from builders.recorded_pendulum import FOLDER, calibration
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.errors import ResultError
 from sysid_ros.pipeline import identify
 from sysid_ros.pipeline.forecast import Forecaster, forecaster, of_config, of_result
 from sysid_ros.pipeline.predicting import JointPrediction, predict_bag
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
+from sysid_ros.vocabulary import Quantity
 
 BAG = FOLDER / 'validate'
 STATE = 'sensor_msgs/msg/JointState'

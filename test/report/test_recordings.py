@@ -35,8 +35,8 @@ def test_events_are_of_their_bag_and_the_worst_is_told_first_and_drawn_last(
 ) -> None:
     health = (
         _finding(FindingKind.GAP, 2.0, 4.0),
-        _finding(FindingKind.CLOCK_JUMP, 5.0),
-        _finding(FindingKind.MASKED, 1.0, 2.0, 3.0, 4.0, 5.0),
+        _finding(FindingKind.SPIKES, 5.0),
+        _finding(FindingKind.MISSING, 1.0, 2.0, 3.0, 4.0, 5.0),
         HealthFinding('long', '/js', FindingKind.JITTER, 3, 'it has no time'),
     )
     recordings = (_bag('long', 10.0), _bag('short', 6.0))
@@ -44,9 +44,9 @@ def test_events_are_of_their_bag_and_the_worst_is_told_first_and_drawn_last(
     (_, found), (_, nothing) = events(result)
     assert nothing == ()
     assert [(event.what, event.when) for event in found] == [
-        ('clock jump in /js', '5.00 s'),
+        ('spikes in /js', '5.00 s'),
         ('gap in /js', '2.00 s, 4.00 s'),
-        ('masked in /js', '1.00 s, 2.00 s, 3.00 s and 2 more'),
+        ('missing values in /js', '1.00 s, 2.00 s, 3.00 s and 2 more'),
     ]
     (axes,) = draw_recordings(result, 9).axes
     assert axes.get_xlim() == (0.0, 10.0)

@@ -104,7 +104,7 @@ def stepped(change: float) -> dict[str, Any]:
 
 
 def jumping_clock() -> dict[str, Any]:
-    finding = HealthFinding('train_1', '/joint_states', FindingKind.CLOCK_JUMP, 1, '.244 s')
+    finding = HealthFinding('train_1', '/joint_states', FindingKind.SPIKES, 1, '.244 s')
     return {'health': (finding,)}
 
 
@@ -175,7 +175,7 @@ def test_residuals_that_are_small_or_white_are_noise(after: float, autocorrelati
 
 def test_a_mapping_without_a_rival_or_by_names_is_none() -> None:
     assert names(**assumed(0.5)) == []
-    assert names(**assumed(0.98, FindingKind.DERIVED_VELOCITY)) == []
+    assert names(**assumed(0.98, FindingKind.NOT_MEASURED)) == []
 
 
 def test_what_was_left_out_in_turn_is_held_out() -> None:

@@ -10,22 +10,19 @@ where the leader is: the positions of the leader are the follower's commands.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
-from sysid_ros.alignment.mapping.by_name import STATE, is_command
+from sysid_ros.alignment.mapping.by_name import STATE
 from sysid_ros.alignment.mapping.names import name_words
-from sysid_ros.alignment.pairs import Quantity, field_columns
-from sysid_ros.bags import UnreadTopic
+from sysid_ros.alignment.pairs import field_columns
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.errors import AlignmentError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.vocabulary import Quantity, is_command
 
 _SIDES = frozenset({'left', 'right'})
 #: Words for an arm that is moved by hand, and for one that follows it.
@@ -149,11 +146,10 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
             unread.append(UnreadTopic(topic.topic, topic.msgtype, count, reason))
     if not wanted or not found:
         names = list(dict.fromkeys(arm.name for arm in arms))
-        msg = (
+        raise AlignmentError(
             f'No topic and no joint of {bag.path.name!r} has the namespace {namespace!r}; '
             f'{nearest(namespace, names)}.'
         )
-        raise AlignmentError(msg)
     return replace(bag, topics=tuple(kept), unread=tuple(unread))
 
 
@@ -185,12 +181,11 @@ def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -
     words = [arm.words - frozenset.intersection(*(arm.words for arm in several)) for arm in several]
     if several and not all(own & told_apart for own in words):
         names = ', '.join(dict.fromkeys(arm.name for arm in several))
-        msg = (
+        raise AlignmentError(
             f'The bag {bag.path.name!r} holds several arms with the same joints, {names}, and the '
             f'model is one of them: choose with `--namespace {several[0].name}`, '
             f'or `namespace: {several[0].name}` in calibration.yaml.'
         )
-        raise AlignmentError(msg)
 
 
 def _states(bag: BagColumns) -> list[TopicColumns]:

@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import enum
-import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import (
@@ -18,40 +19,23 @@ from sysid_ros.alignment.mapping.by_name import (
     controller_joints,
     controller_meaning,
     controller_of,
-    is_command,
 )
-from sysid_ros.alignment.pairs import Quantity, column_name
+from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.message_types import CONTROLLER_STATE
+from sysid_ros.vocabulary import (
+    COMMANDED,
+    COMPONENTS,
+    CURRENT,
+    NEITHER,
+    PWM,
+    Quantity,
+    is_command,
+    quantity_of,
+    words_of,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
-
-#: Words in the name of a field or topic, and what they say that its numbers are.
-_WORDS = {
-    Quantity.POSITION: ['position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos'],
-    Quantity.VELOCITY: ['velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'],
-    Quantity.EFFORT: [
-        'effort',
-        'efforts',
-        'torque',
-        'torques',
-        'tau',
-        'current',
-        'currents',
-        'pwm',
-    ],
-}
-#: Parts of a path under which a controller's state holds its commands.
-_COMMANDED = frozenset(['reference', 'desired', 'setpoint', 'command'])
-#: Parts of a path under which it holds what is neither measured nor commanded.
-_NEITHER = frozenset(['error', 'output', 'acceleration', 'accelerations'])
-#: Labels of vectors and quaternions.
-_COMPONENTS = frozenset('xyzw')
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
 #: Least length, s, least number of instants, and order of the Savitzky–Golay filter.
@@ -112,10 +96,10 @@ class AxisColumn(NamedTuple):
     @property
     def kind(self) -> EffortKind:
         """What it holds by its name, if it holds efforts."""
-        words = set(re.split(r'[._/]', f'{self.topic}/{self.field}'.lower()))
-        if words & {'current', 'currents'}:
+        words = set(words_of(f'{self.topic}/{self.field}'))
+        if words & CURRENT:
             return EffortKind.CURRENT
-        return EffortKind.PWM if 'pwm' in words else EffortKind.TORQUE
+        return EffortKind.PWM if words & PWM else EffortKind.TORQUE
 
 
 class Axis(NamedTuple):
@@ -158,13 +142,13 @@ def find_axes(
         for topic in bag.topics
         if topic.msgtype == CONTROLLER_STATE
         for field in topic.fields
-        if (_meaning(topic, field) or (None, False))[1]
+        if (meaning_of(topic, field) or (None, False))[1]
         for label in field.labels
     }
     prefixes = prefixes or {}
     for topic in bag.topics:
         for field in topic.fields:
-            meaning = _meaning(topic, field)
+            meaning = meaning_of(topic, field)
             if meaning is None:
                 continue
             quantity, commanded = meaning
@@ -199,37 +183,29 @@ def find_axes(
     )
 
 
-def _meaning(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
+def meaning_of(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
     """Return what a field's numbers are, None where names do not say it, and if they are commanded.
 
     What belongs to no joint has no meaning.
     """
     if topic.msgtype == CONTROLLER_STATE:
         return controller_meaning(topic).get(field.name)
-    path = re.split(r'[._/]', field.name.lower())
-    if set(field.labels) <= _COMPONENTS or _NEITHER & set(path):
+    words = set(words_of(field.name))
+    if set(field.labels) <= COMPONENTS or NEITHER & words:
         return None
-    commanded = (
-        topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(_COMMANDED & set(path))
-    )
-    if 'feedback' in path or 'actual' in path:
-        commanded = False
-    for quantity, words in _WORDS.items():
-        if set(words) & set(path):
-            return quantity, commanded
-    if path[-1] not in {'data', 'values'}:
+    commanded = topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(COMMANDED & words)
+    commanded &= not {'actual', 'feedback'} & words
+    quantity = quantity_of(words)
+    if quantity is None and not {'data', 'values'} & words:
         return None
-    for quantity, words in _WORDS.items():
-        if set(words) & set(re.split(r'[/_]', topic.topic.lower())):
-            return quantity, commanded
-    return None, commanded or topic.msgtype == ARRAY
+    quantity = quantity or quantity_of(words_of(topic.topic))
+    return quantity, commanded or (quantity is None and topic.msgtype == ARRAY)
 
 
 def _without_quantity(topic: str) -> str:
     """Return a topic without the word for its quantity: ``/joint_positions`` has a sibling."""
-    words = {word for several in _WORDS.values() for word in several}
     return '/'.join(
-        '_'.join(part for part in level.split('_') if part.lower() not in words)
+        '_'.join(part for part in level.split('_') if quantity_of([part.lower()]) is None)
         for level in topic.split('/')
     )
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 import mujoco
 import numpy as np
@@ -29,7 +28,6 @@ from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -38,6 +36,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
     JOINT_JOG,
@@ -46,18 +45,11 @@ from sysid_ros.bags.message_types import (
     is_applied,
 )
 from sysid_ros.errors import AlignmentError, some
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
-
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
 STATE = JOINT_STATE
 TRAJECTORY = JOINT_TRAJECTORY
 ARRAY = 'std_msgs/msg/Float64MultiArray'
-
-#: A topic whose name holds one of these carries commands, not measurements.
-COMMAND_WORDS = ('command', 'cmd', 'target', 'reference', 'setpoint', 'desired', 'goal', 'applied')
 
 #: Types of messages that command joints by name, worst first.
 _COMMANDS = (JOINT_JOG, STATE, TRAJECTORY, CONTROLLER_STATE)
@@ -66,12 +58,6 @@ _OF_POINTS = {
     Quantity.POSITION: 'positions',
     Quantity.VELOCITY: 'velocities',
     Quantity.EFFORT: 'effort',
-}
-#: Words in the name of an array's topic that say what it carries. Not those of positions: they are
-#: in the topic that people take for any command.
-_ARRAYS = {
-    Quantity.VELOCITY: ('velocity', 'velocities', 'vel'),
-    Quantity.EFFORT: ('effort', 'efforts', 'torque', 'torques', 'current'),
 }
 _SHOWN = 6
 
@@ -91,11 +77,10 @@ def auto_mapping(bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str
     sensors = _sensor_pairs(bag, states, model, joints)
     if not sensors:
         shared = _joined(joint for topic in states for joint in _shared(topic, joints))
-        msg = (
+        raise AlignmentError(
             'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
             f'measures at joints {shared}.'
         )
-        raise AlignmentError(msg)
     actuators, refused, health = _actuator_pairs(bag, model, joints, leaders)
     pairs = (*sensors, *actuators)
     renamed = _renamed(bag, pairs, joints)
@@ -114,14 +99,9 @@ def _renamed(
                 detail = f'taken for the joint {joint!r}, whose name differs in writing only'
                 subject = f'{topic.topic} {label}'
                 found[subject] = HealthFinding(
-                    bag.path.name, subject, FindingKind.ASSUMED_NAME, 1, detail
+                    bag.path.name, subject, FindingKind.ASSUMED_ORDER, 1, detail
                 )
     return tuple(found.values())
-
-
-def is_command(topic: str) -> bool:
-    """Tell by its name whether a topic carries commands."""
-    return any(word in topic.lower() for word in COMMAND_WORDS)
 
 
 def _labels(topic: TopicColumns) -> tuple[str, ...]:
@@ -167,8 +147,9 @@ def _state_topics(
             or 'none'
         )
         what = 'only command topics carry joint states' if all_states else 'there is none'
-        msg = f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
-        raise AlignmentError(msg)
+        raise AlignmentError(
+            f'Expected a topic of type {STATE} with the measured state, {what}; topics: {found}.'
+        )
     matching = [topic for topic in states if _shared(topic, joints)]
     if not matching:
         labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
@@ -412,8 +393,9 @@ def array_quantity(bag: BagColumns, topic: str) -> Quantity | None:
     facts = _controllers(bag).get(controller_of(topic), {})
     if (interface := facts.get('interface')) in list(Quantity):
         return Quantity(str(interface))
-    words = set(re.split(r'[/_]', topic.lower()))
-    return next((kind for kind, known in _ARRAYS.items() if words & set(known)), None)
+    # Words for positions are in the topic that people take for any command.
+    found = quantity_of(words_of(topic))
+    return None if found is Quantity.POSITION else found
 
 
 def controller_of(topic: str) -> str:

@@ -6,20 +6,22 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
-from sysid_ros.alignment.mapping.axes import Axis, EffortKind, Response, respond
-from sysid_ros.alignment.pairs import Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.mapping.axes import AxesMotion, SmoothSignal
+from sysid_ros.alignment.mapping.axes import (
+    AxesMotion,
+    Axis,
+    EffortKind,
+    Response,
+    SmoothSignal,
+    respond,
+)
+from sysid_ros.vocabulary import Quantity
 
 #: Encoders have 2^n counts per turn, for these n.
 _BITS = range(8, 25)

@@ -24,17 +24,27 @@ import enum
 import itertools
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, Unit, units
+from sysid_ros.alignment.mapping.axes import SmoothSignal
+from sysid_ros.alignment.mapping.drives import (
+    LEAST_CORRELATION,
+    OWN_UNITS,
+    RecordedDrive,
+    Unit,
+    units,
+)
 from sysid_ros.alignment.mapping.mechanism import (
     LEAST_SHIFT,
     MASSES,
     SHOWS,
+    Mechanism,
     contradiction,
     law_part,
     motion_bases,
@@ -45,16 +55,7 @@ from sysid_ros.alignment.mapping.mechanism import (
     servo_torque,
 )
 from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
-from sysid_ros.alignment.pairs import Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.mapping.axes import SmoothSignal
-    from sysid_ros.alignment.mapping.drives import RecordedDrive
-    from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.vocabulary import Quantity
 
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0

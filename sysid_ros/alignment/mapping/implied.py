@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
 
 import mujoco
 
@@ -14,8 +16,10 @@ from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, prefixes
 from sysid_ros.alignment.mapping.axes import find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import make_drives
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.proposal import Proposal, propose
-from sysid_ros.alignment.pairs import PairRole, Quantity, UnmappedKind
+from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, propose
+from sysid_ros.alignment.pairs import PairRole, UnmappedKind
+from sysid_ros.bags import BagColumns
+from sysid_ros.config import MappingConfig
 from sysid_ros.model.implied import (
     ActuatorKind,
     add_actuators,
@@ -24,14 +28,7 @@ from sysid_ros.model.implied import (
     takes_efforts,
 )
 from sysid_ros.model.loading import compile_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from sysid_ros.alignment.mapping.proposal import ProposedPair
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import MappingConfig
+from sysid_ros.vocabulary import Quantity
 
 #: What an actuator is told to what it is.
 _KINDS = {

@@ -6,21 +6,18 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
+from sysid_ros.alignment.mapping.axes import SmoothSignal
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Quantity, actuator_names, drives_joint, scalar_joints
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.mapping.axes import SmoothSignal
+from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
+from sysid_ros.vocabulary import Quantity
 
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
 _UNKNOWN = (

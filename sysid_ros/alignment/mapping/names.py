@@ -4,21 +4,19 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Indel
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
+from sysid_ros.vocabulary import COMMANDED, MEASURED, QUANTITIES, words_of
 
 #: Similarity of equal names; of names that differ in case and separators; of names that differ in
 #: what all names share and in words that say nothing; and the most that likeness alone gives.
 EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.92
-#: Names whose letters agree less than this (``difflib`` ratio) are different names.
+#: Names whose letters agree less than this are different names.
 _LEAST_RATIO = 0.6
 #: Similarity of names that share some words, and of those that mean the same in other words.
 _SOME_WORDS, _SAME_MEANING = 0.5, 0.9
@@ -35,30 +33,8 @@ _MEANINGS = {
 _MEANING = {word: meaning for meaning, words in _MEANINGS.items() for word in words}
 #: Words that say that something is a joint, a drive or a reading of one, not which.
 _NOISE = frozenset(
-    [
-        'joint',
-        'jnt',
-        'j',
-        'link',
-        'motor',
-        'mot',
-        'drive',
-        'actuator',
-        'act',
-        'servo',
-        'sensor',
-        'axis',
-        'position',
-        'pos',
-        'velocity',
-        'vel',
-        'effort',
-        'torque',
-        'command',
-        'cmd',
-        'state',
-    ]
-)
+    ['act', 'actuator', 'axis', 'drive', 'j', 'jnt', 'joint', 'link', 'mot', 'motor', 'sensor']
+).union(['servo'], COMMANDED, MEASURED, *QUANTITIES.values())
 
 
 def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:
@@ -72,19 +48,17 @@ def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64
         (m, n) from 0 to EXACT.
     """
     found = np.zeros((len(bag), len(model)))
-    bare_bag, bare_model = _cores(bag), _cores(model)
-    for row, name in enumerate(bag):
-        if not name or name.isdigit():
-            continue
-        for column, other in enumerate(model):
-            if other:
-                cores = bare_bag[row], bare_model[column]
-                found[row, column] = _similarity((name, other), cores)
+    shared = np.zeros(found.shape, dtype=np.int64)
+    cores = _cores(bag), _cores(model)
+    for row, column in itertools.product(range(len(bag)), range(len(model))):
+        names = bag[row], model[column]
+        if all(names) and not names[0].isdigit():
+            found[row, column] = _similarity(names, (cores[0][row], cores[1][column]))
+            shared[row, column] = _words_inside(*names)
     # A name with something around it is the same name where no other fits as well.
-    shared = np.array([[_words_inside(name, other) for other in model] for name in bag])
-    for row, column in np.argwhere(shared.reshape(found.shape)):
-        rivals = [*shared[row], *shared[:, column]]
-        if max(rivals) == shared[row, column] and rivals.count(max(rivals)) == 2:  # noqa: PLR2004 (itself, twice)
+    for row, column in np.argwhere(shared):
+        rivals = np.concatenate([shared[row], shared[:, column]])
+        if np.count_nonzero(rivals >= shared[row, column]) == 2:  # noqa: PLR2004 (itself, twice)
             found[row, column] = max(found[row, column], SAME_CORE)
     return found
 
@@ -100,19 +74,19 @@ def in_words(score: float) -> str:
     return 'similar name' if score > 0 else 'no name in common'
 
 
-def _similarity(names: tuple[str, str], cores: tuple[str, str]) -> float:
+def _similarity(names: tuple[str, str], cores: tuple[list[str], list[str]]) -> float:
     if names[0] == names[1]:
         return EXACT
-    letters = [''.join(_words(name)) for name in names]
-    if letters[0] == letters[1]:
+    if ''.join(words_of(names[0])) == ''.join(words_of(names[1])):
         return SAME_LETTERS
     if cores[0] == cores[1]:
         return SAME_CORE
-    if re.findall(r'\d+', cores[0]) != re.findall(r'\d+', cores[1]):
+    numbers = [[word for word in core if word.isdigit()] for core in cores]
+    if numbers[0] != numbers[1]:
         # joint_1 and joint_2 are alike in all letters and still two joints.
         return 0.0
-    ratio = difflib.SequenceMatcher(None, *cores).ratio()
-    meanings = [{_MEANING.get(word, word) for word in core.split('_')} for core in cores]
+    ratio = Indel.normalized_similarity(*('_'.join(core) for core in cores))
+    meanings = [{_MEANING.get(word, word) for word in core} for core in cores]
     common = meanings[0] & meanings[1]
     # A number alone is no name: Hand_2 is not the second joint.
     told = any(not word.isdigit() for word in common)
@@ -126,9 +100,9 @@ def _words_inside(name: str, other: str) -> int:
 
     What stands behind it may be no number: wrist is not wrist_2.
     """
-    if not name or not other or name.isdigit() or other.isdigit():
+    if other.isdigit():
         return 0
-    few, many = sorted((_words(name), _words(other)), key=len)
+    few, many = sorted((words_of(name), words_of(other)), key=len)
     says = any(word.isdigit() or word not in _NOISE for word in few)
     alike = any(
         many[place : place + len(few)] == few
@@ -138,21 +112,15 @@ def _words_inside(name: str, other: str) -> int:
     return len(few) if says and alike else 0
 
 
-def _words(name: str) -> list[str]:
-    """Split ``leftElbow_joint2`` into left, elbow, joint, 2."""
-    found = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+', name)
-    return [word.lower().lstrip('0') or '0' for word in found]
-
-
 def name_words(name: str) -> list[str]:
     """Return the words of a name, with sides written out."""
     sides = {'l': 'left', 'r': 'right'}
-    return [sides.get(word, word) for word in _words(name)]
+    return [sides.get(word, word) for word in words_of(name)]
 
 
-def _cores(names: Sequence[str]) -> list[str]:
-    """Return what tells each name from the others."""
-    lists = [_words(name) for name in names]
+def _cores(names: Sequence[str]) -> list[list[str]]:
+    """Return the words that tell each name from the others."""
+    lists = [words_of(name) for name in names]
     named = [words for words in lists if words and not words[0].isdigit()]
     several = len({tuple(words) for words in named}) > 1
     prefix = _shared(named) if several else 0
@@ -160,16 +128,11 @@ def _cores(names: Sequence[str]) -> list[str]:
     cores = []
     for words in lists:
         own = words[prefix : len(words) - suffix] if words in named else words
-        telling = [word for word in own if word not in _NOISE]
-        cores.append('_'.join(telling or own or words))
+        cores.append([word for word in own if word not in _NOISE] or own or words)
     return cores
 
 
 def _shared(lists: list[list[str]]) -> int:
     """Return with how many equal words all lists begin."""
-    count = 0
-    for words in zip(*lists, strict=False):
-        if len(set(words)) > 1:
-            break
-        count += 1
-    return count
+    same = (len(set(words)) == 1 for words in zip(*lists, strict=False))
+    return sum(itertools.takewhile(bool, same))

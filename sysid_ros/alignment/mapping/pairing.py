@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
@@ -19,7 +20,7 @@ from sysid_ros.alignment.health import (
 )
 from sysid_ros.alignment.mapping import by_name as auto
 from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders
-from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
+from sysid_ros.alignment.mapping.axes import AxesMotion, Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.drives import judged_at, velocity_response
 from sysid_ros.alignment.mapping.mechanism import (
     Mechanism,
@@ -32,7 +33,6 @@ from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -44,14 +44,10 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
+from sysid_ros.bags import BagColumns
+from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, nearest, some
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sysid_ros.alignment.mapping.axes import AxesMotion
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.vocabulary import Quantity
 
 #: So many labels are named in a message.
 _SHOWN = 6
@@ -91,8 +87,7 @@ def map_columns(
         motion = make_motion(axes)
         reason = next(_contradictions(model, axes, joints, motion), None)
         if reason is not None:
-            msg = f'Mapping by names cannot be right: {reason}; {ADVICE}.'
-            raise AlignmentError(msg)
+            raise AlignmentError(f'Mapping by names cannot be right: {reason}; {ADVICE}.')
         return found if motion is None else _torques_only(bag, model, found, axes, joints, motion)
     widths = [int(width) for width in model.sensor_dim]
     pairs = [
@@ -102,16 +97,16 @@ def map_columns(
         ),
     ]
     if not mapping.sensors:
-        msg = f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
-        raise AlignmentError(msg)
+        raise AlignmentError(
+            f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
+        )
     for pair in pairs:
         if not np.isfinite(raw_values(bag, pair)).any():
             channel = column_name(pair.topic, pair.field, pair.label)
-            msg = (
+            raise AlignmentError(
                 f'The mapping pairs {pair.role.value} {pair.name!r} with {channel}, '
                 'which has no finite value in the bag.'
             )
-            raise AlignmentError(msg)
     health = [
         HealthFinding(
             bag.path.name,
@@ -138,8 +133,9 @@ def _explicit(
     for name in channels:
         if name not in names:
             hint = nearest(name, filter(None, names))
-            msg = f'The mapping names {role.value} {name!r}, which the model does not have; {hint}.'
-            raise AlignmentError(msg)
+            raise AlignmentError(
+                f'The mapping names {role.value} {name!r}, which the model does not have; {hint}.'
+            )
     pairs = []
     for name in sorted(channels, key=names.index):
         channel = channels[name]
@@ -183,22 +179,23 @@ def channel_labels(
     field = field_columns(topic, channel.field)
     if field is None:
         hint = nearest(channel.field, [item.name for item in topic.fields])
-        msg = (
+        raise AlignmentError(
             f'{start} field {channel.field!r} of {channel.topic!r}, which it does not have; {hint}.'
         )
-        raise AlignmentError(msg)
     where = f'{channel.topic} {channel.field}'
     chosen = channel.labels or ((channel.label,) if channel.label is not None else field.labels)
     for label in chosen:
         if label not in field.labels:
             hint = nearest(label, field.labels)
-            msg = f'{start} label {label!r} of {where}, which it does not have; {hint}.'
-            raise AlignmentError(msg)
+            raise AlignmentError(
+                f'{start} label {label!r} of {where}, which it does not have; {hint}.'
+            )
     if len(chosen) != width:
         values = 'one value' if width == 1 else f'{width} values'
         found = f'{len(chosen)} of {where} ({some(chosen, _SHOWN)})'
-        msg = f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
-        raise AlignmentError(msg)
+        raise AlignmentError(
+            f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
+        )
     return chosen
 
 
@@ -223,11 +220,11 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         channel = column_name(pair.topic, pair.field, pair.label)
         reason: tuple[FindingKind, str] | None = None
         if not np.isfinite(raw_values(bag, pair)).any():
-            reason = (FindingKind.MASKED, 'no finite value in the whole bag')
+            reason = (FindingKind.MISSING, 'no finite value in the whole bag')
         elif pair.role is PairRole.SENSOR and channel in dead:
             reason = (FindingKind.DEAD_CHANNEL, 'never changes while others move')
         elif (pair.topic, pair.field) in magnitudes:
-            reason = (FindingKind.MAGNITUDE, UNSIGNED)
+            reason = (FindingKind.NO_TORQUE, UNSIGNED)
         if reason is None:
             kept.append(pair)
             continue
@@ -238,8 +235,9 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
         health.append(HealthFinding(bag.path.name, channel, kind, count, why, left_out=pair.name))
         unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
     if not any(pair.role is PairRole.SENSOR for pair in kept):
-        msg = f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
-        raise AlignmentError(msg)
+        raise AlignmentError(
+            f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
+        )
     mapping = Mapping(tuple(kept), tuple(unmapped), tuple(health))
     return _completed(bag, model, mapping, 'no column of the bag refers to it', left_out)
 

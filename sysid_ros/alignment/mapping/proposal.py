@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -19,16 +20,14 @@ from sysid_ros.alignment.mapping.arms import (
     find_leaders,
     prefixes,
 )
-from sysid_ros.alignment.mapping.axes import EffortKind, find_axes, make_motion
-from sysid_ros.alignment.mapping.couplings import find_couplings
+from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, EffortKind, find_axes, make_motion
 from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
-from sysid_ros.alignment.mapping.hypotheses import Choice, Judge, Shift, search
-from sysid_ros.alignment.mapping.mechanism import Mechanism
+from sysid_ros.alignment.mapping.hypotheses import BestHypothesis, Choice, Judge, Shift, search
+from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
-    Quantity,
     Unmapped,
     UnmappedKind,
     actuator_names,
@@ -36,19 +35,12 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
 )
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.text import one_line
+from sysid_ros.vocabulary import Quantity
 from sysid_ros.yaml_text import block_entry, scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from sysid_ros.alignment.mapping.axes import Axis, AxisColumn
-    from sysid_ros.alignment.mapping.couplings import MixedColumns
-    from sysid_ros.alignment.mapping.hypotheses import BestHypothesis
-    from sysid_ros.alignment.mapping.mechanism import ModelJoint
-    from sysid_ros.bags import BagColumns, Field, TopicColumns
 
 _VECTOR = ('x', 'y', 'z')
 #: MuJoCo has the scalar part of a quaternion first, ROS last.
@@ -272,10 +264,6 @@ def propose(
         for quantity, reading in _readings(judge, found, row).items()
     }
     commands = {joint: _command(judge, found, row) for row, joint in placed.items()}
-    couplings = find_couplings(axes, motion)
-    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
-    for row, joint in placed.items():
-        _couple(readings, joint, couplings.get(measured[row]))
     _follow(readings, mechanism, axes)
     pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
@@ -285,27 +273,13 @@ def propose(
         topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
         joints = ', '.join(joint.name for joint in mechanism.joints) or 'none'
         labels = ', '.join(axis.name for axis in axes if not axis.commanded) or 'none'
-        msg = (
+        raise AlignmentError(
             f'Nothing in {bag.path.name!r} can be a sensor of the model: expected positions, '
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
             f'measured joints of the bag: {labels}; joints of the model: {joints}.'
         )
-        raise AlignmentError(msg)
     unmapped = _unmapped(bag, model, pairs, _not_taken(judge, found))
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
-
-
-def _couple(
-    readings: dict[tuple[int, Quantity], _Reading], joint: int, coupling: MixedColumns | None
-) -> None:
-    """Say in what is read of a joint what couples it; a column that mixes joints is none."""
-    quantity = Quantity.POSITION if coupling is not None and coupling.mixed else Quantity.EFFORT
-    reading = readings.get((joint, quantity))
-    if coupling is not None and reading is not None:
-        score = min(reading.score, _UNSCALED) if coupling.mixed else reading.score
-        readings[joint, quantity] = reading._replace(
-            score=score, reason=f'{reading.reason}; {coupling.text}'
-        )
 
 
 def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:

@@ -15,7 +15,6 @@ from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
@@ -33,6 +32,7 @@ from sysid_ros.nodes.ros.simulation import (
 )
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

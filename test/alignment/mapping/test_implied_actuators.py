@@ -20,11 +20,11 @@ from sysid_ros.alignment.mapping.implied import (
     lacking_quantity,
     propose_with_actuators,
 )
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, TopicColumns, read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import load_spec
+from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
     from sysid_ros.bags import BagColumns

@@ -162,7 +162,7 @@ def test_channels_without_values_or_life_are_left_out_and_named(arm: Any, column
     assert list(_pairs(mapping, PairRole.SENSOR)) == ['s0']
     kinds = {item.subject: item.kind for item in mapping.health if item.kind != 'unmapped'}
     assert kinds == {
-        '/js.position[elbow]': 'masked',
+        '/js.position[elbow]': 'missing values',
         '/js.position[wrist]': 'dead channel',
         '/js.effort[shoulder]': 'dead channel',
     }
@@ -282,7 +282,7 @@ def test_names_that_differ_in_writing_only_are_the_same_and_it_is_said(arm: Any,
         's1': 'elbow_joint',
         's2': 'WRIST',
     }
-    said = [item.subject for item in mapping.health if item.kind == 'assumed name']
+    said = [item.subject for item in mapping.health if item.kind == 'assumed order']
     assert said == ['/js Shoulder', '/js elbow_joint', '/js WRIST']
 
 

@@ -21,12 +21,12 @@ from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
 from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, summary, to_yaml
-from sysid_ros.alignment.pairs import Quantity
 from sysid_ros.bags import Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
     from sysid_ros.alignment.mapping.proposal import ProposedPair
