@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags import Field, TopicColumns
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.errors import how_many
 
 SECOND_NS = 1_000_000_000
@@ -187,6 +187,11 @@ class FindingKind(StrEnum):
         'The joint was told to move and no motion was measured.',
         'Check encoder, driver and mapping, and record again.',
     )
+    UNFINISHED = (
+        'unfinished',
+        Grade.NOTE,
+        'The recorder was killed: what it had in memory, mostly a second, is not in the bag.',
+    )
     UNLIKE_STAMPS = (
         'unlike stamps',
         Grade.FAULT,
@@ -334,6 +339,15 @@ def aggregated(findings: Iterable[HealthFinding]) -> list[Findings]:
     grades = list(Grade)
     found = [Findings(kind, tuple(each)) for kind, each in kinds.items()]
     return sorted(found, key=lambda item: (grades.index(item.kind.grade), -item.count))
+
+
+def unfinished_files(bag: BagColumns) -> list[HealthFinding]:
+    """Say which files of a bag their recorder has not closed."""
+    detail = 'it was not finished, and is read as far as it goes'
+    return [
+        HealthFinding(bag.path.name, file, FindingKind.UNFINISHED, 1, detail)
+        for file in bag.unfinished
+    ]
 
 
 def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:

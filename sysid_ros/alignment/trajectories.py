@@ -22,6 +22,7 @@ from sysid_ros.alignment.health import (
     spans_where,
     timing_findings,
     topic_rate,
+    unfinished_files,
 )
 from sysid_ros.alignment.initial import (
     LONGEST_SLOPE_S,
@@ -148,11 +149,12 @@ def align(
     markers = {item.topic for item in marker_topics(bag, segments)}
     name = bag.path.name
     messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
+    health = [*mapping.health, *unfinished_files(bag)]
     bag, found = longest_part(bag, used | markers)
     # Commands or a marker may have receive times only; all must be of one clock.
     timed = [topic for topic in bag.topics if topic.topic in used | markers]
     choice, clocks = one_clock(name, timed, stamps)
-    health = [*mapping.health, *found, *clocks]
+    health += [*found, *clocks]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
     stamped: dict[str, Stamped] = {}
     rates: list[TopicRate] = []

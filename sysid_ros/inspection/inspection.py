@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.clocks import longest_part
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import HealthFinding, unfinished_files
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
 from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
@@ -183,7 +183,7 @@ def inspect(
     facts, own = bag_facts(bag), bag_facts(found.part)
     messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
     paired = {pair.topic for pair in found.mapping.pairs} if found.mapping else set()
-    findings = list(found.findings)
+    findings = [*unfinished_files(bag), *found.findings]
     topics = []
     channels = []
     for topic in found.part.topics:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -95,10 +96,16 @@ def test_a_folder_that_is_no_bag(project: Any, refused: Callable[..., str]):
     )
 
 
-def test_a_truncated_bag(project: Any, refused: Callable[..., str]):
+def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(
+    project: Any, sysid: Callable[..., Any]
+):
     file = project.folder / 'train' / 'train.mcap'
-    file.write_bytes(file.read_bytes()[:50_000])
-    assert 'train.mcap was not finished' in refused()
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    found = json.loads(sysid('inspect', 'train', '--json').out)['findings']
+    (unfinished,) = [item for item in found if item['kind'] == 'unfinished']
+    assert unfinished['subject'] == 'train.mcap'
+    assert 'unfinished' in sysid('preflight', 'calibration.yaml').out
 
 
 def test_metadata_without_data(project: Any, refused: Callable[..., str]):
