@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Robots that exist only here, with true parameters that they hide."""
 
-from sysid_ros.virtual_robot.pendulum import Pendulum
 from sysid_ros.virtual_robot.plant import Noise, Plant, Sample, load_truth
 
-__all__ = ['Noise', 'Pendulum', 'Plant', 'Sample', 'load_truth']
+__all__ = ['Noise', 'Plant', 'Sample', 'load_truth']
