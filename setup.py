@@ -18,11 +18,8 @@ NAME = 'sysid_ros'
 NODES = (
     'calibrator',
     'exciter',
-    'pendulum_bench',
     'recorder',
-    'refit',
     'simulated_robot',
-    'simulated_servo',
 )
 
 REQUIRED = (
@@ -115,11 +112,11 @@ def _executables(commands: Sequence[str]) -> list[str]:
     `setup.py install` and `develop` are what colcon and the ROS build farm run; there, scripts go
     to lib/sysid_ros, where `ros2 run` looks. A wheel puts them on the PATH, where names such as
     `recorder` would be in the way of other programs, so it has `sysid` only; the nodes are then
-    started as `python -m sysid_ros.nodes.recorder`.
+    started as `python -m sysid_ros.nodes recorder`.
     """
     scripts = ['sysid = sysid_ros.cli:main']
     if {'install', 'develop'} & set(commands):
-        scripts += [f'{node} = {NAME}.nodes.{node}:main' for node in NODES]
+        scripts += [f'{node} = {NAME}.nodes.__main__:main' for node in NODES]
     return scripts
 
 
@@ -156,8 +153,6 @@ setup(
         _share('launch', '*.launch.xml'),
         _share('config', '*.yaml'),
         _share('config/demo', '*'),
-        _share('config/pendulum', '*'),
-        _share('config/servo_arm', '*'),
     ],
     python_requires='>=3.11',
     classifiers=[

@@ -26,7 +26,7 @@ from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.rollout.prediction import predict
 
-_ASSETS = Path(__file__).parents[1] / 'config' / 'servo_arm'
+_ASSETS = Path(__file__).parent / 'cases' / 'servo_arm'
 #: The delay that the simulated robot hides.
 _DELAY = 0.006
 _TARGET = 1.1

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -30,6 +30,7 @@ from sysid_ros.cli.console import Progress, make_console, print_paths, print_res
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
 from sysid_ros.pipeline import identify, write
+from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +47,9 @@ _READY_TIMEOUT = 30.0
 _END_TIMEOUT = 15.0
 #: Longest wait for the refit of the last part, s.
 _REFIT_TIMEOUT = 300.0
+#: The refit is asked for so often, s, and this many times.
+_REQUEST_SECONDS = 5.0
+_REQUESTS = 6
 #: A recording is made again, so often in all, when more commands than this were skipped because
 #: the machine was busy, or when the simulated robot strayed for that reason.
 _ATTEMPTS = 3
@@ -83,9 +87,9 @@ class Driver(NamedTuple):
 class _Node:
     """A node in a process of its own; its lines are shown with its name in front."""
 
-    def __init__(self, module: str, environment: Mapping[str, str], **parameters: object) -> None:
-        self.name = module
-        arguments = [sys.executable, '-m', f'sysid_ros.nodes.{module}', '--ros-args']
+    def __init__(self, name: str, environment: Mapping[str, str], **parameters: object) -> None:
+        self.name = name
+        arguments = [sys.executable, '-m', 'sysid_ros.nodes', name, '--ros-args']
         for key, value in parameters.items():
             arguments += ['-p', f'{key}:={value}']
         self.ended_well = False
@@ -403,6 +407,12 @@ def true_values(path: Path, result: CalibrationResult) -> dict[str, float]:
 
 
 def _refit(folder: Path, environment: Mapping[str, str]) -> None:
+    import rclpy  # noqa: PLC0415 (what comes before needs no ROS in this process)
+    from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415
+    from std_srvs.srv import Trigger  # noqa: PLC0415
+
+    from sysid_ros.nodes.runtime import latched  # noqa: PLC0415
+
     print('\nThe same over the service: calibrator node, ~/refit, topics', flush=True)
     # A folder of its own: the report beside the bags keeps the column with the truth.
     calibrator = _Node(
@@ -411,11 +421,37 @@ def _refit(folder: Path, environment: Mapping[str, str]) -> None:
         config=folder / 'calibration.yaml',
         output=folder / 'refit',
     )
+    os.environ.update(environment)
+    rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
     try:
         calibrator.wait_for('ready')
-        client = _Node('refit', environment)
-        client.wait(_REFIT_TIMEOUT, needed=(calibrator,))
+        node = rclpy.create_node('demo')
+        client = node.create_client(Trigger, '/calibrator/refit')
+        client.wait_for_service(_READY_TIMEOUT)
+        # Fast DDS may lose the first request to a service that has just been discovered
+        # (github.com/ros2/rmw_fastrtps/issues/842). The calibrator takes one at a time.
+        for _ in range(_REQUESTS):
+            client.call_async(Trigger.Request())
+            with contextlib.suppress(RosError):
+                calibrator.wait_for('refitting', _REQUEST_SECONDS)
+                break
+        calibrator.wait_for('idle: the last refit', _REFIT_TIMEOUT)
+        found: list[Any] = []
+        topic = '/calibrator/parameters'
+        node.create_subscription(DiagnosticArray, topic, found.append, latched())
+        deadline = time.monotonic() + _READY_TIMEOUT
+        while not found and time.monotonic() < deadline:
+            rclpy.spin_once(node, timeout_sec=_LOOK_SECONDS)
+        if not found:
+            raise RosError(f'Nothing arrived on {topic} within {_READY_TIMEOUT:g} s.')
+        for status in found[0].status:
+            values = {pair.key: pair.value for pair in status.values}
+            print(
+                f'  {topic} {one_line(status.name)}: {float(values["value"]):.5g} '
+                f'{one_line(values["unit"])}, {status.message}'
+            )
     finally:
+        rclpy.try_shutdown()
         calibrator.stop()
 
 

@@ -14,11 +14,11 @@ import yaml
 
 from sysid_ros.config import (
     CalibrationConfig,
+    CalibratorConfig,
     ExciterConfig,
     MappingConfig,
     PriorConfig,
     RecorderConfig,
-    RefitConfig,
     SimulatedRobotConfig,
     SolverConfig,
     load_calibration,
@@ -364,7 +364,7 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
 @pytest.mark.parametrize(
     ('schema', 'values', 'complaint'),
     [
-        (RecorderConfig, {'storage': 'mcapp'}, r"for 'storage' in node, .* nearest: mcap"),
+        (RecorderConfig, {'compression': 'zst'}, r"'compression' in node, .* nearest: zstd"),
         (RecorderConfig, {'max_bag_size': -1}, r"-1 for 'max_bag_size' in node: .* at least 0\.$"),
         (
             RecorderConfig,
@@ -378,7 +378,6 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
             r"value 0 for 'amplitude' in node: expected more than 0\.$",
         ),
         (ExciterConfig, {'mesage': 'x'}, r"Unknown key 'mesage' in node; nearest: message"),
-        (RefitConfig, {'timeout': 0}, r"value 0 for 'timeout' in node: expected more than 0\.$"),
     ],
 )
 def test_parameters_of_nodes_follow_the_same_rules(
@@ -389,7 +388,7 @@ def test_parameters_of_nodes_follow_the_same_rules(
 
 
 @pytest.mark.parametrize(
-    'schema', [RecorderConfig, SimulatedRobotConfig, ExciterConfig, RefitConfig]
+    'schema', [RecorderConfig, SimulatedRobotConfig, ExciterConfig, CalibratorConfig]
 )
 def test_every_parameter_of_a_node_has_a_default_and_a_description(
     schema: type[pydantic.BaseModel],

@@ -102,8 +102,9 @@ def test_the_demo_records_calibrates_and_refits(
     before, after = re.findall(r'positions ([\d.]+) → ([\d.]+) mrad', done.stdout)[0]
     assert float(before) >= 5 * float(after)
     # The same over the service.
-    assert '[refit] success: True' in done.stdout
-    assert '[refit] /calibrator/parameters: 8 parameters' in done.stdout
+    assert 'idle: the last refit: 8 of 8 parameters identified. accepted' in done.stdout
+    for parameter in result.parameters:
+        assert f'/calibrator/parameters {parameter.name}: ' in done.stdout
     again = CalibrationResult.load(tmp_path / 'refit' / 'current' / 'result.json')
     assert again.provenance.command.startswith('sysid calibrate ')
     assert [p.value for p in again.parameters] == [p.value for p in result.parameters]

@@ -61,10 +61,7 @@ SCHEMAS: dict[str, type[Section]] = {
     'recorder': config.RecorderConfig,
     'exciter': config.ExciterConfig,
     'simulated_robot': config.SimulatedRobotConfig,
-    'simulated_servo': config.SimulatedServoConfig,
-    'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
-    'refit': config.RefitConfig,
 }
 #: Files that examples show with every key.
 WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}
@@ -312,9 +309,7 @@ def test_the_tables_of_services_and_topics_name_their_types():
     assert all(interface[name] == kind for name, kind in rows)
 
 
-@pytest.mark.parametrize(
-    'schema', [s for s in SCHEMAS.values() if s is not config.RefitConfig], ids=lambda s: s.__name__
-)
+@pytest.mark.parametrize('schema', SCHEMAS.values(), ids=lambda s: s.__name__)
 def test_parameter_tables_equal_the_schemas(schema: type[Section]):
     rows = _table(schema.__name__)
 

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sysid_ros.cli.console import print_document, say
 from sysid_ros.cli.documents import DoctorDocument
 from sysid_ros.errors import how_many
-from sysid_ros.nodes.surroundings import check_ros
-from sysid_ros.pipeline.installation import Check, State, check_installation
+from sysid_ros.nodes.doctor import Check, State, check_installation, check_ros
 
 if TYPE_CHECKING:
     import argparse
@@ -23,7 +21,7 @@ LACKING = 1
 def run(args: argparse.Namespace) -> int:
     """Say what is there, a line each as it is found."""
     found: list[Check] = []
-    for check in (*check_installation(Path()), *check_ros(args.seconds)):
+    for check in (*check_installation(), *check_ros(args.seconds)):
         found.append(check)
         if not args.json:
             remedy = f' → {check.remedy}' if check.remedy else ''

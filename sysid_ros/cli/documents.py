@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sysid_ros.cli.profile import Spent
     from sysid_ros.excitation.limits import Usage
     from sysid_ros.export.export import ExportFormat
-    from sysid_ros.pipeline.installation import Check
+    from sysid_ros.nodes.doctor import Check
     from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget
     from sysid_ros.results.case import Case
     from sysid_ros.results.result import CalibrationResult, Standing

@@ -45,7 +45,7 @@ from sysid_ros.export.export import ExportFormat
 from sysid_ros.inference import Combination
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.lag import Lag
-from sysid_ros.pipeline.installation import Check
+from sysid_ros.nodes.doctor import Check
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.preflight import Preflight
 from sysid_ros.pipeline.proposal import ProposedBag, ProposedTarget

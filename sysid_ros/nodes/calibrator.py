@@ -1,18 +1,362 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ``calibrator`` node.
+"""What the ``calibrator`` node does: fit on request or by itself, and publish what is current.
 
-``python -m sysid_ros.nodes.calibrator --ros-args -p config:=calibration.yaml``
+Services ``~/refit`` and ``~/cancel`` (std_srvs/Trigger). Topics, all latched: ``~/parameters``
+(diagnostic_msgs/DiagnosticArray, one status per parameter), ``~/mjcf`` (std_msgs/String, the
+identified MJCF), ``~/result`` (std_msgs/String, the result as JSON). ``/diagnostics`` says every
+second what the node is doing.
+
+All refits run in a process of their own; what it wrote is read and published here.
 """
 
-import sys
+from __future__ import annotations
 
-from sysid_ros.nodes.ros.runtime import process
+import math
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import Any
 
-#: A refit keeps one thread for as long as it fits; the others answer meanwhile.
-_THREADS = 4
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.callback_groups import ReentrantCallbackGroup
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
-main = process('calibrator', 'sysid_ros.nodes.ros.calibrator', 'Calibrator', threads=_THREADS)
+from sysid_ros.config import CalibrationConfig, CalibratorConfig, load_calibration
+from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.nodes.child import Child, End, NewBags, Outcome
+from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.runtime import Stop, latched
+from sysid_ros.pipeline import Calibration
+from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.next_steps import next_steps
+from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
+from sysid_ros.results.store import linked, prune
 
-if __name__ == '__main__':
-    sys.exit(main())
+_DIAGNOSTICS_SECONDS = 1.0
+#: How often it looks for new bags, and whether somebody else changed what is current, s.
+_LOOK_SECONDS = 1.0
+#: How long an answer is given to arrive: a service that is destroyed takes back what its caller has
+#: not yet acknowledged, s.
+_DELIVERY_SECONDS = 1.0
+#: How long a refit is given to end when it is cancelled, s.
+_END_SECONDS = 30.0
+
+
+class Calibrator:
+    """Services and topics around a child that calibrates."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Declare parameters, read the configuration once to see that it is valid, and offer.
+
+        Raises:
+            SysidError: The configuration is not valid.
+        """
+        self._node = node
+        self._log = node.get_logger()
+        self._stop = stop
+        self._config = declare(
+            node,
+            CalibratorConfig,
+            changeable=tuple(CalibratorConfig.model_fields),
+            check=_check,
+            on_change=self._set_config,
+        )
+        self._lock = threading.Lock()
+        self._running: Child | None = None
+        # Of the last refit; empty before the first one, and where that failed.
+        self._standing = ''
+        self._level = DiagnosticStatus.OK
+        self._progress = 'idle: no refit yet'
+        #: What is current, as far as it was published.
+        self._shown: Path | None = None
+        self._bags = NewBags()
+        self._parameters = node.create_publisher(DiagnosticArray, '~/parameters', latched())
+        self._mjcf = node.create_publisher(String, '~/mjcf', latched())
+        self._result = node.create_publisher(String, '~/result', latched())
+        self._diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
+        self._calls = _Calls()
+        node.create_service(Trigger, '~/refit', self._on_refit, callback_group=self._calls)
+        node.create_service(Trigger, '~/cancel', self._on_cancel, callback_group=self._calls)
+        # Not the node's clock: with use_sim_time a paused simulation would silence it.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        node.create_timer(_DIAGNOSTICS_SECONDS, self._diagnose, clock=steady)
+        # A refit by itself keeps its thread; the group's next callbacks see that it is running.
+        alone = ReentrantCallbackGroup()
+        node.create_timer(_LOOK_SECONDS, self._keep, clock=steady, callback_group=alone)
+        self._log.info(f'ready: call {self._name}/refit (std_srvs/srv/Trigger)')
+
+    def close(self) -> None:
+        """Cancel a fit that is running, and wait until its caller has the answer."""
+        with self._lock:
+            running = self._running
+        if running is not None:
+            running.cancel()
+        ended = running is None or running.wait(_END_SECONDS)
+        if not (ended and self._calls.wait(_END_SECONDS)):
+            self._log.warning(f'the fit did not end within {_END_SECONDS:g} s')
+        time.sleep(max(0.0, self._calls.ended + _DELIVERY_SECONDS - time.monotonic()))
+
+    @property
+    def _name(self) -> str:
+        return str(self._node.get_fully_qualified_name())
+
+    def _set_config(self, config: CalibratorConfig) -> None:
+        if config.config != self._config.config:
+            self._bags = NewBags()
+        self._config = config
+
+    # Services
+
+    def _on_refit(self, _: Any, response: Any) -> Any:
+        response.success, response.message = self._refit()
+        return response
+
+    def _on_cancel(self, _: Any, response: Any) -> Any:
+        with self._lock:
+            running = self._running
+        if running is None:
+            response.message = 'No refit is running.'
+            return response
+        running.cancel()
+        ended = running.wait(_END_SECONDS)
+        response.success = ended and running.outcome.end is End.CANCELLED
+        if response.success:
+            response.message = running.outcome.sentence
+        elif ended:
+            response.message = 'The refit ended before it was cancelled.'
+        else:
+            response.message = f'The refit has not ended yet, at "{running.stage}".'
+        return response
+
+    # Refits
+
+    def _keep(self) -> None:
+        """Publish what somebody else made current, and refit where it is time to."""
+        if self._running is not None or self._stop.requested:
+            return
+        try:
+            settings = _load(self._config)
+            self._follow(settings.output)
+            new = self._bags.look(settings, time.monotonic())
+        except (SysidError, OSError) as err:
+            # A file that is being edited, perhaps; a refit would say so.
+            self._log.debug(str(err))
+            return
+        if new and self._config.refit_on_bag:
+            self._log.info(f'{", ".join(bag.name for bag in new)} is new')
+            self._refit()
+
+    def _refit(self) -> tuple[bool, str]:
+        """Fit in a child, publish, and return success and a sentence about it."""
+        config = self._config
+        with self._lock:
+            if (running := self._running) is not None:
+                return False, f'A refit is running already ({running.stage}); wait or cancel it.'
+            try:
+                settings = _load(config)
+            except SysidError as err:
+                return self._failed(str(err))
+            child = self._running = Child(Path(config.config), settings)
+        self._say('refitting')
+        try:
+            self._bags.learn(self._bags.look(settings, time.monotonic()))
+            if self._stop.requested:
+                child.cancel()
+            return self._ended(child.run(self._say))
+        except SysidError as err:
+            return self._failed(str(err))
+        except Exception as err:  # noqa: BLE001 (told in full; the next refit may have better input)
+            self._log.error(traceback.format_exc())
+            return self._failed(f'The refit failed unexpectedly ({err!r}).', unexpected=True)
+        finally:
+            self._running = None
+
+    def _ended(self, outcome: Outcome) -> tuple[bool, str]:
+        if outcome.end is End.CANCELLED:
+            self._say(f'idle: {outcome.sentence}')
+            return False, outcome.sentence
+        if outcome.folder is None:
+            if outcome.end is End.CRASHED:
+                self._log.error(outcome.log)
+            return self._failed(outcome.sentence, unexpected=outcome.end is End.CRASHED)
+        done = Calibration.load(outcome.folder)
+        result = done.result
+        if result.accepted:
+            self._shown = done.folder
+        self._publish(done)
+        self._standing = str(result.standing)
+        changed = result.drift is not None and result.drift.changed
+        good = result.standing is Standing.ACCEPTED and not changed
+        self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
+        sentence = _summary(done)
+        self._say(f'idle: the last refit: {sentence}')
+        self._prune(done.folder.parent)
+        return result.accepted, sentence
+
+    def _prune(self, output: Path) -> None:
+        if not self._config.keep:
+            return
+        try:
+            removed = prune(output, self._config.keep)
+        except SysidError as err:
+            # The refit was good, whatever becomes of old ones.
+            self._log.warning(str(err))
+            return
+        for name in removed:
+            self._log.info(f'removed {output / name}, as `keep` is {self._config.keep}')
+
+    def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
+        self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
+        self._standing = ''
+        self._say(f'idle: the last refit failed: {sentence}')
+        return False, sentence
+
+    def _follow(self, output: Path) -> None:
+        """Publish what is current where that is not what was published last.
+
+        So it is at the start, and where somebody rolled back.
+        """
+        current = linked(output)
+        if current is None or current == self._shown:
+            return
+        self._shown = current
+        self._publish(Calibration.load(current))
+        self._log.info(f'current is {current}')
+
+    # Topics
+
+    def _say(self, text: str) -> None:
+        self._progress = text
+        self._log.info(text)
+
+    def _publish(self, done: Calibration) -> None:
+        """Publish; the result comes last, so that who hears of it finds the rest."""
+        result = done.result
+        self._parameters.publish(self._stamped(*(_status(p, result) for p in result.parameters)))
+        if done.mjcf_path is not None:
+            text = done.mjcf_path.read_text(encoding='utf-8', errors='replace')
+            self._mjcf.publish(String(data=text))
+        self._result.publish(String(data=result.to_json()))
+
+    def _stamped(self, *statuses: Any) -> Any:
+        message = DiagnosticArray(status=list(statuses))
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        return message
+
+    def _diagnose(self) -> None:
+        fitting = str(self._running is not None).lower()
+        status = DiagnosticStatus(
+            level=self._level,
+            name=f'{self._name}: calibration',
+            message=self._progress,
+            values=[
+                KeyValue(key='fitting', value=fitting),
+                KeyValue(key='config', value=self._config.config),
+                KeyValue(key='standing', value=self._standing),
+            ],
+        )
+        self._diagnostics.publish(self._stamped(status))
+
+
+class _Calls(ReentrantCallbackGroup):  # type: ignore[misc]
+    """Callbacks that may overlap, and whose end can be awaited.
+
+    rclpy 7.1's MultiThreadedExecutor does not wait for them when it is shut down.
+
+    Attributes:
+        ended: When the last one ended, in ``time.monotonic()``.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = -math.inf
+        self._count = 0
+        self._changed = threading.Condition()
+
+    def beginning_execution(self, entity: Any) -> bool:
+        """Count a callback that begins."""
+        with self._changed:
+            self._count += 1
+        return bool(super().beginning_execution(entity))
+
+    def ending_execution(self, entity: Any) -> None:
+        """Count a callback that has ended; the response of a service is sent by then."""
+        super().ending_execution(entity)
+        with self._changed:
+            self._count -= 1
+            self.ended = time.monotonic()
+            self._changed.notify_all()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait until no callback is running; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._count == 0, timeout)
+
+
+def _load(config: CalibratorConfig) -> CalibrationConfig:
+    if not config.config:
+        raise ConfigError(
+            "Expected a calibration.yaml in parameter 'config' (-p config:=FILE), found none."
+        )
+    overrides = {'output': config.output} if config.output else {}
+    return load_calibration(Path(config.config), overrides)
+
+
+def _check(config: CalibratorConfig) -> None:
+    """Check that a configuration can be read and its results be put somewhere.
+
+    Raises:
+        ConfigError: It cannot, or they cannot.
+    """
+    output = _load(config).output
+    existing = next(path for path in (output, *output.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise ConfigError(
+            f'Expected a folder for the output {str(output)!r}, found a file {str(existing)!r}.'
+        )
+
+
+def _summary(done: Calibration) -> str:
+    result = done.result
+    changed = '' if result.drift is None else f'. {result.drift.sentence}'
+    count, word, *said = headline_lines(result)
+    return ' '.join(
+        (
+            count,
+            f'{result.standing}:' if result.accepted else word,
+            *(line.strip() for line in said),
+            *(f'Next: {step}' for step in next_steps(result)),
+            f'report {done.report_path}{changed}',
+        )
+    )
+
+
+def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:
+    """Return a parameter as a DiagnosticStatus.
+
+    The level is OK for what was identified and WARN for what was not; all of a rejected result is
+    ERROR.
+    """
+    level = DiagnosticStatus.OK if parameter.identified else DiagnosticStatus.WARN
+    pairs = {
+        'value': repr(parameter.value),
+        'low': repr(parameter.low),
+        'high': repr(parameter.high),
+        'unit': parameter.unit,
+        'verdict': parameter.verdict,
+        'targets': ', '.join(parameter.targets),
+        'accepted': str(result.accepted).lower(),
+        'standing': str(result.standing),
+    }
+    return DiagnosticStatus(
+        level=level if result.accepted else DiagnosticStatus.ERROR,
+        name=parameter.name,
+        message=parameter.verdict if result.accepted else f'rejected: {parameter.verdict}',
+        hardware_id=Path(result.model).name,
+        values=[KeyValue(key=key, value=value) for key, value in pairs.items()],
+    )

@@ -13,24 +13,18 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import SysidError
-from sysid_ros.pipeline.calibration import ENDING
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.store import CURRENT, REJECTED, linked
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from sysid_ros.config import CalibrationConfig
-
-#: A refit that a person did not ask for lets everything else on the robot go first.
+#: Everything else on the robot goes first.
 NICEST = 19
-#: The part of a budget that the fit itself may take; the rest is for reading, judging, writing.
-_FIT_SHARE = 0.5
 #: How long a process that is interrupted has to end by itself, s.
 _GRACE = 2.0
 #: A bag is finished when nothing in it changed for so long, s.
@@ -45,7 +39,6 @@ class End(Enum):
 
     DONE = 'done'
     CANCELLED = 'cancelled'
-    LATE = 'late'
     REFUSED = 'refused'
     CRASHED = 'crashed'
 
@@ -74,27 +67,22 @@ class Child:
         outcome: What came of it, once it has ended.
     """
 
-    def __init__(
-        self, config: Path, settings: CalibrationConfig, *, budget: float = 0.0, niceness: int = 0
-    ) -> None:
+    def __init__(self, config: Path, settings: CalibrationConfig) -> None:
         """Take note of what to run; nothing is started yet.
 
         Args:
             config: calibration.yaml.
             settings: What it says, and where results go.
-            budget: Seconds after which it is killed unless its fit has ended; 0 means never.
-            niceness: 0 to 19: how far it stands back where others want the processor.
         """
         self.stage = 'starting'
         self.outcome = Outcome(End.CANCELLED)
-        self._config = config
-        self._settings = settings
-        self._budget = budget
-        self._niceness = niceness
+        self._output = settings.output
+        self._command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(config)]
+        # A robot has other things to do than to draw.
+        self._command += ['--output', str(settings.output), '--set', 'report.film=false']
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
-        self._asked: End | None = None
-        self._ending = False
+        self._cancelled = False
         self._ended = threading.Event()
 
     def run(self, say: Callable[[str], None]) -> Outcome:
@@ -106,37 +94,27 @@ class Child:
         return self.outcome
 
     def _run(self, say: Callable[[str], None]) -> Outcome:
-        output = self._settings.output
         # Not by where the links were: somebody may roll back meanwhile.
-        before = set(output.iterdir()) if output.is_dir() else set()
-        code, log = self._wait(self._command(), say)
+        before = set(self._output.iterdir()) if self._output.is_dir() else set()
+        code, log = self._wait(say)
         for link in (CURRENT, REJECTED):
-            folder = linked(output, link)
+            folder = linked(self._output, link)
             if folder is not None and folder not in before:
                 return Outcome(End.DONE, folder, log=log)
         last = log.rstrip().rpartition('\n')[2]
-        if self._asked is End.CANCELLED:
-            sentence = f'The refit was cancelled while it was {self._left}'
-            return Outcome(End.CANCELLED, sentence=sentence, log=log)
-        if self._asked is End.LATE:
-            sentence = (
-                f'The refit used up its budget of {self._budget:g} s while it was {self._left}'
-            )
-            return Outcome(End.LATE, sentence=sentence, log=log)
+        if self._cancelled:
+            stage = f'The refit was cancelled while it was at "{self.stage}"'
+            return Outcome(End.CANCELLED, sentence=f'{stage}; what was current still is.', log=log)
         if code == _BAD_INPUT:
             return Outcome(End.REFUSED, sentence=last.removeprefix(_COMPLAINT), log=log)
         # One that was killed said only how far it was.
         why = last if last and code > 0 else f'exit code {code}'
         return Outcome(End.CRASHED, sentence=f'The fit failed unexpectedly ({why}).', log=log)
 
-    @property
-    def _left(self) -> str:
-        return f'at "{self.stage}"; what was current still is.'
-
     def cancel(self) -> None:
         """End it; return at once."""
-        self._end(End.CANCELLED, signal.SIGINT)
-        kill = threading.Timer(_GRACE, self._end, (End.CANCELLED, signal.SIGKILL))
+        self._end(signal.SIGINT)
+        kill = threading.Timer(_GRACE, self._end, (signal.SIGKILL,))
         kill.daemon = True
         kill.start()
 
@@ -144,25 +122,14 @@ class Child:
         """Wait until it has ended; return whether that is so."""
         return self._ended.wait(timeout)
 
-    def _command(self) -> list[str]:
-        settings = self._settings
-        command = [sys.executable, '-m', 'sysid_ros.cli', 'calibrate', str(self._config)]
-        # A robot has other things to do than to draw.
-        command += ['--output', str(settings.output), '--set', 'report.film=false']
-        if self._budget:
-            limit = _FIT_SHARE * self._budget
-            own = settings.solver.time
-            command += ['--time', f'{limit if own is None else min(limit, own):g}']
-        return command
-
-    def _wait(self, command: list[str], say: Callable[[str], None]) -> tuple[int, str]:
-        """Run a command, pass on what it says, and return its exit code and standard error."""
+    def _wait(self, say: Callable[[str], None]) -> tuple[int, str]:
+        """Run the command, pass on what it says, and return exit code and standard error."""
         with self._lock:
-            if self._asked is not None:
+            if self._cancelled:
                 return 0, ''
             # In a session of its own: Ctrl-C in a terminal is for the node, which ends it.
             self._process = subprocess.Popen(
-                command,
+                self._command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -171,35 +138,21 @@ class Child:
                 start_new_session=True,
                 env={**os.environ, 'PYTHONUNBUFFERED': '1'},
             )
-            os.setpriority(os.PRIO_PROCESS, self._process.pid, self._niceness)
-        clock = threading.Timer(self._budget, self._out_of_time)
-        clock.daemon = True
-        if self._budget:
-            clock.start()
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, NICEST)
         said = []
-        try:
-            for line in self._process.stderr or ():
-                said.append(line)
-                # An error ends what was told before: it is no stage.
-                if not line.startswith(_COMPLAINT):
-                    with self._lock:
-                        if self._asked is None:
-                            self.stage = line.rstrip()
-                        self._ending = self._ending or self.stage in ENDING
-                    say(line.rstrip())
-            code = self._process.wait()
-        finally:
-            clock.cancel()
-        return code, ''.join(said)
+        for line in self._process.stderr or ():
+            said.append(line)
+            # An error ends what was told before: it is no stage.
+            if not line.startswith(_COMPLAINT):
+                with self._lock:
+                    if not self._cancelled:
+                        self.stage = line.rstrip()
+                say(line.rstrip())
+        return self._process.wait(), ''.join(said)
 
-    def _out_of_time(self) -> None:
-        # A result on its way is awaited.
-        if not self._ending:
-            self._end(End.LATE, signal.SIGKILL)
-
-    def _end(self, why: End, number: int) -> None:
+    def _end(self, number: int) -> None:
         with self._lock:
-            self._asked = self._asked or why
+            self._cancelled = True
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(number)
 
@@ -257,8 +210,5 @@ def _files(bag: Path) -> tuple[tuple[str, int, int], ...]:
     """Return name, size and time of all files in a bag; nothing while it is being recorded."""
     if not (bag / 'metadata.yaml').is_file():
         return ()
-    found = []
-    for entry in sorted(os.scandir(bag), key=lambda entry: entry.name):
-        status = entry.stat()
-        found.append((entry.name, status.st_size, status.st_mtime_ns))
-    return tuple(found)
+    entries = sorted((entry.name, entry.stat()) for entry in os.scandir(bag))
+    return tuple((name, status.st_size, status.st_mtime_ns) for name, status in entries)

@@ -1,15 +1,288 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The ``exciter`` node.
+"""What the ``exciter`` node does: wait for the robot, then send a motion on schedule."""
 
-``python -m sysid_ros.nodes.exciter --ros-args -p model:=arm.xml -p duration:=15.0``
-"""
+from __future__ import annotations
 
-import sys
+import math
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
 
-from sysid_ros.nodes.ros.runtime import process
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+from rclpy.duration import Duration
+from rclpy.node import Node
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-main = process('exciter', 'sysid_ros.nodes.ros.exciter', 'Exciter')
+from sysid_ros.config import ExciterConfig
+from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
+from sysid_ros.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
+from sysid_ros.excitation.drives import compile_driven, home_position, load_driven
+from sysid_ros.excitation.limits import Breach, Guard, find_limits
+from sysid_ros.excitation.motion import quintic
+from sysid_ros.excitation.rehearsal import LONGEST, lead_in, rehearse
+from sysid_ros.nodes.motion import JointStates, ReadinessCheck, Schedule
+from sysid_ros.nodes.parameters import declare, resolve_topic
+from sysid_ros.nodes.runtime import Stop
 
-if __name__ == '__main__':
-    sys.exit(main())
+DEFAULT_TOPICS = {
+    'Float64MultiArray': 'forward_position_controller/commands',
+    'JointTrajectory': 'joint_trajectory_controller/joint_trajectory',
+}
+
+#: Progress is logged this often, s.
+_PROGRESS_SECONDS = 5.0
+#: An interrupted motion slows down to a halt within so many seconds.
+_BRAKE_SECONDS = 0.5
+#: Commands are remembered for so long, s: a state may be late.
+_KEPT_SECONDS = 1.0
+#: A limit is broken when so many messages in a row say so: one may be a glitch.
+_IN_A_ROW = 3
+#: Part of a limit that the simulated robot may use: servos overshoot the ends of their ranges.
+_MARGIN = 1.02
+#: What is as good as no limit, rad/s or m/s.
+_ANY_VELOCITY = 1e6
+#: How long the last command may take to reach its subscribers, s.
+_FAREWELL_SECONDS = 0.5
+_NS = 10**9
+
+
+class Exciter:
+    """Sends the commands of a motion, each at its time."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Declare parameters, plan the motion and start to wait for the robot.
+
+        Raises:
+            SysidError: A parameter, the model or the motion is not valid.
+        """
+        self._node = node
+        self._stop = stop
+        self._log = node.get_logger()
+        config = declare(node, ExciterConfig)
+        self._config = config
+        if not config.model:
+            raise ConfigError(
+                "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."
+            )
+        path = Path(config.model)
+        spec = load_driven(path)
+        self._model = compile_driven(spec, path)
+        self._drives = drives(self._model)
+        self._motion = _plan(config, self._model)
+        self._rehearse(spec, path)
+        by_name = config.message == 'JointTrajectory'
+        for drive in self._drives:
+            if by_name and not (drive.joint and drive.takes_positions):
+                raise ModelError(
+                    'Expected position servos on joints for JointTrajectory commands, found '
+                    f'actuator {drive.actuator!r}, which is none.'
+                )
+        topic = resolve_topic(
+            node, 'commands_topic', config.commands_topic or DEFAULT_TOPICS[config.message]
+        )
+        awaited = config.wait_for and resolve_topic(node, 'wait_for', config.wait_for)
+        self._states = JointStates(node, awaited, self._on_state) if awaited else None
+        kind = JointTrajectory if by_name else Float64MultiArray
+        self._publisher = node.create_publisher(kind, topic, 10)
+        self._guard = Guard(
+            self._model,
+            position_tolerance=config.position_tolerance,
+            max_velocity=config.max_velocity,
+            max_error=config.max_tracking_error,
+        )
+        kept = math.ceil(config.rate * _KEPT_SECONDS)
+        self._sent: deque[tuple[int, NDArray[np.float64]]] = deque(maxlen=kept)
+        self._transits: deque[tuple[int, int]] = deque()
+        self._alarms = 0
+        self._breach: Breach | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='sender')
+        self._readiness = ReadinessCheck(node, self._publisher, self._missing, self._start_motion)
+
+    def close(self) -> None:
+        """Bring the robot to a halt, if it moves."""
+        self._closing.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _rehearse(self, spec: mujoco.MjSpec, path: Path) -> None:
+        """Refuse a motion that breaks a limit on the model."""
+        fastest = self._config.max_velocity or _ANY_VELOCITY
+        try:
+            limits = find_limits(self._model, margin=_MARGIN, max_speed=fastest)
+        except ModelError as err:
+            self._log.warning(f'the motion is not tried on the model first: {err}')
+            return
+        if self._motion.duration > LONGEST:
+            text = f'the first {LONGEST:g} s of the motion are tried on the model, not the rest'
+            self._log.warning(text)
+        rehearse(spec, path, self._motion, limits)
+
+    # Waiting for the robot
+
+    def _start_motion(self) -> None:
+        self._motion = self._from_here()
+        if self._states is None:
+            self._log.warning("parameter 'wait_for' is empty: nothing watches the robot's limits")
+        self._thread.start()
+
+    def _missing(self) -> list[str]:
+        missing = [] if self._states is None else [self._states.missing()]
+        if not self._publisher.get_subscription_count():
+            missing.append(f'a subscriber of {self._publisher.topic_name}')
+        return list(filter(None, missing))
+
+    def _on_state(self, stamp: int, message: Any) -> None:
+        commanded = self._in_force(stamp)
+        if commanded is None or self._breach is not None:
+            return
+        breach = self._guard.check(
+            dict(zip(message.name, message.position, strict=False)),
+            dict(zip(message.name, message.velocity, strict=False)),
+            dict(zip(message.name, message.effort, strict=False)),
+            commanded,
+        )
+        self._alarms = self._alarms + 1 if breach else 0
+        if self._alarms >= _IN_A_ROW:
+            self._breach = breach
+            self._closing.set()
+
+    def _in_force(self, stamp: int) -> NDArray[np.float64] | None:
+        """Return the command of the moment that a state is stamped with, None before the first.
+
+        A state that was held up on its way says nothing about the commands sent meanwhile. The
+        robot's clock may differ from the node's: the fastest states of the last second tell by how
+        much. A state without a stamp is as old as it seems.
+        """
+        moment = now = self._node.get_clock().now().nanoseconds
+        if stamp:
+            self._transits.append((now, now - stamp))
+            while self._transits[0][0] < now - _KEPT_SECONDS * _NS:
+                self._transits.popleft()
+            moment = stamp + min(transit for _, transit in self._transits)
+        sent = list(self._sent)
+        oldest = sent[0][1] if len(sent) == self._sent.maxlen else None
+        return next((command for at, command in reversed(sent) if at <= moment), oldest)
+
+    def _from_here(self) -> Motion:
+        """Return the motion with a move from the measured pose in front."""
+        if self._states is None or self._states.positions is None:
+            return self._motion
+        measured = self._states.positions
+        pose = home_position(self._model)
+        for drive in self._drives:
+            if not drive.takes_positions or not drive.joint:
+                continue
+            if drive.joint not in measured:
+                hint = nearest(drive.joint, measured)
+                raise RosError(
+                    f'Expected the position of joint {drive.joint!r} on topic '
+                    f'{self._states.topic!r}, found none; {hint}.'
+                )
+            address = self._model.jnt_qposadr[self._model.joint(drive.joint).id]
+            pose[address] = measured[drive.joint]
+        return lead_in(self._model, self._motion, pose, rate=self._config.rate)
+
+    # Moving
+
+    def _run(self) -> None:
+        try:
+            self._move()
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            self._stop.request(err)
+
+    def _move(self) -> None:
+        """Send each command at its time from the start; skip those whose time is over."""
+        motion, rate = self._motion, self._config.rate
+        self._log.info(
+            f'motion started: {motion.duration:.1f} s at {rate:g} Hz on '
+            f'{self._publisher.topic_name}'
+        )
+        schedule = Schedule(rate, len(motion.times) - 1, self._closing)
+        step, reported = 0, 0.0
+        for step in schedule:
+            self._send(motion.commands[step])
+            if motion.times[step] - reported >= _PROGRESS_SECONDS:
+                reported = float(motion.times[step])
+                self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
+            limit = self._config.state_timeout
+            if self._states is not None and self._states.is_silent(limit):
+                self._breach = Breach(f'{limit:g} s without a new state on {self._states.topic}')
+                self._closing.set()
+        if self._closing.is_set():
+            self._brake(float(motion.times[step]))
+        if schedule.skipped:
+            text = f'{schedule.skipped} commands were skipped because their time was over'
+            self._log.warning(text)
+        if not self._closing.is_set():
+            self._log.info('motion finished')
+        self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
+        if self._breach is None:
+            self._stop.request()
+            return
+        at = f'Stopped the motion at {motion.times[step]:.1f} s'
+        self._stop.request(RosError(f'{at}: {self._breach.reason}.'))
+
+    def _brake(self, begin: float) -> None:
+        """Go on along the motion ever more slowly, and hold where that ends.
+
+        The commands stay on the motion's path, and so inside the ranges. What is no position
+        (a torque) fades to the command that holds the home pose. Where a joint does not follow,
+        its command goes to where it is instead: something may be in the way.
+        """
+        rate = self._config.rate
+        steps = max(1, round(_BRAKE_SECONDS * rate))
+        home = np.array([drive.home for drive in self._drives])
+        # Where it is now: following a moving joint would keep it moving.
+        here = dict(self._states.positions or {}) if self._states is not None else {}
+        fades = np.array([not drive.takes_positions for drive in self._drives])
+        start = time.monotonic()
+        for step in range(1, steps + 1):
+            speed = 1.0 - step / steps
+            moment = begin + (1.0 - speed**2) * steps / rate / 2.0
+            columns = self._motion.commands.T
+            command = np.array(
+                [np.interp(moment, self._motion.times, column) for column in columns]
+            )
+            command[fades] = home[fades] + speed * (command - home)[fades]
+            if self._breach is not None and self._breach.gives_way:
+                part = float(quintic(np.array(step / steps)))
+                command = self._guard.nearer(command, here, part)
+            self._send(command)
+            time.sleep(max(0.0, start + step / rate - time.monotonic()))
+        why = 'interrupted' if self._breach is None else self._breach.reason
+        self._log.info(f'{why}; holding the last command')
+
+    def _send(self, command: NDArray[np.float64]) -> None:
+        self._sent.append((self._node.get_clock().now().nanoseconds, command))
+        if self._config.message == 'Float64MultiArray':
+            self._publisher.publish(Float64MultiArray(data=command.tolist()))
+            return
+        positions = [
+            drive.position(value) for drive, value in zip(self._drives, command, strict=True)
+        ]
+        # To be reached at once: by default a controller starts each trajectory from where the robot
+        # is, and would fall back there with each command that leaves it time.
+        point = JointTrajectoryPoint(positions=positions)
+        names = [drive.joint for drive in self._drives]
+        self._publisher.publish(JointTrajectory(joint_names=names, points=[point]))
+
+
+def _plan(config: ExciterConfig, model: mujoco.MjModel) -> Motion:
+    if config.motion:
+        return follow(model, read_waypoints(Path(config.motion)), rate=config.rate)
+    return sum_of_sines(
+        model,
+        duration=config.duration,
+        ramp=config.ramp,
+        amplitude=config.amplitude,
+        max_frequency=config.max_frequency,
+        seed=config.seed,
+        rate=config.rate,
+    )

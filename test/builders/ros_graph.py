@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from sysid_ros.nodes.__main__ import NODES, main
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
@@ -71,18 +73,13 @@ def own_domain() -> Iterator[dict[str, str]]:
 PRELOADED = [
     'rclpy',
     'sensor_msgs.msg',
-    'sysid_ros.nodes.ros.calibrator',
-    'sysid_ros.nodes.ros.exciter',
-    'sysid_ros.nodes.ros.pendulum_bench',
-    'sysid_ros.nodes.ros.recorder.node',
-    'sysid_ros.nodes.ros.simulated_robot',
-    'sysid_ros.nodes.ros.simulated_servo',
     'sysid_ros.report.html',
+    *(node.module for node in NODES.values()),
 ]
 
 
 def _become(program: str, arguments: list[str], env: dict[str, str], pipe: str) -> None:
-    """Be ``python -m PROGRAM ARGUMENTS``, or ``python PROGRAM.py …``, in a forked process."""
+    """Be ``python -m sysid_ros.nodes NODE …``, or ``python FILE.py …``, in a forked process."""
     os.environ.clear()
     os.environ.update(env)
     output = os.open(pipe, os.O_WRONLY)
@@ -91,12 +88,13 @@ def _become(program: str, arguments: list[str], env: dict[str, str], pipe: str) 
     os.close(output)
     sys.stdout = open(1, 'w', buffering=1, closefd=False)  # noqa: SIM115 (for all of its life)
     sys.stderr = open(2, 'w', buffering=1, closefd=False)  # noqa: SIM115
-    sys.argv = [program, *arguments]
-    sys.orig_argv = [sys.executable, '-m', *sys.argv]
     if program.endswith('.py'):
+        sys.argv = [program, *arguments]
         runpy.run_path(program, run_name='__main__')
     else:
-        runpy.run_module(program, run_name='__main__', alter_sys=True)
+        sys.argv = ['sysid_ros.nodes', program, *arguments]
+        sys.orig_argv = [sys.executable, '-m', *sys.argv]
+        sys.exit(main())
 
 
 class _Forked:
@@ -207,8 +205,14 @@ class NodeProcess:
         self._reader.join(TIMEOUT)
 
 
+def as_arguments(**parameters: object) -> list[str]:
+    """Return the arguments of a node that set its parameters."""
+    pairs = [f'{name}:={value}' for name, value in parameters.items()]
+    return ['--ros-args', *(word for pair in pairs for word in ('-p', pair))] if pairs else []
+
+
 class StartNode(Protocol):
-    """Starts ``python -m MODULE ARGUMENTS``, or ``python FILE.py …``."""
+    """Starts ``python -m sysid_ros.nodes NODE …``, or ``python FILE.py …``."""
 
     def __call__(self, program: str | Path, *arguments: str | Path) -> NodeProcess:
         """Return the process."""

@@ -9,20 +9,29 @@ import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sysid_ros.nodes import surroundings
-from sysid_ros.nodes.surroundings import check_ros, checks_of, strange_memory
-from sysid_ros.pipeline import installation
-from sysid_ros.pipeline.installation import Check, State, check_installation
+from builders.ros_graph import as_arguments
+from sysid_ros.nodes import doctor
+from sysid_ros.nodes.doctor import (
+    Check,
+    State,
+    check_installation,
+    check_ros,
+    checks_of,
+    strange_memory,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-JOINTS = {'topic': '/joint_states', 'types': ['sensor_msgs/msg/JointState'], 'publishers': 1}
+    from builders.ros_graph import StartNode
+
+ROOT = Path(__file__).resolve().parents[2]
+JOINTS = {'topic': '/joint_states', 'types': ['sensor_msgs/msg/JointState']}
 
 
 def said(checks: Any) -> dict[str, Check]:
@@ -30,15 +39,14 @@ def said(checks: Any) -> dict[str, Check]:
 
 
 def seen(messages: int, memory: str = '') -> dict[str, Check]:
-    topic = {**JOINTS, 'messages': messages, 'rate': messages / 2, 'findings': []}
-    return said(checks_of([topic], 2.0, memory))
+    return said(checks_of([{**JOINTS, 'messages': messages}], 2.0, memory))
 
 
 @pytest.fixture
 def undrawn_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw nothing: that takes a second."""
     drawn = Check('rendering', State.OK, '')
-    monkeypatch.setattr(installation, '_rendering', lambda: drawn)
+    monkeypatch.setattr(doctor, '_rendering', lambda: drawn)
 
 
 def test_joint_states_that_arrive_are_told_with_their_rate() -> None:
@@ -60,7 +68,7 @@ def test_where_nobody_publishes_domain_and_range_are_named(
     monkeypatch.setenv('ROS_DOMAIN_ID', '42')
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     check = said(checks_of([], 2.0, ''))['joint states']
-    assert 'here 42' in check.remedy
+    assert 'here ROS_DOMAIN_ID 42, ROS_AUTOMATIC_DISCOVERY_RANGE LOCALHOST' in check.remedy
     assert 'export ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET' in check.remedy
 
 
@@ -72,7 +80,7 @@ def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path) -> 
 
 
 def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: None)
+    monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: None)
     (check,) = check_ros()
     assert check.state is State.OPTIONAL
     assert "pip install 'sysid_ros[ros]'" in check.remedy
@@ -85,18 +93,18 @@ def test_a_middleware_that_hangs_is_told_and_not_waited_for(
         assert options['timeout'] < 60
         raise subprocess.TimeoutExpired(command, options['timeout'])
 
-    monkeypatch.setattr(surroundings.subprocess, 'run', hang)
-    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: object())
+    monkeypatch.setattr(doctor.subprocess, 'run', hang)
+    monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: object())
     assert said(check_ros())['graph'].found == 'the middleware does not answer'
 
 
 @pytest.mark.usefixtures('undrawn_doctor')
 def test_what_is_missing_or_too_old_has_a_line_to_type(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     needed = ['numpy>=99', 'absent-thing>=1.0', 'absent-too; extra == "fleet"']
     monkeypatch.setattr(metadata, 'requires', lambda _: needed)
-    found = said(check_installation(tmp_path))
+    found = said(check_installation())
     assert found['numpy'].state is State.MISSING
     assert 'expected >=99' in found['numpy'].found
     assert found['absent-thing'].remedy == "pip install 'absent-thing>=1.0'"
@@ -104,20 +112,32 @@ def test_what_is_missing_or_too_old_has_a_line_to_type(
     assert "pip install 'sysid_ros[fleet]'" in found['extra fleet'].remedy
 
 
-@pytest.mark.usefixtures('undrawn_doctor')
-def test_a_folder_that_cannot_be_written_is_missing(tmp_path: Path) -> None:
-    (tmp_path / 'file').touch()
-    assert said(check_installation(tmp_path / 'file'))['folder'].state is State.MISSING
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures('undrawn_doctor')
 def test_the_command_ends_with_0_where_all_that_is_needed_is_there(
     sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surroundings.importlib.util, 'find_spec', lambda _: None)
+    monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: None)
     done = sysid('doctor', '--json')
     found = {check['subject']: check for check in json.loads(done.out)['checks']}
     assert (done.code, done.err) == (0, '')
     assert sys.executable in found['Python']['found']
     assert sysid('doctor').out.splitlines()[0].startswith('ok       Python')
+
+
+@pytest.mark.ros
+@pytest.mark.patient
+def test_a_topic_is_seen_with_its_rate_in_its_own_domain(
+    start_node: StartNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arm = ROOT / 'config' / 'demo' / 'arm.xml'
+    robot = start_node('simulated_robot', *as_arguments(model=arm))
+    robot.wait_for_line('simulated robot ready')
+    found: dict[str, Check] = {}
+    # On a busy machine discovery takes longer than anyone wants to wait on another.
+    while '/joint_states' not in found:
+        found = said(check_ros(3.0))
+    assert 'sensor_msgs/msg/JointState' in found['/joint_states'].found
+    assert 'joint states' not in found
+    monkeypatch.setenv('ROS_DOMAIN_ID', '49')
+    assert said(check_ros(0.5))['joint states'].found == 'nobody publishes them here'

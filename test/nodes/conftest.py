@@ -11,13 +11,15 @@ import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
+from builders.ros_graph import as_arguments
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from builders.ros_graph import RosClient, StartNode
 
-RECORDER = 'sysid_ros.nodes.recorder'
+RECORDER = 'recorder'
 JOINTS = 12
 
 #: Publishes numbered joint states on all topics at once, as soon as somebody listens to each.
@@ -81,8 +83,7 @@ def record(start_node: StartNode) -> Callable[..., Any]:
     """Return a function that starts a recorder, or a script that runs one, with parameters."""
 
     def start(program: str | Path = RECORDER, **parameters: object) -> Any:
-        pairs = [f'{name}:={value}' for name, value in parameters.items()]
-        return start_node(program, '--ros-args', *(word for p in pairs for word in ('-p', p)))
+        return start_node(program, *as_arguments(**parameters))
 
     return start
 
@@ -144,10 +145,10 @@ def trigger(ros_client: RosClient) -> Callable[[str], tuple[bool, str]]:
 def diagnosis(ros_client: RosClient) -> Callable[..., Any]:
     """Return a function that waits until the diagnostics say something of a topic.
 
-    It returns the status; ``recorder`` stands for the recorder itself.
+    It returns level and values; ``recorder`` stands for the recorder itself.
     """
 
-    def wait(what: str, said: str) -> Any:
+    def wait(what: str, said: str) -> tuple[bytes, dict[str, str]]:
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
 
         def named(message: Any) -> list[Any]:
@@ -157,6 +158,7 @@ def diagnosis(ros_client: RosClient) -> Callable[..., Any]:
         found = ros_client.message(
             DiagnosticArray, '/diagnostics', lambda m: bool(named(m)), latched=False
         )
-        return named(found)[0]
+        (status,) = named(found)
+        return status.level, {pair.key: pair.value for pair in status.values}
 
     return wait

@@ -11,14 +11,21 @@ import re
 import shutil
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
-from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
+from builders.ros_graph import (
+    RosClient,
+    StartNode,
+    as_arguments,
+    client_node,
+    node_processes,
+    own_domain,
+)
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
@@ -26,17 +33,19 @@ from sysid_ros.results.store import history, roll_back
 from sysid_ros.virtual_robot import Noise, Plant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from builders.ros_graph import NodeProcess, RosClient, StartNode
+    from builders.ros_graph import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
-CALIBRATOR = 'sysid_ros.nodes.calibrator'
+CALIBRATOR = 'calibrator'
 READY = 'ready: call'
 #: Seconds that a small fit, or the start of the process, may take on a busy machine.
 FIT_TIMEOUT = 120.0
 START_NS = 1_700_000_000_000_000_000
+#: Levels of diagnostics.
+OK, WARN, ERROR = b'\0', b'\1', b'\2'
 
 PENDULUM = """
 <mujoco>
@@ -161,13 +170,16 @@ def problem(recordings: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def long_problem(recordings: Path, problem: Path) -> Path:
     """Return a calibration.yaml that is busy for longer than any test looks at it."""
-    folder = problem.parent
-    shutil.copytree(recordings / 'long', folder / 'train_long')
-    # Sixteen times the steps: each iteration takes some seconds.
-    text = PENDULUM.replace('timestep="0.002"', 'timestep="0.000125"')
-    (folder / 'arm.xml').write_text(text)
-    problem.write_text(CALIBRATION + 'solver: {threads: 1, timestep: model}\n')
+    shutil.copytree(recordings / 'long', problem.parent / 'train_long')
+    make_long(problem)
     return problem
+
+
+def make_long(problem: Path) -> None:
+    """Take sixteen times the steps: each iteration takes some seconds."""
+    text = PENDULUM.replace('timestep="0.002"', 'timestep="0.000125"')
+    (problem.parent / 'arm.xml').write_text(text)
+    problem.write_text(CALIBRATION + 'solver: {threads: 1, timestep: model}\n')
 
 
 class Node:
@@ -191,7 +203,7 @@ class Node:
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
         from std_msgs.msg import String  # noqa: PLC0415
 
-        kind = DiagnosticArray if topic in ('parameters', 'drift') else String
+        kind = DiagnosticArray if topic == 'parameters' else String
         return self.client.message(kind, f'/calibrator/{topic}')
 
     def result(self) -> dict[str, Any]:
@@ -199,24 +211,20 @@ class Node:
         found: dict[str, Any] = json.loads(self.latched('result').data)
         return found
 
-    def status(
-        self, accept: Callable[[Any], bool] = lambda _: True, what: str = 'calibration'
-    ) -> Any:
-        """Return the first status of a kind on /diagnostics that is accepted."""
+    def status(self, said: str) -> tuple[bytes, dict[str, str]]:
+        """Return level and values of the first status on /diagnostics whose message has a text."""
         from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
 
         def own(message: Any) -> Any:
-            (status,) = [s for s in message.status if s.name == f'/calibrator: {what}']
-            return status
+            return next((s for s in message.status if s.name == '/calibrator: calibration'), None)
 
-        return own(
-            self.client.message(
-                DiagnosticArray,
-                '/diagnostics',
-                lambda message: accept(own(message)),
-                latched=False,
-            )
+        message = self.client.message(
+            DiagnosticArray,
+            '/diagnostics',
+            lambda message: (status := own(message)) is not None and said in status.message,
+            latched=False,
         )
+        return own(message).level, {pair.key: pair.value for pair in own(message).values}
 
     def child(self) -> int:
         """Return the process id of the fit that is running."""
@@ -261,32 +269,8 @@ class Call:
         return self._client._finish(self._future, FIT_TIMEOUT, self._name)
 
 
-class StartCalibrator(Protocol):
-    """Starts a calibrator with a calibration.yaml and waits until it is ready."""
-
-    def __call__(self, config: Path) -> Node:
-        """Return it."""
-
-
-@pytest.fixture
-def calibrator(start_node: StartNode, ros_client: RosClient) -> StartCalibrator:
-    """Return a function that starts a calibrator, which ends with the test."""
-
-    def start(config: Path) -> Node:
-        return start_calibrator(start_node, ros_client, config)
-
-    return start
-
-
-class Running(NamedTuple):
-    """A calibrator that several tests ask, each for another problem."""
-
-    node: Node
-    start_node: StartNode
-
-
 @pytest.fixture(scope='module')
-def running(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Return the calibrator that tests share: its process takes longer to start than to fit."""
     folder = tmp_path_factory.mktemp('running')
     config = make_problem(recordings, folder / 'problem')
@@ -295,28 +279,18 @@ def running(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         node_processes(env, folder) as start,
         client_node(env) as client,
     ):
-        yield Running(start_calibrator(start, client, config), start)
+        process = start(CALIBRATOR, *as_arguments(config=config))
+        process.wait_for_line(READY, FIT_TIMEOUT)
+        yield Node(process, client)
 
 
 @pytest.fixture
-def node(running: Running, problem: Path) -> Node:
+def node(running: Node, problem: Path) -> Node:
     """Return the shared calibrator, with the problem of this test."""
-    assert running.node.change('config', str(problem)) == (True, '')
-    assert running.node.change('output', '') == (True, '')
-    return running.node
-
-
-def start_calibrator(start: StartNode, client: RosClient, config: Path) -> Node:
-    """Start a calibrator and wait until it is ready."""
-    process = start(CALIBRATOR, *_arguments(config=config))
-    process.wait_for_line(READY, FIT_TIMEOUT)
-    return Node(process, client)
-
-
-def _arguments(**parameters: object) -> Iterator[str]:
-    yield '--ros-args'
-    for name, value in parameters.items():
-        yield from ('-p', f'{name}:={value}')
+    given = {'config': str(problem), 'output': '', 'refit_on_bag': False, 'keep': 100}
+    for name, value in given.items():
+        assert running.change(name, value) == (True, '')
+    return running
 
 
 def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -328,12 +302,9 @@ def _files(folder: Path) -> dict[str, tuple[bytes, int]]:
     }
 
 
-def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
-    calibrator: StartCalibrator, problem: Path
+def test_refits_answer_latch_parameters_mjcf_and_result_and_take_new_bags(
+    node: Node, problem: Path, recordings: Path
 ):
-    node = calibrator(problem)
-    assert node.status().message == 'idle: no refit yet'
-
     success, message = node.ask('refit')
 
     out = (problem.parent / 'out' / 'current').resolve()
@@ -353,7 +324,7 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
         node.latched('parameters').status, result['parameters'], strict=True
     ):
         found = {pair.key: pair.value for pair in status.values}
-        assert status.level == type(status).OK
+        assert status.level == OK
         assert (status.name, status.message) == (parameter['name'], 'identified')
         assert [float(found[key]) for key in ('value', 'low', 'high')] == [
             parameter[key] for key in ('value', 'low', 'high')
@@ -366,46 +337,31 @@ def test_a_refit_answers_and_latches_parameters_mjcf_and_result(
         [parameter['value'] for parameter in result['parameters']],
         rtol=1e-9,
     )
-    status = node.status(lambda status: 'accepted' in status.message)
-    assert status.level == type(status).OK
-    assert status.name == '/calibrator: calibration'
-    assert status.message == f'idle: the last refit: {message}'
-    assert node.process.stop() == 0
+    assert node.status(f'idle: the last refit: {message}')[0] == OK
 
-
-def test_a_second_refit_finds_the_same_and_takes_new_bags(
-    node: Node, problem: Path, recordings: Path
-):
-    found = []
-    for _ in range(2):
-        assert node.ask('refit')[0]
-        found.append(node.result())
     shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
+    assert node.change('keep', 1) == (True, '')
     assert node.ask('refit')[0]
-    third = node.result()
+    again = node.result()
 
-    values = [[p['value'] for p in result['parameters']] for result in found]
-    assert values[0] == values[1]
-    bags = [{topic['bag'] for topic in result['topics']} for result in (*found, third)]
-    assert bags[0] == bags[1]
-    assert len(bags[2]) == len(bags[0]) + 1
-    assert [p['value'] for p in third['parameters']] != values[0]
+    bags = [{topic['bag'] for topic in found['topics']} for found in (result, again)]
+    assert bags[1] - bags[0] == {'train_2'}
+    assert [p['value'] for p in again['parameters']] != [p['value'] for p in result['parameters']]
+    node.process.wait_for_line(f'removed {out}', FIT_TIMEOUT)
+    assert len(history(out.parent)) == 1
 
 
 def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
-    calibrator: StartCalibrator, long_problem: Path
+    node: Node, long_problem: Path
 ):
     from rcl_interfaces.srv import GetParameters  # noqa: PLC0415 (absent without ROS)
 
-    node = calibrator(long_problem)
     assert node.ask('cancel') == (False, 'No refit is running.')
     before = _files(long_problem.parent)
     call = node.begin('refit')
-    node.process.wait_for_line('iteration 0: cost')
 
-    status = node.status(lambda status: status.message.startswith('iteration '))
-    assert status.level == type(status).OK
-    assert {pair.key: pair.value for pair in status.values}['fitting'] == 'true'
+    level, values = node.status('iteration ')
+    assert (level, values['fitting']) == (OK, 'true')
     request = GetParameters.Request(names=['config'])
     service = '/calibrator/get_parameters'
     (value,) = node.client.call(GetParameters, service, request).values
@@ -421,122 +377,75 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     assert CANCELLED.fullmatch(message)['stage'].startswith('iteration ')
     assert (answer.success, answer.message) == (False, message)
     assert _files(long_problem.parent) == before
-    status = node.status(lambda status: 'cancelled' in status.message)
-    assert {pair.key: pair.value for pair in status.values}['fitting'] == 'false'
-    # Nothing of it is left behind: the next refit begins anew.
-    call = node.begin('refit')
-    node.status(lambda status: status.values[0].value == 'true')
-    assert node.ask('cancel')[0]
-    assert not call.answer().success
+    assert node.status('cancelled')[1]['fitting'] == 'false'
 
 
-def test_a_refit_answers_when_its_budget_is_used_up(
-    start_node: StartNode, ros_client: RosClient, long_problem: Path
-):
-    process = start_node(CALIBRATOR, *_arguments(config=long_problem, budget=5.0))
-    process.wait_for_line(READY, FIT_TIMEOUT)
-    node = Node(process, ros_client)
+def test_a_fit_that_is_killed_is_told_and_the_node_goes_on(node: Node, long_problem: Path):
     before = _files(long_problem.parent)
+    call = node.begin('refit')
+    node.status('iteration ')
 
-    success, message = node.ask('refit')
+    os.kill(node.child(), signal.SIGKILL)
 
-    assert not success
-    assert message.startswith('The refit used up its budget of 5 s while it was at "')
+    answer = call.answer()
+    assert (answer.success, answer.message) == (
+        False,
+        'The fit failed unexpectedly (exit code -9).',
+    )
+    assert node.status('unexpectedly')[0] == ERROR
     assert _files(long_problem.parent) == before
-    status = node.status(lambda status: 'used up its budget' in status.message)
-    assert status.level == type(status).WARN
+    shutil.rmtree(long_problem.parent / 'train_long')
+    assert node.ask('refit')[0]
 
 
 def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
-    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+    node: Node, problem: Path, recordings: Path
 ):
     text = CALIBRATION.replace('  - {path: validate, role: validate}\n', '')
     problem.write_text(f'{text}memory: auto\n')
-    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_on_bag=True))
-    process.wait_for_line(READY, FIT_TIMEOUT)
-    node = Node(process, ros_client)
     assert node.ask('refit')[0]
     out = problem.parent / 'out'
     first = out / (out / 'current').readlink()
-    status = node.status(what='drift')
-    assert (status.level, status.message) == (type(status).OK, 'nothing to compare')
+    assert node.change('refit_on_bag', value=True) == (True, '')
 
     shutil.copytree(recordings / 'worn', problem.parent / 'train_worn')
-    process.wait_for_line('refitting by itself: train_worn is new', FIT_TIMEOUT)
-    status = node.status(lambda status: status.level == type(status).WARN, what='drift')
+    node.process.wait_for_line('train_worn is new', FIT_TIMEOUT)
 
-    assert status.message.startswith('The robot changed: joint/knee/damping from 0.6')
-    (latched,) = node.latched('drift').status
-    assert (latched.name, latched.level) == ('/calibrator: drift', type(status).WARN)
-    values = {pair.key: pair.value for pair in latched.values}
-    assert values['previous'] == str(first)
-    assert values['changed'] == 'joint/knee/damping'
-    node.status(lambda status: 'the last refit: ' in status.message)
-    worn = node.result()
-    assert worn['drift']['changed']
+    assert node.status('The robot changed: joint/knee/damping from 0.6')[0] == WARN
+    assert node.result()['drift']['changed']
 
-    # A person goes back: what was found then is published again, and there is nothing to warn of.
+    # A person goes back: what was found then is published again.
     roll_back(out)
 
-    status = node.status(lambda status: status.level == type(status).OK, what='drift')
-    assert status.message == f'{first.name} was made current.'
+    node.process.wait_for_line(f'current is {first}', FIT_TIMEOUT)
     assert node.result() == json.loads((first / 'result.json').read_text())
     assert node.latched('mjcf').data == (first / 'mjcf' / 'arm.xml').read_text()
-    (latched,) = node.latched('drift').status
-    assert latched.level == type(status).OK
 
 
-def test_it_refits_on_a_schedule_when_there_is_something_to_learn_and_keeps_what_it_is_told(
-    start_node: StartNode, ros_client: RosClient, problem: Path, recordings: Path
+def test_it_publishes_what_is_current_at_its_start_and_answers_a_caller_at_its_end(
+    start_node: StartNode, ros_client: RosClient, long_problem: Path
 ):
-    old = calibrate(load_calibration(problem)).folder
-    process = start_node(CALIBRATOR, *_arguments(config=problem, refit_every=1.0, keep=1))
-    process.wait_for_line(READY, FIT_TIMEOUT)
-    node = Node(process, ros_client)
-    # Longer than the schedule: what was there at the start is no reason.
-    for _ in range(3):
-        node.status()
-    assert 'refitting' not in process.output
-
-    shutil.copytree(recordings / 'train_2', problem.parent / 'train_2')
-
-    process.wait_for_line('refitting by itself: train_2 is new', FIT_TIMEOUT)
-    node.status(lambda status: 'identified. accepted' in status.message)
-    assert {topic['bag'] for topic in node.result()['topics']} >= {'train_1', 'train_2'}
-    process.wait_for_line(f'removed {old}', FIT_TIMEOUT)
-    assert len(history(old.parent)) == 1
-
-
-def test_a_node_that_starts_publishes_what_is_current(
-    start_node: StartNode, ros_client: RosClient, problem: Path
-):
-    config = load_calibration(problem)
-    folder = calibrate(config).folder
-
-    process = start_node(CALIBRATOR, *_arguments(config=problem))
+    long_problem.write_text(CALIBRATION.replace('train_*', 'train_1'))
+    (long_problem.parent / 'arm.xml').write_text(PENDULUM)
+    folder = calibrate(load_calibration(long_problem)).folder
+    process = start_node(CALIBRATOR, *as_arguments(config=long_problem))
     process.wait_for_line(f'current is {folder}', FIT_TIMEOUT)
-
     node = Node(process, ros_client)
     assert node.result() == json.loads((folder / 'result.json').read_text())
     assert [status.name for status in node.latched('parameters').status] == NAMES
-    assert node.status().message == 'idle: no refit yet'
-
-
-def test_ctrl_c_during_a_fit_answers_the_caller_and_ends_with_0(
-    calibrator: StartCalibrator, long_problem: Path
-):
-    node = calibrator(long_problem)
+    assert node.status('idle: no refit yet')[0] == OK
+    make_long(long_problem)
     before = _files(long_problem.parent)
     call = node.begin('refit')
-    node.process.wait_for_line('iteration 0: cost')
+    process.wait_for_line('iteration 0: cost')
 
-    assert node.process.stop() == 0
+    assert process.stop() == 0
 
     answer = call.answer()
     assert not answer.success
     assert CANCELLED.fullmatch(answer.message)['stage'].startswith('iteration ')
-    assert 'Traceback' not in node.process.output
-    assert 'never retrieved' not in node.process.output
+    assert 'Traceback' not in process.output
+    assert 'never retrieved' not in process.output
     assert _files(long_problem.parent) == before
 
 
@@ -561,15 +470,13 @@ def test_a_rejected_result_is_published_as_failed_and_the_earlier_model_stays(
     assert result['accepted'] is False
     assert result['held_out_after'] > result['held_out_before']
     assert result == json.loads((out / 'rejected' / 'result.json').read_text())
-    assert json.loads((out / 'current' / 'result.json').read_text())['accepted'] is True
     for status in node.latched('parameters').status:
-        assert status.level == type(status).ERROR
+        assert status.level == ERROR
         assert status.message == 'rejected: model-limited'
     assert node.latched('mjcf').data == mjcf
     assert _files(out / 'current') == before
-    status = node.status(lambda status: 'REJECTED' in status.message)
-    assert status.level == type(status).WARN
-    assert {pair.key: pair.value for pair in status.values}['standing'] == 'rejected'
+    level, values = node.status('REJECTED')
+    assert (level, values['standing']) == (WARN, 'rejected')
 
 
 def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
@@ -580,12 +487,9 @@ def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
     result = node.result()
 
     problem.write_text(CALIBRATION.replace('bounds', 'bound'))
-    assert node.ask('refit') == (
-        False,
-        f"Unknown key 'parameters.0.bound' in {problem}; nearest: bounds.",
-    )
-    status = node.status(lambda status: 'Unknown key' in status.message)
-    assert status.level == type(status).WARN
+    sentence = f"Unknown key 'parameters.0.bound' in {problem}; nearest: bounds."
+    assert node.ask('refit') == (False, sentence)
+    assert node.status('Unknown key')[0] == WARN
     problem.write_text(CALIBRATION)
     shutil.rmtree(problem.parent / 'validate')
     success, message = node.ask('refit')
@@ -595,28 +499,6 @@ def test_what_becomes_bad_later_fails_with_a_sentence_and_touches_nothing(
 
     assert _files(problem.parent / 'out') == before
     assert node.result() == result
-    assert 'Traceback' not in node.process.output
-
-
-def test_a_fit_that_is_killed_is_told_and_the_node_goes_on(
-    calibrator: StartCalibrator, long_problem: Path
-):
-    node = calibrator(long_problem)
-    before = _files(long_problem.parent)
-    call = node.begin('refit')
-    node.process.wait_for_line('iteration 0: cost')
-
-    os.kill(node.child(), signal.SIGKILL)
-
-    answer = call.answer()
-    assert not answer.success
-    assert answer.message == 'The fit failed unexpectedly (exit code -9).'
-    status = node.status(lambda status: 'unexpectedly' in status.message)
-    assert status.level == type(status).ERROR
-    assert _files(long_problem.parent) == before
-    shutil.rmtree(long_problem.parent / 'train_long')
-    assert node.ask('refit')[0]
-    assert node.process.stop() == 0
 
 
 def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path, tmp_path: Path):
@@ -624,9 +506,6 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
     accepted, reason = node.change('config', missing)
     assert not accepted
     assert missing in reason
-    accepted, reason = node.change('config', '')
-    assert not accepted
-    assert reason.startswith("Expected a calibration.yaml in parameter 'config'")
     accepted, reason = node.change('output', str(problem / 'below'))
     assert not accepted
     assert reason.startswith(
@@ -644,6 +523,7 @@ def test_config_and_output_can_change_and_are_checked(node: Node, problem: Path,
 @pytest.mark.parametrize(
     ('text', 'sentence'),
     [
+        ('', "Expected a calibration.yaml in parameter 'config' (-p config:=FILE), found none."),
         ('model: arm.xml\n', "Missing key 'bags' in "),
         (CALIBRATION.replace('output: out', 'output: arm.xml'), 'Expected a folder for the output'),
     ],
@@ -652,113 +532,8 @@ def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
     start_node: StartNode, problem: Path, text: str, sentence: str
 ):
     problem.write_text(text)
-    process = start_node(CALIBRATOR, *_arguments(config=problem))
+    process = start_node(CALIBRATOR, *as_arguments(**({'config': problem} if text else {})))
     assert process.wait() == 2
     assert sentence in process.output
     assert process.output.startswith('calibrator: ')
     assert process.output.count('\n') == 0
-
-
-def test_without_a_configuration_it_says_which_parameter_is_missing(
-    start_node: StartNode,
-):
-    process = start_node(CALIBRATOR)
-    assert process.wait() == 2
-    assert process.output == (
-        "calibrator: Expected a calibration.yaml in parameter 'config' (-p config:=FILE), "
-        'found none.'
-    )
-
-
-@pytest.mark.usefixtures('node')
-def test_the_refit_client_prints_the_answer_and_what_is_latched(running: Running):
-    client = running.start_node('sysid_ros.nodes.refit')
-    assert client.wait(FIT_TIMEOUT) == 0
-    for line in (
-        'success: True',
-        'message: 4 of 4 parameters identified. accepted: Held-out error, nominal → fitted: pos',
-        '/calibrator/parameters: 4 parameters',
-        '  joint/knee/damping ',
-        '/calibrator/mjcf: ',
-        '/calibrator/result: ',
-    ):
-        assert line in client.output
-
-
-def test_the_refit_client_ends_with_2_when_there_is_no_calibrator(start_node: StartNode):
-    client = start_node('sysid_ros.nodes.refit', *_arguments(calibrator='/sysid', timeout=0.5))
-    assert client.wait() == 2
-    assert client.output == 'refit: No service /sysid/refit appeared within 0.5 s.'
-
-
-#: A calibrator that leaves the graph while it owes an answer.
-LEAVING = """
-import os, threading
-import rclpy
-from std_srvs.srv import Trigger
-
-asked = threading.Event()
-
-def never(request, response):
-    asked.set()
-    threading.Event().wait()
-
-rclpy.init()
-node = rclpy.create_node('calibrator')
-service = node.create_service(Trigger, '~/refit', never)
-threading.Thread(target=rclpy.spin, args=(node,), daemon=True).start()
-asked.wait()
-service.destroy()
-os._exit(0)
-"""
-
-
-def test_the_refit_client_ends_with_2_when_the_calibrator_goes(
-    start_node: StartNode, tmp_path: Path
-):
-    program = tmp_path / 'leaving.py'
-    program.write_text(LEAVING)
-    start_node(program)
-    client = start_node('sysid_ros.nodes.refit')
-    assert client.wait() == 2
-    assert client.output == 'refit: /calibrator ended before it answered.'
-
-
-#: A calibrator that never hears of the first request, and says that it is idle.
-FORGETFUL = """
-import rclpy
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rclpy.callback_groups import ReentrantCallbackGroup
-from rclpy.task import Future
-from std_srvs.srv import Trigger
-
-asked = []
-
-async def second(request, response):
-    asked.append(request)
-    if len(asked) == 1:
-        await Future()
-    response.message = f'Heard {len(asked)} times.'
-    return response
-
-rclpy.init()
-node = rclpy.create_node('calibrator')
-node.create_service(Trigger, '~/refit', second, callback_group=ReentrantCallbackGroup())
-idle = DiagnosticStatus(
-    name='/calibrator: calibration', values=[KeyValue(key='fitting', value='false')]
-)
-diagnostics = node.create_publisher(DiagnosticArray, '/diagnostics', 10)
-node.create_timer(.1, lambda: diagnostics.publish(DiagnosticArray(status=[idle])))
-rclpy.spin(node)
-"""
-
-
-def test_the_refit_client_asks_again_when_its_request_was_lost(
-    start_node: StartNode, tmp_path: Path
-):
-    program = tmp_path / 'forgetful.py'
-    program.write_text(FORGETFUL)
-    start_node(program)
-    client = start_node('sysid_ros.nodes.refit')
-    assert client.wait() == 2
-    assert 'message: Heard 2 times.' in client.output

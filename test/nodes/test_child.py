@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from builders.cli_project import Project
 from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
 from sysid_ros.nodes.child import NICEST, Child, End, NewBags
 from sysid_ros.pipeline import Calibration
-from sysid_ros.pipeline.calibration import ENDING
 from sysid_ros.results.store import RESULT, draft, linked, make_current
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
@@ -29,9 +27,9 @@ def quick(tmp_path: Path) -> Project:
     return project
 
 
-def child_of(project: Project, **options: float) -> Child:
+def child_of(project: Project) -> Child:
     """Return the refit of a project."""
-    return Child(project.config, load_calibration(project.config), **options)  # type: ignore[arg-type]
+    return Child(project.config, load_calibration(project.config))
 
 
 def keep(output: Path) -> Path:
@@ -43,7 +41,7 @@ def keep(output: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_refit_tells_its_stages_stands_back_and_leaves_a_result(quick: Project):
-    child = child_of(quick, niceness=NICEST)
+    child = child_of(quick)
     said, nice = [], set()
 
     def say(line: str) -> None:
@@ -108,56 +106,6 @@ def test_one_that_was_killed_is_not_said_to_have_failed_by_its_last_stage(quick:
     assert outcome.end is End.CRASHED
     assert outcome.sentence == 'The fit failed unexpectedly (exit code -9).'
     assert outcome.log.startswith('reading ')
-
-
-@pytest.mark.slow
-def test_a_budget_limits_the_fit_and_then_ends_it(quick: Project):
-    child = child_of(quick, budget=0.1)
-    assert child._command()[-2:] == ['--time', '0.05']
-
-    outcome = child.run(lambda _: None)
-
-    assert outcome.end is End.LATE
-    assert outcome.sentence == (
-        'The refit used up its budget of 0.1 s while it was at "starting"; '
-        'what was current still is.'
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(('stage', 'end'), [('fitting', End.LATE), (ENDING[0], End.DONE)])
-def test_a_result_on_its_way_is_awaited_beyond_the_budget(quick: Project, stage: str, end: End):
-    output = quick.folder / 'out'
-    ready = quick.folder / 'budget is used up'
-    make = (
-        'import pathlib, shutil, sys, time\n'
-        'from sysid_ros.results.store import draft\n'
-        f'print({stage!r}, file=sys.stderr, flush=True)\n'
-        f'while not pathlib.Path({str(ready)!r}).exists(): time.sleep(.01)\n'
-        f'with draft(pathlib.Path({str(output)!r})) as begun:\n'
-        '    begun.keep(accepted=True)\n'
-    )
-
-    class Slow(Child):
-        def _command(self) -> list[str]:
-            return [sys.executable, '-c', make]
-
-        def _out_of_time(self) -> None:
-            super()._out_of_time()
-            ready.touch()
-
-    settings = load_calibration(quick.config)
-    # More than Python takes to start, and to say so.
-    outcome = Slow(quick.config, settings, budget=5.0).run(lambda _: None)
-
-    assert outcome.end is end
-    assert (linked(output) is not None) == (end is End.DONE)
-
-
-def test_a_limit_of_the_file_stays_where_it_is_less(quick: Project):
-    quick.change(solver={'time': 3})
-    assert child_of(quick, budget=100.0)._command()[-2:] == ['--time', '3']
-    assert child_of(quick, budget=2.0)._command()[-2:] == ['--time', '1']
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from builders.ros_graph import as_arguments
+
 if TYPE_CHECKING:
     from builders.ros_graph import RosClient, StartNode
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
-EXCITER = 'sysid_ros.nodes.exciter'
-ROBOT = 'sysid_ros.nodes.simulated_robot'
+EXCITER = 'exciter'
+ROBOT = 'simulated_robot'
 ARRAYS = '/forward_position_controller/commands'
 TRAJECTORIES = '/joint_trajectory_controller/joint_trajectory'
 #: Pose of the arm in its key frame, rad.
@@ -44,12 +47,8 @@ RAIL = """
 
 pytestmark = pytest.mark.ros
 
-
-def _parameters(**values: object) -> list[str]:
-    arguments = ['--ros-args']
-    for name, value in values.items():
-        arguments += ['-p', f'{name}:={value}']
-    return arguments
+#: Limits that a stalled machine breaks, as it should, are claims of other tests.
+FREE = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
 
 
 def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
@@ -59,9 +58,8 @@ def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
     return messages
 
 
-def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
-    start_node: StartNode, ros_client: RosClient
-):
+@pytest.mark.patient
+def test_robot_and_exciter_move_at_their_rates(start_node: StartNode, ros_client: RosClient):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
 
@@ -73,12 +71,10 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
         numbers.append(info['publication_sequence_number'])
 
     ros_client.node.create_subscription(Float64MultiArray, ARRAYS, command, 1000)
-    robot = start_node(ROBOT, *_parameters(model=ARM, rate=100.0))
+    robot = start_node(ROBOT, *as_arguments(model=ARM, rate=100.0))
     states = _collect(ros_client, JointState, '/joint_states')
     ros_client.spin_until(lambda: bool(states))
-    # Limits are claims of other tests: a stalled machine breaks them, as it should.
-    free = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=3.0, ramp=0.5, **free))
+    exciter = start_node(EXCITER, *as_arguments(model=ARM, duration=2.0, ramp=0.3, **FREE))
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 0, exciter.output
     assert 'motion finished' in exciter.output
@@ -94,24 +90,26 @@ def test_robot_and_exciter_move_for_three_seconds_at_their_rates(
     skipped = re.search(r'(\d+) commands were skipped', exciter.output)
     if skipped is None:
         assert np.max(np.abs(np.diff(sent, axis=0)) / np.diff(numbers)[:, None]) < 0.1
-    assert 300 < numbers[-1] + (int(skipped[1]) if skipped else 0) < 350
+    assert 200 < numbers[-1] + (int(skipped[1]) if skipped else 0) < 250
     assert robot.stop() == 0
 
 
 @pytest.mark.patient
 def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: StartNode):
-    exciter = start_node(EXCITER, *_parameters(model=ARM))
+    exciter = start_node(EXCITER, *as_arguments(model=ARM))
     exciter.wait_for_line(f'waiting for a publisher of /joint_states and a subscriber of {ARRAYS}')
     assert exciter.stop() == 0
 
 
+@pytest.mark.patient
 def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_client: RosClient):
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
 
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
-    start_node(ROBOT, *_parameters(model=ARM)).wait_for_line('simulated robot ready')
+    start_node(ROBOT, *as_arguments(model=ARM)).wait_for_line('simulated robot ready')
     exciter = start_node(
-        EXCITER, *_parameters(model=ARM, message='JointTrajectory', duration=60.0, ramp=0.2)
+        EXCITER,
+        *as_arguments(model=ARM, message='JointTrajectory', duration=60.0, ramp=0.2, **FREE),
     )
     while len(commands) < 120:
         ros_client.message(JointTrajectory, TRAJECTORIES, latched=False)
@@ -135,16 +133,14 @@ def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_c
     ('values', 'sentence'),
     [
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': 'none.xml'}, "No model file 'none.xml'; "),
         ({'model': ARM, 'motion': 'none.csv'}, "Cannot read the motion 'none.csv': No such file"),
-        ({'model': ARM, 'ramp': 10.0}, 'Expected a ramp shorter than half the duration'),
         ({'model': ARM, 'message': 'JointTraject'}, 'nearest: JointTrajectory'),
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(
     start_node: StartNode, values: dict[str, object], sentence: str
 ):
-    exciter = start_node(EXCITER, *(_parameters(**values) if values else []))
+    exciter = start_node(EXCITER, *as_arguments(**values))
     assert exciter.wait() == 2
     assert sentence in exciter.output
     assert len(exciter.output.splitlines()) == 1
@@ -157,7 +153,7 @@ def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
     model, motion = tmp_path / 'rail.xml', tmp_path / 'motion.csv'
     model.write_text(RAIL)
     motion.write_text('time,left\n0,0\n2,0.45\n4,0\n')
-    exciter = start_node(EXCITER, *_parameters(model=model, motion=motion))
+    exciter = start_node(EXCITER, *as_arguments(model=model, motion=motion))
     assert exciter.wait() == 2
     (line,) = exciter.output.splitlines()
     assert line.startswith(
@@ -178,7 +174,7 @@ def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
     states = ros_client.node.create_publisher(JointState, '/joint_states', 10)
     state = JointState(name=['left'], position=[0.8])
     ros_client.node.create_timer(0.02, lambda: states.publish(state))
-    exciter = start_node(EXCITER, *_parameters(model=tmp_path / 'rail.xml', amplitude=0.1))
+    exciter = start_node(EXCITER, *as_arguments(model=tmp_path / 'rail.xml', amplitude=0.1))
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
     assert 'exciter: Expected a free way from where the robot is to where ' in exciter.output
@@ -247,8 +243,8 @@ def test_states_that_come_late_are_compared_with_the_commands_of_their_time(
 ):
     robot = _HeldUp(ros_client)
     tight = {'max_tracking_error': 0.2, 'state_timeout': 10.0}
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, ramp=0.5, **tight))
-    ros_client.spin_until(lambda: sum(robot.late) >= 60 or exciter.process.poll() is not None)
+    exciter = start_node(EXCITER, *as_arguments(model=ARM, duration=60.0, ramp=0.5, **tight))
+    ros_client.spin_until(lambda: sum(robot.late) >= 40 or exciter.process.poll() is not None)
     assert exciter.stop() == 0, exciter.output
     assert 'interrupted; holding the last command' in exciter.output
 
@@ -274,10 +270,10 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
     # The robot comes last: a short motion is over before a subscriber that comes late has met it.
     values = {'duration': 60.0, 'ramp': 1.0, 'state_timeout': 30.0, **values}
-    exciter = start_node(EXCITER, *_parameters(model=ARM, **values))
+    exciter = start_node(EXCITER, *as_arguments(model=ARM, **values))
     ros_client.spin_until(lambda: ros_client.node.count_publishers(ARRAYS) > 0)
     exciter.wait_for_line('waiting for a publisher of /joint_states')
-    start_node(ROBOT, *_parameters(model=ARM, **robot))
+    start_node(ROBOT, *as_arguments(model=ARM, **robot))
     # Spin all the while: what is not taken when its sender leaves is lost.
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
@@ -287,16 +283,7 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     assert np.max(speed[-3:]) < 0.1 * np.max(speed)
 
 
-def test_it_stops_when_joint_states_stop(start_node: StartNode):
-    robot = start_node(ROBOT, *_parameters(model=ARM))
-    robot.wait_for_line('simulated robot ready')
-    exciter = start_node(EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=0.2))
-    exciter.wait_for_line('motion started')
-    robot.stop()
-    assert exciter.wait() == 2
-    assert 'without a new state on /joint_states' in exciter.output
-
-
+@pytest.mark.patient
 def test_a_driver_that_repeats_its_last_state_is_silent(
     start_node: StartNode, ros_client: RosClient
 ):
@@ -308,10 +295,36 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
     publisher = ros_client.node.create_publisher(JointState, '/joint_states', 10)
     ros_client.node.create_timer(0.01, lambda: publisher.publish(frozen))
     exciter = start_node(
-        EXCITER, *_parameters(model=ARM, duration=60.0, state_timeout=1.0, max_tracking_error=0.0)
+        EXCITER, *as_arguments(model=ARM, duration=60.0, state_timeout=1.0, max_tracking_error=0.0)
     )
-    commands = _collect(ros_client, Float64MultiArray, ARRAYS)
+    # Somebody has to listen to the commands.
+    _collect(ros_client, Float64MultiArray, ARRAYS)
     ros_client.spin_until(lambda: exciter.process.poll() is not None)
     assert exciter.wait() == 2
+    assert 'motion started' in exciter.output
     assert '1 s without a new state on /joint_states' in exciter.output
-    assert len(commands) > 50
+
+
+@pytest.mark.patient
+def test_a_schedule_skips_and_counts_what_is_over_but_not_the_last_step():
+    from sysid_ros.nodes.motion import Schedule  # noqa: PLC0415 (needs ROS)
+
+    # Nobody counts to a million in a millisecond, a step at a time.
+    schedule = Schedule(rate=1e9, last=10**6, closing=threading.Event())
+    steps = list(schedule)
+    assert (steps[0], steps[-1]) == (0, 10**6)
+    assert steps == sorted(set(steps))
+    assert schedule.skipped == 10**6 + 1 - len(steps) > 0
+
+
+@pytest.mark.patient
+def test_a_schedule_ends_when_it_is_told_to():
+    from sysid_ros.nodes.motion import Schedule  # noqa: PLC0415 (needs ROS)
+
+    closing = threading.Event()
+    steps = []
+    for step in Schedule(rate=1e3, last=100, closing=closing):
+        steps.append(step)
+        if step:
+            closing.set()
+    assert len(steps) == 2

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from builders.ros_graph import RosClient
 
-pytestmark = pytest.mark.ros
+pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
 #: Longest wait for anything, s. Reached only when a test fails.
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 
 
 class Talker:
-    """A reliable publisher of numbers and what the listener under test made of them."""
+    """A reliable publisher of texts."""
 
     def __init__(self, client: RosClient, topic: str) -> None:
         from rclpy.qos import QoSProfile  # noqa: PLC0415 (absent without ROS)
@@ -44,9 +44,13 @@ class Talker:
         from rclpy.duration import Duration  # noqa: PLC0415 (absent without ROS)
 
         before = time.time_ns()
-        self._publisher.publish(self._kind(data=text))
+        self.chatter(text)
         assert self._publisher.wait_for_all_acked(Duration(seconds=int(TIMEOUT)))
         return before, time.time_ns()
+
+    def chatter(self, text: str) -> None:
+        """Publish, whoever hears it."""
+        self._publisher.publish(self._kind(data=text))
 
 
 class Heard:
@@ -57,9 +61,12 @@ class Heard:
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def __call__(self, received: int, sent: int, message: Any) -> None:
+    def __call__(self, received: int, sent: int, cdr: bytes) -> None:
         """Take a message."""
-        self.messages.put((received, sent, message.data))
+        from rclpy.serialization import deserialize_message  # noqa: PLC0415 (absent without ROS)
+        from std_msgs.msg import String  # noqa: PLC0415
+
+        self.messages.put((received, sent, deserialize_message(cdr, String).data))
         assert self.go_on.wait(TIMEOUT)
 
     def next(self) -> tuple[int, int, str]:
@@ -68,10 +75,7 @@ class Heard:
 
     def texts(self) -> list[str]:
         """Return the texts of all messages so far that nobody has looked at."""
-        found = []
-        while not self.messages.empty():
-            found.append(self.messages.get()[2])
-        return found
+        return [self.messages.get()[2] for _ in range(self.messages.qsize())]
 
 
 @pytest.fixture
@@ -89,30 +93,24 @@ def failures() -> queue.SimpleQueue[BaseException]:
 
 
 @pytest.fixture
-def owner(ros_env: dict[str, str]) -> Iterator[Any]:
-    """Return the node that the listeners of a test belong to."""
+def listener(ros_env: dict[str, str], failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
+    """Return a listener, which is closed at the end of the test if it still runs."""
     import rclpy  # noqa: PLC0415 (absent without ROS)
     from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
+
+    from sysid_ros.nodes.recorder.listener import Listener  # noqa: PLC0415 (needs ROS)
 
     rclpy.init(
         domain_id=int(ros_env['ROS_DOMAIN_ID']), signal_handler_options=SignalHandlerOptions.NO
     )
     node = rclpy.create_node('owner')
-    yield node
-    node.destroy_node()
-    rclpy.try_shutdown()
-
-
-@pytest.fixture
-def listener(owner: Any, failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
-    """Return a listener, which is closed at the end of the test if it still runs."""
-    from sysid_ros.nodes.ros.recorder.listener import Listener  # noqa: PLC0415 (needs ROS)
-
-    made = Listener(owner, failures.put)
+    made = Listener(node, failures.put)
     yield made
     if made._thread.is_alive():
         made.close()
     assert not made._thread.is_alive()
+    node.destroy_node()
+    rclpy.try_shutdown()
 
 
 @pytest.fixture
@@ -142,54 +140,18 @@ def test_stamps_tell_when_a_message_was_sent_and_arrived_however_late_python_is(
     assert published <= sent <= received <= arrived <= released
 
 
-def test_raw_subscriptions_get_the_bytes(
-    listener: Any, talker: Callable[[str], Talker], string: Any
-):
-    from rclpy.serialization import deserialize_message  # noqa: PLC0415 (absent without ROS)
-
-    got: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    listener.subscribe(string, '/words', lambda _, __, data: got.put(data), 10, raw=True)
-    words = talker('/words')
-    words.wait_for_listener()
-    words.say('as it is')
-    data = got.get(timeout=TIMEOUT)
-    assert isinstance(data, bytes)
-    assert deserialize_message(data, string).data == 'as it is'
-
-
-def test_a_subscription_ends_while_the_listener_waits_and_others_go_on(
-    listener: Any, talker: Callable[[str], Talker], string: Any
-):
-    one, other = Heard(), Heard()
-    subscription = listener.subscribe(string, '/one', one, 10)
-    listener.subscribe(string, '/other', other, 10)
-    on_one, on_other = talker('/one'), talker('/other')
-    on_one.wait_for_listener()
-    on_other.wait_for_listener()
-    on_one.say('heard')
-    assert one.next()[2] == 'heard'
-
-    listener.unsubscribe(subscription)
-
-    on_one.wait_for_listener(0)
-    on_one.say('not heard')
-    on_other.say('still heard')
-    assert other.next()[2] == 'still heard'
-    assert one.texts() == []
-
-
 def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other_topics(
     listener: Any,
     talker: Callable[[str], Talker],
     string: Any,
     failures: queue.SimpleQueue[BaseException],
 ):
-    steady = Heard()
+    steady, passing = Heard(), Heard()
     # On a busy machine the listener may wait long for its turn; its queue must not run over.
     room = threading.Semaphore(500)
 
-    def hear(received: int, sent: int, message: Any) -> None:
-        steady(received, sent, message)
+    def hear(received: int, sent: int, cdr: bytes) -> None:
+        steady(received, sent, cdr)
         room.release()
 
     listener.subscribe(string, '/steady', hear, 1000)
@@ -206,15 +168,16 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
 
     talking = threading.Thread(target=talk)
     talking.start()
-    for _ in range(20):
-        heard = steady.next()[2]
-        listener.unsubscribe(listener.subscribe(string, '/passing', Heard(), 10))
+    for number in range(20):
+        assert steady.next()[2] == str(number)
+        listener.unsubscribe(listener.subscribe(string, '/passing', passing, 10))
     stop.set()
     talking.join()
-    first = int(heard) + 1
-    assert first == 20
-    assert [steady.next()[2] for _ in said[first:]] == said[first:]
-    assert steady.texts() == []
+    assert [steady.next()[2] for _ in said[20:]] == said[20:]
+    other = talker('/passing')
+    other.wait_for_listener(0)
+    other.chatter('not heard')
+    assert (steady.texts(), passing.texts()) == ([], [])
     assert failures.empty()
 
 
@@ -237,8 +200,8 @@ def test_closing_takes_what_has_arrived_and_ends_while_more_arrives(
 
     def chatter() -> None:
         # Some always wait, but not so many that they push the numbers out of the queue.
-        while not stop.wait(1e-4):
-            words._publisher.publish(string(data='more'))
+        while not stop.wait(1e-3):
+            words.chatter('more')
 
     chatting = threading.Thread(target=chatter)
     closing = threading.Thread(target=listener.close)
@@ -249,12 +212,10 @@ def test_closing_takes_what_has_arrived_and_ends_while_more_arrives(
     stop.set()
     chatting.join()
     assert not closing.is_alive()
-    texts = heard.texts()
-    assert texts[:100] == numbers
+    assert heard.texts()[:100] == numbers
     assert failures.empty()
-    count = heard.messages.qsize()
-    words._publisher.publish(string(data='after the end'))
-    assert heard.messages.qsize() == count
+    words.chatter('after the end')
+    assert heard.texts() == []
 
 
 def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
@@ -288,7 +249,9 @@ def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
     string: Any,
     failures: queue.SimpleQueue[BaseException],
 ):
-    error = ValueError('cannot take this')
+    from rclpy.exceptions import InvalidHandle  # noqa: PLC0415
+
+    error = InvalidHandle('of a publisher, say')
 
     def refuse(*_: object) -> None:
         raise error
@@ -302,26 +265,6 @@ def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
     words.say('twice')
     listener.close()
     assert failures.empty()
-
-
-def test_an_error_about_a_handle_in_a_callback_is_reported_too(
-    listener: Any,
-    talker: Callable[[str], Talker],
-    string: Any,
-    failures: queue.SimpleQueue[BaseException],
-):
-    from rclpy.exceptions import InvalidHandle  # noqa: PLC0415 (absent without ROS)
-
-    error = InvalidHandle('of a publisher, say')
-
-    def refuse(*_: object) -> None:
-        raise error
-
-    listener.subscribe(string, '/words', refuse, 10)
-    words = talker('/words')
-    words.wait_for_listener()
-    words.say('once')
-    assert failures.get(timeout=TIMEOUT) is error
 
 
 def test_it_rests_for_a_second_at_a_time_when_nothing_arrives(
@@ -342,21 +285,6 @@ def test_it_rests_for_a_second_at_a_time_when_nothing_arrives(
     words.say('last')
     assert heard.next()[2] == 'last'
     # The first wait may have begun before the message; between the others there is nothing.
-    _, first, second, third = (waits.get(timeout=TIMEOUT) for _ in range(4))
+    _, first, second = (waits.get(timeout=TIMEOUT) for _ in range(3))
     # Not exact: the middleware's clock is another one.
     assert second - first > 0.9
-    assert third - second > 0.9
-
-
-def test_a_publisher_that_offers_too_little_is_reported_through_an_event(
-    listener: Any, talker: Callable[[str], Talker], string: Any
-):
-    from rclpy.event_handler import SubscriptionEventCallbacks  # noqa: PLC0415
-    from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415
-
-    mismatched = threading.Event()
-    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
-    events = SubscriptionEventCallbacks(incompatible_qos=lambda _: mismatched.set())
-    listener.subscribe(string, '/words', Heard(), latched, events=events)
-    talker('/words')  # volatile
-    assert mismatched.wait(TIMEOUT)

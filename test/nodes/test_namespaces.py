@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from builders.ros_graph import RosClient, StartNode
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
-EXCITER = 'sysid_ros.nodes.exciter'
-RECORDER = 'sysid_ros.nodes.recorder'
-ROBOT = 'sysid_ros.nodes.simulated_robot'
+EXCITER = 'exciter'
+RECORDER = 'recorder'
+ROBOT = 'simulated_robot'
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
@@ -38,7 +38,7 @@ def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(
     for side in ('/left', '/right'):
         robot = start_node(ROBOT, *_arguments(side, model=ARM, rate=100.0))
         robot.wait_for_line('simulated robot ready')
-    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag', quality=False))
+    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag'))
     # With a subscriber of its commands, the motion is recorded from its beginning.
     recorder.wait_for_line('recording /left/joint_states, ')
     free = {'max_velocity': 0.0, 'max_tracking_error': 0.0, 'state_timeout': 0.0}
@@ -70,7 +70,7 @@ def test_every_node_that_tools_show_answers_for_its_parameters(
 
     robot = start_node(ROBOT, *_arguments('/left', model=ARM, rate=100.0))
     robot.wait_for_line('simulated robot ready')
-    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag', quality=False))
+    recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag'))
     recorder.wait_for_line('recording /left/joint_states, ')
     own = {('test_client', '/'), ('recorder', '/left'), ('simulated_robot', '/left')}
     listening = {('_recorder_listener', '/left'), ('_simulated_robot_commands', '/left')}

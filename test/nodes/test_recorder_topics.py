@@ -13,14 +13,17 @@ import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from builders.ros_graph import TIMEOUT
 from sysid_ros.bags import read_bag
-from sysid_ros.errors import ConfigError
-from sysid_ros.nodes.ros.recorder.graph import (
+from sysid_ros.errors import RosError
+from sysid_ros.nodes.recorder.graph import (
     Endpoint,
     Offer,
     Selection,
+    default_topics,
     installed_definition,
     message_class,
+    topic_spec,
 )
 
 if TYPE_CHECKING:
@@ -32,48 +35,72 @@ if TYPE_CHECKING:
 STATE = 'sensor_msgs/msg/JointState'
 TEXT = 'std_msgs/msg/String'
 
-#: Runs a recorder where one package of messages is not installed, and another is none of the
-#: common interfaces.
-RECORDER = """
-import sys
-from sysid_ros.bags.cdr import known_types
-from sysid_ros.nodes import recorder
-
-sys.modules['trajectory_msgs.msg'] = None
-for name in [name for name in known_types().fielddefs if name.startswith('lifecycle_msgs')]:
-    del known_types().fielddefs[name]
-sys.exit(recorder.main())
-"""
-
-
-def _graph(*topics: str) -> list[Offer]:
-    publisher = Endpoint(STATE, reliable=True, transient_local=False)
-    return [Offer(topic, (STATE,), (publisher,)) for topic in topics]
-
 
 @pytest.mark.parametrize(
     ('selection', 'taken'),
     [
         (Selection(names=('/b', '/nowhere')), ['/b']),
-        (Selection(regex=re.compile('a')), ['/a', '/ab', '/x/a']),
         (Selection(regex=re.compile('^/a'), exclude=re.compile('b')), ['/a']),
         (Selection(names=('/b',), regex=re.compile('x')), ['/b', '/x/a']),
-        (Selection(names=('/b',), types=(TEXT,)), ['/b', '/note']),
-        (
-            Selection(regex=re.compile('^/a'), types=(TEXT,), exclude=re.compile('b')),
-            ['/a', '/note'],
-        ),
-        (Selection(everything=True, exclude=re.compile('a')), ['/b', '/note']),
+        (Selection(regex=re.compile('^/a$'), types=(TEXT,)), ['/a', '/note']),
         (Selection(everything=True, own=('/b',)), ['/a', '/ab', '/x/a', '/note']),
         (Selection(names=('/_hidden',)), ['/_hidden']),
-        (Selection(names=('/b',), awaited=('/a',)), ['/a', '/b']),
     ],
 )
-def test_topics_are_selected_by_name_expression_type_or_all(
-    selection: Selection, taken: list[str]
-) -> None:
-    graph = [*_graph('/a', '/ab', '/b', '/x/a', '/_hidden'), Offer('/note', (TEXT,), ())]
-    assert [found.topic for found in selection.take(graph)] == taken
+def test_topics_are_selected_by_name_expression_type_or_all(selection: Selection, taken: list[str]):
+    publisher = Endpoint(STATE, reliable=True, transient_local=False)
+    graph = [Offer(t, (STATE,), (publisher,)) for t in ('/a', '/ab', '/b', '/x/a', '/_hidden')]
+    found = selection.take([*graph, Offer('/note', (TEXT,), ())])
+    assert [offer.topic for offer in found] == taken
+
+
+def test_default_topics_are_commands_and_latched_models():
+    latched = Endpoint(TEXT, reliable=True, transient_local=True)
+    volatile = latched._replace(transient_local=False)
+    taken = [
+        Offer('/arm/commands', ('std_msgs/msg/Float64MultiArray',), ()),
+        Offer('/arm/joint_trajectory', ('trajectory_msgs/msg/JointTrajectory',), ()),
+        Offer('/arm/controller_state', ('control_msgs/msg/JointTrajectoryControllerState',), ()),
+        Offer('/arm/applied_commands', (STATE,), ()),
+        Offer('/robot_description', (TEXT,), (latched,)),
+        Offer('/calibrator/mjcf', (TEXT,), (latched,)),
+    ]
+    left = [
+        Offer('/arm/other', ('std_msgs/msg/Float64MultiArray',), ()),
+        Offer('/arm/joint_states', (STATE,), ()),
+        Offer('/mjcf_live', (TEXT,), (volatile,)),
+        Offer('/chatter', (TEXT,), (latched,)),
+    ]
+    assert list(default_topics([*taken, *left])) == taken
+
+
+@pytest.mark.parametrize(
+    ('publishers', 'reliable', 'latched'),
+    [
+        ([(True, True), (True, True)], True, True),
+        ([(True, True), (True, False)], True, False),
+        ([(True, False), (False, False)], False, False),
+        ([], True, False),
+    ],
+)
+def test_a_subscription_asks_for_no_more_than_every_publisher_offers(
+    publishers: list[tuple[bool, bool]], reliable: bool, latched: bool
+):
+    endpoints = tuple(Endpoint(STATE, *qos) for qos in publishers)
+    qos = topic_spec(Offer('/joint_states', (STATE,), endpoints)).qos
+    assert (qos.reliable, qos.transient_local) == (reliable, latched)
+
+
+@pytest.mark.parametrize(
+    ('types', 'sentence'),
+    [
+        ((STATE, TEXT), r"Expected one message type on topic '/a', found .* and "),
+        (('sensor_msgs/msg/JointStates',), r"'sensor_msgs' .* nearest: sensor_msgs/msg/JointState"),
+    ],
+)
+def test_a_topic_that_cannot_be_recorded_is_refused(types: tuple[str, ...], sentence: str):
+    with pytest.raises(RosError, match=sentence):
+        topic_spec(Offer('/a', types, ()))
 
 
 @pytest.fixture
@@ -86,7 +113,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_definition_comes_with_all_types_inside_it(package: Path) -> None:
+def test_a_definition_comes_with_all_types_inside_it(package: Path):
     (package / 'Hand.msg').write_text(
         '# A hand\nuint8 LEFT=1\nFinger[5] fingers\nlab_msgs/Palm[<=2] palms\nstring<=8 name\n'
     )
@@ -102,23 +129,36 @@ def test_a_definition_comes_with_all_types_inside_it(package: Path) -> None:
 
 
 @pytest.mark.parametrize('text', ['lab_msgs/Missing it\n', 'not a definition\n', '\udcff'])
-def test_there_is_no_definition_with_a_part_missing_or_malformed(package: Path, text: str) -> None:
+def test_there_is_no_definition_with_a_part_missing_or_malformed(package: Path, text: str):
     (package / 'Hand.msg').write_bytes(text.encode(errors='surrogateescape'))
     assert installed_definition('lab_msgs/msg/Hand') is None
     assert installed_definition('lab_msgs/msg/Foot') is None
-    assert installed_definition('no_such_msgs/Foot') is None
+
+
+#: Runs a recorder where one package of messages is not installed, and another is none of the
+#: common interfaces.
+RECORDER = """
+import sys
+from sysid_ros.bags.cdr import known_types
+from sysid_ros.nodes.__main__ import main
+
+sys.modules['trajectory_msgs.msg'] = None
+for name in [name for name in known_types().fielddefs if name.startswith('lifecycle_msgs')]:
+    del known_types().fielddefs[name]
+sys.argv.insert(1, 'recorder')
+sys.exit(main())
+"""
 
 
 @pytest.mark.ros
 @pytest.mark.patient
 def test_types_are_recorded_by_installed_definitions_and_named_when_not_installed(
     record: Callable[..., Any],
-    publish: Callable[..., Any],
     diagnosis: Callable[..., Any],
     wait_for_status: Callable[..., Any],
     ros_client: RosClient,
     tmp_path: Path,
-) -> None:
+):
     from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
 
@@ -130,41 +170,69 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
     ros_client.node.create_publisher(JointTrajectory, '/trajectory', 10)
     script = tmp_path / 'odd.py'
     script.write_text(RECORDER)
-    topics = ['/joint_states', '/trajectory', '/event']
-    recorder = record(script, output=tmp_path / 'bag', topics=topics)
-    publish('/joint_states', rate=100)
-    recorder.wait_for_line('recording /joint_states, /event to')
     sentence = "'trajectory_msgs/msg/JointTrajectory' of topic '/trajectory' is not installed here"
-    assert diagnosis('/trajectory', sentence).level == b'\2'
+
+    alone = record(script, output=tmp_path / 'none', topics='/trajectory')
+    assert alone.wait() == 2
+    assert sentence in alone.output.splitlines()[-1]
+    assert not (tmp_path / 'none').exists()
+
+    recorder = record(script, output=tmp_path / 'bag', topics=['/trajectory', '/event'])
+    recorder.wait_for_line('recording /event to')
+    assert diagnosis('/trajectory', sentence)[0] == b'\2'
     wait_for_status(state='recording', messages=1)
     assert recorder.stop() == 0
     # Once when it was found, once at the end.
     assert recorder.output.count(sentence) == 2
     assert 'Traceback' not in recorder.output
     with Reader(tmp_path / 'bag') as reader:
-        (found,) = (c for c in reader.connections if c.topic == '/event')
-        assert {c.topic for c in reader.connections} == {'/joint_states', '/event'}
+        (found,) = reader.connections
         store = get_typestore(Stores.EMPTY)
         store.register(get_types_from_msg(found.msgdef.data, found.msgtype))
-        ((_, _, data),) = reader.messages([found])
+        ((_, _, data),) = reader.messages()
         message: Any = store.deserialize_cdr(data, found.msgtype)
     assert (message.timestamp, message.goal_state.label) == (7, 'on')
 
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_nothing_but_types_that_are_not_installed_is_an_error(
-    record: Callable[..., Any], ros_client: RosClient, tmp_path: Path
-) -> None:
-    from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415 (absent without ROS)
+def test_commands_and_the_model_are_recorded_by_default_also_when_they_come_later(
+    record: Callable[..., Any],
+    publish: Callable[..., Any],
+    ros_client: RosClient,
+    tmp_path: Path,
+    wait_for_status: Callable[..., Any],
+):
+    from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
+    from std_msgs.msg import Float64MultiArray, String  # noqa: PLC0415 (absent without ROS)
 
-    ros_client.node.create_publisher(JointTrajectory, '/trajectory', 10)
-    script = tmp_path / 'odd.py'
-    script.write_text(RECORDER)
-    recorder = record(script, output=tmp_path / 'bag', topics='/trajectory')
-    assert recorder.wait() == 2
-    assert recorder.output.splitlines()[-1].startswith('recorder: Message type ')
-    assert not (tmp_path / 'bag').exists()
+    node = ros_client.node
+    latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
+    node.create_publisher(String, '/robot_description', latched).publish(String(data='<r/>'))
+    node.create_publisher(String, '/chatter', 10)
+    # A controller that listens, and nobody who commands yet.
+    node.create_subscription(Float64MultiArray, '/arm/commands', lambda _: None, 10)
+    recorder = record(output=tmp_path / 'bag')
+    publish('/joint_states')
+    # Nodes that are discovered late on a busy machine join the recording that has begun.
+    deadline = time.monotonic() + TIMEOUT
+    missing = {'/joint_states', '/arm/commands', '/robot_description'}
+    while missing:
+        said = [line for line in recorder.output.splitlines() if 'recording /' in line]
+        missing = {topic for topic in missing if not any(topic in line for line in said)}
+        assert time.monotonic() < deadline, missing
+        time.sleep(0.05)
+    # The recorder asked for reliable commands; the first publisher offers less.
+    loose = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
+    commands = node.create_publisher(Float64MultiArray, '/arm/commands', loose)
+    recorder.wait_for_line('subscribing again')
+    node.create_timer(0.01, lambda: commands.publish(Float64MultiArray(data=[1.0])))
+    wait_for_status(state='recording', messages=1)
+    assert recorder.stop() == 0
+    columns = read_bag(tmp_path / 'bag')
+    assert [topic.topic for topic in columns.topics] == ['/arm/commands', '/joint_states']
+    assert columns.texts == (('/robot_description', '<r/>'),)
+    assert '/chatter' not in recorder.output
 
 
 @pytest.mark.ros
@@ -174,7 +242,7 @@ def test_topics_that_match_later_are_recorded_from_their_first_message(
     publish: Callable[..., Any],
     read_numbers: Callable[..., Any],
     tmp_path: Path,
-) -> None:
+):
     recorder = record(output=tmp_path / 'bag', regex='joint_states$', exclude='^/base')
     publish('/base/joint_states')
     publish('/joint_states', rate=100)
@@ -200,7 +268,7 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
     read_numbers: Callable[..., Any],
     ros_client: RosClient,
     tmp_path: Path,
-) -> None:
+):
     from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: PLC0415 (absent without ROS)
     from sensor_msgs.msg import JointState  # noqa: PLC0415
 
@@ -223,63 +291,14 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_an_override_that_no_publisher_meets_is_an_error_in_the_diagnostics(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    diagnosis: Callable[..., Any],
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / 'qos.yaml'
-    file.write_text('/joint_states:\n  durability: transient_local\n  history: keep_all\n')
-    recorder = record(output=tmp_path / 'bag', topics='/joint_states', qos_overrides=file)
-    publish('/joint_states')
-    status = diagnosis('/joint_states', 'offers less than')
-    assert status.level == b'\2'
-    assert recorder.stop() == 0
-
-
-@pytest.mark.ros
-@pytest.mark.patient
-def test_overrides_are_checked(ros_client: RosClient, tmp_path: Path) -> None:
-    from rclpy.qos import HistoryPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
-
-    from sysid_ros.nodes.ros.recorder.subscriptions import (  # noqa: PLC0415
-        apply_override,
-        read_overrides,
-    )
-
-    file = tmp_path / 'qos.yaml'
-    file.write_text('joint_states:\n  history: keep_all\n  deadline: {sec: 1, nsec: 500000000}\n')
-    (override,) = (found := read_overrides(ros_client.node, str(file))).values()
-    assert found.keys() == {'/joint_states'}
-    qos = QoSProfile(depth=5)
-    apply_override(override, qos)
-    assert qos.history is HistoryPolicy.KEEP_ALL
-    assert (qos.depth, qos.deadline.nanoseconds) == (5, 1_500_000_000)
-    file.write_text('/joint_states:\n  reliability: best_efort\n')
-    with pytest.raises(ConfigError, match=r"topic '/joint_states' of .* nearest: best_effort"):
-        read_overrides(ros_client.node, str(file))
-    file.write_text('/joint_states: reliable\n')
-    with pytest.raises(ConfigError, match=r"Expected keys and values for topic '/joint_states'"):
-        read_overrides(ros_client.node, str(file))
-
-
-@pytest.mark.ros
-@pytest.mark.patient
-def test_what_two_subscriptions_hear_is_taken_once() -> None:
-    from sysid_ros.nodes.ros.recorder.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
+def test_what_two_subscriptions_hear_is_taken_once():
+    from sysid_ros.nodes.recorder.topics import _is_copy  # noqa: PLC0415 (needs ROS)
 
     balance: dict[bytes, int] = {}
     old, new = 1, -1
     heard = [(old, b'a'), (old, b'b'), (new, b'b'), (new, b'c'), (old, b'c'), (new, b'c')]
-    assert [_is_copy(balance, cdr, sign) for sign, cdr in heard] == [
-        False,
-        False,
-        True,
-        False,
-        True,
-        False,
-    ]
+    copies = [_is_copy(balance, cdr, sign) for sign, cdr in heard]
+    assert copies == [False, False, True, False, True, False]
     assert balance == {b'a': 1, b'c': -1}
 
 

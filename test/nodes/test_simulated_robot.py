@@ -13,23 +13,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from builders.ros_graph import as_arguments
+
 if TYPE_CHECKING:
     from builders.ros_graph import RosClient, StartNode
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'
-MODULE = 'sysid_ros.nodes.simulated_robot'
+ROBOT = 'simulated_robot'
 READY = 'simulated robot ready'
 HOME = [0, -1.1, 1.4, -0.4, 0, 0]
 
 pytestmark = pytest.mark.ros
-
-
-def _parameters(**values: object) -> list[str]:
-    arguments = ['--ros-args']
-    for name, value in values.items():
-        arguments += ['-p', f'{name}:={value}']
-    return arguments
 
 
 def _stamp_ns(message: Any) -> int:
@@ -62,7 +57,7 @@ def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
 ):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
 
-    robot = start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
+    robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
     robot.wait_for_line(READY)
     states: list[Any] = []
     sent: list[int] = []
@@ -93,7 +88,7 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
     from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
 
-    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
     applied: list[Any] = []
     ros_client.node.create_subscription(
@@ -123,13 +118,18 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 
 
 @pytest.mark.patient
-def test_a_name_from_the_network_is_one_line_in_the_log(
+def test_commands_that_do_not_fit_are_ignored_with_one_warning_in_one_line(
     start_node: StartNode, ros_client: RosClient
 ):
-    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415 (as above)
+    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
+    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
 
-    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
+    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    for data in ([1.0], [1.0, 2.0], [math.nan] * 6):
+        arrays.publish(Float64MultiArray(data=data))
+    robot.wait_for_line('expected one value per actuator, 6, found 1')
     trajectories = _publisher(
         ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
     )
@@ -137,45 +137,25 @@ def test_a_name_from_the_network_is_one_line_in_the_log(
     name = '\x1b[31mred\x1b]0;title\x07\n[ERROR] forged'
     trajectories.publish(JointTrajectory(joint_names=[name], points=[point]))
     assert '\\x1b[31mred' in robot.wait_for_line('forged')
+    states = _states(ros_client, 100)
+    np.testing.assert_allclose(states[-1].position, HOME, atol=0.03)
     assert robot.stop() == 0
+    assert robot.output.count('ignoring a command') == 2
     assert '\x1b[31m' not in robot.output
     assert '\x07' not in robot.output
 
 
 @pytest.mark.patient
-def test_commands_that_do_not_fit_are_ignored_with_one_warning(
+def test_the_model_is_latched_and_a_signal_while_it_is_suspended_ends_it_afterwards(
     start_node: StartNode, ros_client: RosClient
 ):
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
+    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
 
-    robot = start_node(MODULE, *_parameters(model=ARM))
-    robot.wait_for_line(READY)
-    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
-    for data in ([1.0], [1.0, 2.0], [math.nan] * 6):
-        arrays.publish(Float64MultiArray(data=data))
-    robot.wait_for_line('expected one value per actuator, 6, found 1')
-    states = _states(ros_client, 100)
-    np.testing.assert_allclose(states[-1].position, HOME, atol=0.03)
-    assert robot.stop() == 0
-    assert robot.output.count('ignoring a command') == 1
-
-
-@pytest.mark.patient
-def test_a_signal_that_comes_while_it_is_suspended_ends_it_afterwards(start_node: StartNode):
-    robot = start_node(MODULE, *_parameters(model=ARM))
-    robot.wait_for_line(READY)
+    robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
+    assert ros_client.message(String, '/simulated_robot/mjcf').data == ARM.read_text()
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):
         robot.process.send_signal(number)
     assert robot.wait() == 0
-
-
-@pytest.mark.patient
-def test_the_model_is_latched_as_the_user_wrote_it(start_node: StartNode, ros_client: RosClient):
-    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
-
-    start_node(MODULE, *_parameters(model=ARM, truth=DEMO / 'truth.yaml'))
-    message = ros_client.message(String, '/simulated_robot/mjcf')
-    assert message.data == ARM.read_text()
 
 
 @pytest.mark.patient
@@ -183,30 +163,21 @@ def test_the_model_is_latched_as_the_user_wrote_it(start_node: StartNode, ros_cl
     ('values', 'sentence'),
     [
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': 'none.xml'}, "No model file 'none.xml'; "),
-        ({'model': ARM, 'truth': 'none.yaml'}, "There is no file 'none.yaml'"),
+        ({'model': ARM, 'truth': '{truth}'}, 'nearest: elbow'),
         ({'model': ARM, 'rate': 1000.0}, 'Expected a rate of at most 500 Hz'),
         ({'model': ARM, 'commands_topic': 'a b'}, "name of a topic in parameter 'commands_topic'"),
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(
-    start_node: StartNode, values: dict[str, object], sentence: str
-):
-    robot = start_node(MODULE, *(_parameters(**values) if values else []))
-    assert robot.wait() == 2
-    assert sentence in robot.output
-    assert len(robot.output.splitlines()) == 1
-
-
-@pytest.mark.patient
-def test_an_unknown_target_of_the_truth_is_named_with_its_nearest(
-    start_node: StartNode, tmp_path: Path
+    start_node: StartNode, values: dict[str, object], sentence: str, tmp_path: Path
 ):
     truth = tmp_path / 'truth.yaml'
     truth.write_text('joint/elbo/damping: 1.0\n')
-    robot = start_node(MODULE, *_parameters(model=ARM, truth=truth))
+    given = {name: str(value).format(truth=truth) for name, value in values.items()}
+    robot = start_node(ROBOT, *as_arguments(**given))
     assert robot.wait() == 2
-    assert 'nearest: elbow' in robot.output
+    assert sentence in robot.output
+    assert len(robot.output.splitlines()) == 1
 
 
 @pytest.mark.patient
@@ -217,7 +188,7 @@ def test_trajectories_are_followed_and_bad_ones_are_ignored(
     from sensor_msgs.msg import JointState  # noqa: PLC0415
     from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
 
-    robot = start_node(MODULE, *_parameters(model=ARM))
+    robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
     publisher = _publisher(
         ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'

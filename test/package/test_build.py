@@ -22,11 +22,8 @@ ROOT = Path(__file__).parents[2]
 NODES = (
     'calibrator',
     'exciter',
-    'pendulum_bench',
     'recorder',
-    'refit',
     'simulated_robot',
-    'simulated_servo',
 )
 #: What a build needs; README.md is the only one that may be absent.
 SOURCES = (

@@ -15,11 +15,9 @@ import yaml
 from sysid_ros.config import (
     CalibratorConfig,
     ExciterConfig,
-    PendulumBenchConfig,
     RecorderConfig,
     Section,
     SimulatedRobotConfig,
-    SimulatedServoConfig,
     validate,
 )
 
@@ -33,8 +31,6 @@ NODES: dict[str, tuple[type[Section], str]] = {
     'recorder': (RecorderConfig, 'recorder'),
     'exciter': (ExciterConfig, 'exciter'),
     'simulated_robot': (SimulatedRobotConfig, 'simulated_robot'),
-    'simulated_servo': (SimulatedServoConfig, 'simulated_servo'),
-    'pendulum_bench': (PendulumBenchConfig, 'pendulum_bench'),
     'calibrator': (CalibratorConfig, 'sysid'),
 }
 #: Parameters that rclpy gives every node.
@@ -74,10 +70,8 @@ def test_the_expected_launch_files_are_there():
     assert [path.name for path in LAUNCH_FILES] == [
         'calibrate.launch.xml',
         'excite.launch.xml',
-        'pendulum.launch.xml',
         'record.launch.xml',
         'simulate.launch.xml',
-        'simulate_servo.launch.xml',
     ]
 
 

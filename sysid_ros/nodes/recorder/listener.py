@@ -13,24 +13,21 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import rclpy
 from rclpy.exceptions import InvalidHandle
 from rclpy.impl.implementation_singleton import rclpy_implementation
+from rclpy.node import Node
+from rclpy.qos import QoSProfile
+from rclpy.subscription import Subscription
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+#: Called with the stamps of receipt and of sending, ns since the epoch, the latter 0 where the
+#: middleware does not tell, and with the serialised message.
+Receive = Callable[[int, int, bytes], None]
 
-    from rclpy.node import Node
-    from rclpy.qos import QoSProfile
-    from rclpy.subscription import Subscription
-
-    #: Called with the stamps of receipt and of sending, ns since the epoch, the latter 0 where the
-    #: middleware does not tell, and with the message or its bytes.
-    Receive = Callable[[int, int, Any], None]
-
-#: Longest wait for a message, ns; what changes meanwhile wakes the thread anyway.
+#: Longest wait for a message, ns; what changes meanwhile wakes the thread.
 _WAIT_NS = 1_000_000_000
 #: Pause between two looks, seconds: waking for every message costs more than taking it, and the
 #: middleware has stamped it already.
@@ -69,23 +66,20 @@ class Listener:
         topic: str,
         receive: Receive,
         qos: QoSProfile | int,
-        *,
-        raw: bool = False,
         events: Any = None,
     ) -> Subscription:
-        """Subscribe to a topic.
+        """Subscribe to a topic; its messages are not decoded.
 
         Args:
             kind: Message class.
             topic: Name of the topic, in full: remappings are not applied here.
             receive: Called from the listener's thread.
             qos: Quality of service.
-            raw: Hand over undecoded bytes.
             events: rclpy's SubscriptionEventCallbacks, called from the listener's thread.
         """
         # No executor spins the node: the callback that rclpy asks for is never called.
         subscription = self._node.create_subscription(
-            kind, topic, lambda _: None, qos, raw=raw, event_callbacks=events
+            kind, topic, lambda _: None, qos, raw=True, event_callbacks=events
         )
         with self._lock:
             self._served[subscription] = receive

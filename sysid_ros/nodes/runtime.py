@@ -9,19 +9,17 @@ how to install it instead of a traceback.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import queue
 import signal
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sysid_ros.errors import RosError, SysidError
 from sysid_ros.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from rclpy.executors import Executor
     from rclpy.node import Node
     from rclpy.qos import QoSProfile
@@ -29,22 +27,25 @@ if TYPE_CHECKING:
 #: Exit code of a node that was given something it cannot work with.
 EXIT_ERROR = 2
 
-#: Longest single wait of an executor, seconds. Without a limit the EventsExecutor of rclpy 7.1
-#: computes its deadline beyond the end of the clock and spins on one core without any callback.
+#: Longest single wait of an executor, s. Without a limit the EventsExecutor of rclpy 7.1 computes
+#: its deadline beyond the end of the clock and spins on one core without any callback.
 _SPIN_SECONDS = 3600.0
 
-#: Whether a signal came is looked at so often, seconds.
+#: Whether a signal came is looked at so often, s.
 _LOOK_SECONDS = 0.5
 
-#: How long callbacks that wait for their turn are given at the end, seconds.
+#: How long callbacks that wait for their turn are given at the end, s.
 _DRAIN_SECONDS = 0.5
 
-#: How long a callback that is still running is waited for at the end, seconds.
+#: How long a callback that is still running is waited for at the end, s.
 _JOIN_SECONDS = 30.0
 
 
 class Running(Protocol):
     """What a node does while it spins."""
+
+    def __init__(self, node: Node, stop: Stop) -> None:
+        """Begin; a `SysidError` ends the process."""
 
     def close(self) -> None:
         """End it. No callback runs any more, but publishers and the logger still work."""
@@ -75,30 +76,8 @@ class Stop:
                 self._requests.get(timeout=_LOOK_SECONDS)
 
 
-def process(name: str, module: str, kind: str, *, threads: int = 1) -> Callable[[], int]:
-    """Return the main function of a node's process, which returns its exit code.
-
-    Args:
-        name: Name of the node, unless it is remapped.
-        module: Where what the node does is defined; imported when signals are handled already, so
-            that Ctrl-C is answered cleanly from the first moment.
-        kind: Its class there, which takes the node and the stop.
-        threads: Callbacks that may run at the same time, where their groups allow it.
-    """
-
-    def start(node: Node, stop: Stop) -> Running:
-        running: Running = getattr(importlib.import_module(module), kind)(node, stop)
-        return running
-
-    return lambda: run(name, start, threads=threads)
-
-
 def run(
-    name: str,
-    start: Callable[[Node, Stop], Running],
-    args: Sequence[str] | None = None,
-    *,
-    threads: int = 1,
+    name: str, load: Callable[[], type[Running]], args: Sequence[str], *, threads: int = 1
 ) -> int:
     """Run one node from start-up to the end of its process.
 
@@ -107,20 +86,20 @@ def run(
 
     Args:
         name: Name of the node, unless it is remapped.
-        start: Builds what the node does; a :class:`SysidError` from it or from any callback ends
-            the process. Callbacks run in one other thread, after it has returned.
-        args: Command line with the program's name; default ``sys.argv``.
+        load: Imports the class of what the node does, which takes the node and the stop; a
+            `SysidError` from it or from any callback ends the process. Callbacks run in other
+            threads, after it has been made.
+        args: Command line with the program's name.
         threads: Callbacks that may run at the same time, where their groups allow it.
 
     Returns:
-        Exit code: 0 after a requested end, 2 after a :class:`SysidError`.
+        Exit code: 0 after a requested end, 2 after a `SysidError`.
     """
     stop = Stop()
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.request())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.request())
     try:
-        _run(name, start, list(sys.argv if args is None else args), stop, threads)
+        _run(name, load, list(args), stop, threads)
         if stop.error is not None:
             raise stop.error
     except SysidError as err:
@@ -130,11 +109,7 @@ def run(
 
 
 def _run(
-    name: str,
-    start: Callable[[Node, Stop], Running],
-    args: list[str],
-    stop: Stop,
-    threads: int,
+    name: str, load: Callable[[], type[Running]], args: list[str], stop: Stop, threads: int
 ) -> None:
     rclpy = import_rclpy()
     if stop.requested:
@@ -143,7 +118,7 @@ def _run(
     try:
         node = _make_node(rclpy, name)
         try:
-            running = start(node, stop)
+            running = load()(node, stop)
             try:
                 _spin(node, stop, threads)
             finally:
@@ -197,12 +172,11 @@ def import_rclpy() -> Any:
         import rclpy.node  # noqa: PLC0415
     except ImportError as err:
         reason = ' '.join(str(err).split())
-        msg = (
+        raise RosError(
             f'Expected the Python package rclpy, found none ({reason}); get it with `sudo apt '
             'install ros-jazzy-rclpy` and `source /opt/ros/jazzy/setup.bash`, or with '
             "`pip install 'sysid_ros[ros]'`."
-        )
-        raise RosError(msg) from err
+        ) from err
     return rclpy
 
 
@@ -212,13 +186,15 @@ def _init(rclpy: Any, args: list[str]) -> None:
     except RuntimeError as err:
         # rclpy appends the place in its C sources.
         reason = ' '.join(str(err).partition(', at ')[0].split())
-        msg = f'Expected ROS arguments such as --ros-args -p name:=value, found an error: {reason}.'
-        raise RosError(msg) from err
+        raise RosError(
+            f'Expected ROS arguments such as --ros-args -p name:=value, found an error: {reason}.'
+        ) from err
     others = rclpy.utilities.remove_ros_args(args)[1:]
     if others:
         rclpy.try_shutdown()
-        msg = f'Expected arguments after --ros-args, as -p name:=value, found {others[0]!r}.'
-        raise RosError(msg)
+        raise RosError(
+            f'Expected arguments after --ros-args, as -p name:=value, found {others[0]!r}.'
+        )
 
 
 def latched() -> QoSProfile:
@@ -228,7 +204,7 @@ def latched() -> QoSProfile:
     return QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 
 
-def make_executor(threads: int = 1) -> Executor:
+def _make_executor(threads: int) -> Executor:
     """Return rclpy's EventsExecutor, or its SingleThreadedExecutor where there is none.
 
     For more than one thread it is the MultiThreadedExecutor: callbacks may block in that.
@@ -255,7 +231,7 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
     The main thread stays free for signals: Python runs their handlers only there, and not while
     it waits inside an executor.
     """
-    executor = make_executor(threads)
+    executor = _make_executor(threads)
     executor.add_node(node)
     thread = threading.Thread(target=_spin_thread, args=(executor, stop), name='executor')
     thread.daemon = True

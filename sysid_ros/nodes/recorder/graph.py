@@ -13,6 +13,7 @@ import functools
 import importlib.util
 import os
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,15 +30,12 @@ from sysid_ros.bags.message_types import (
 )
 from sysid_ros.bags.recording import TopicSpec
 from sysid_ros.bags.writer import TopicQos
+from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
-from sysid_ros.nodes.ros.parameters import resolve_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
+    # Which topics are taken can be told without ROS.
     from rclpy.node import Node
-
-    from sysid_ros.config import RecorderConfig
 
 CLOCK = '/clock'
 _JOINT_STATES = 'joint_states'
@@ -50,11 +48,7 @@ _PARTS = 3
 
 
 def message_class(topic: str, msgtype: str) -> Any:
-    """Import the Python class of a message type.
-
-    Args:
-        topic: The topic that needs it, for the error.
-        msgtype: Type of the message, as ``sensor_msgs/msg/JointState``.
+    """Import the Python class of a message type, which a topic needs.
 
     Raises:
         RosError: The type is not installed.
@@ -67,13 +61,7 @@ def message_class(topic: str, msgtype: str) -> Any:
 
 
 def not_installed(topic: str, msgtype: str, hint: str = '') -> RosError:
-    """Return the error that names a type that is missing, and the package that has it.
-
-    Args:
-        topic: The topic that needs it.
-        msgtype: Type of the message.
-        hint: What else may help, for the end of the sentence.
-    """
+    """Return the error that names a type that is missing, and the package that has it."""
     package = msgtype.partition('/')[0]
     debian = package.replace('_', '-')
     return RosError(
@@ -161,10 +149,7 @@ class Offer(NamedTuple):
 def offer(node: Node, topic: str, msgtypes: Iterable[str] = ()) -> Offer:
     """Return what the graph knows of a topic, named in full.
 
-    Args:
-        node: A node in the graph.
-        topic: Name of the topic.
-        msgtypes: Its types as subscribers see them, for a topic that may have no publisher.
+    The types as subscribers see them count for a topic without a publisher.
     """
     from rclpy.qos import DurabilityPolicy, ReliabilityPolicy  # noqa: PLC0415 (needs ROS)
 
@@ -222,8 +207,7 @@ def topic_spec(found: Offer) -> TopicSpec:
     """
     if len(found.msgtypes) != 1:
         types = ' and '.join(found.msgtypes) or 'none'
-        msg = f'Expected one message type on topic {found.topic!r}, found {types}.'
-        raise RosError(msg)
+        raise RosError(f'Expected one message type on topic {found.topic!r}, found {types}.')
     msgtype = found.msgtypes[0]
     known = known_types().fielddefs
     definition = None if msgtype in known else installed_definition(msgtype)
@@ -242,7 +226,7 @@ class Selection:
     """What was asked for; a topic's name is in full.
 
     Attributes:
-        names: Topics that are named.
+        names: Topics that are named; recording does not begin without a publisher of each.
         defaults: Take what a calibration needs beside these.
         namespace: Beginning of the names of those that are taken by default, with the last slash:
             one robot of several.
@@ -250,8 +234,6 @@ class Selection:
         types: Types of messages of which all topics are taken.
         exclude: Expression that is not found in the names of topics that nobody named.
         everything: Take all topics.
-        awaited: Topics without a publisher of which recording does not begin; they are taken.
-        heard: Those of them that must have sent a message.
         own: Topics that are never taken: the recorder's own.
     """
 
@@ -262,8 +244,6 @@ class Selection:
     types: tuple[str, ...] = ()
     exclude: re.Pattern[str] | None = None
     everything: bool = False
-    awaited: tuple[str, ...] = ()
-    heard: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
 
     @property
@@ -271,15 +251,10 @@ class Selection:
         """Whether topics that nobody named may be taken."""
         return bool(self.defaults or self.everything or self.regex or self.types)
 
-    @property
-    def expected(self) -> tuple[str, ...]:
-        """Topics that are missing as long as nobody publishes them."""
-        return tuple(dict.fromkeys((*self.awaited, *self.names)))
-
     def take(self, graph: Iterable[Offer]) -> tuple[Offer, ...]:
-        """Return the topics to record: first those that are expected, then the others."""
+        """Return the topics to record: first those that are named, then the others."""
         offers = {found.topic: found for found in graph if found.topic not in self.own}
-        first = [offers.pop(topic) for topic in self.expected if topic in offers]
+        first = [offers.pop(topic) for topic in self.names if topic in offers]
         # Hidden topics are for tools; rosbag2 leaves them out, too.
         rest = [
             found
@@ -300,41 +275,30 @@ class Selection:
 
 
 def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Selection:
-    """Return what the parameters of a recorder ask for.
-
-    Args:
-        node: The node, whose namespace and remappings apply to names.
-        config: The parameters.
-        sim_time: Whether the clock is awaited and recorded, too.
+    """Return what the parameters of a recorder ask for, and the clock in simulated time.
 
     Raises:
         ConfigError: Something is no name of a topic, or is excluded although it is named.
     """
+    from sysid_ros.nodes.parameters import resolve_topic  # noqa: PLC0415 (needs ROS)
+
     defaults = not (config.topics or config.regex or config.types or config.all)
-    names = _resolve(node, 'topics', config.topics or ((_JOINT_STATES,) if defaults else ()))
-    heard = _resolve(node, 'wait_for', config.wait_for)
+    topics = config.topics or ((_JOINT_STATES,) if defaults else ())
+    names = tuple(dict.fromkeys(resolve_topic(node, 'topics', topic) for topic in topics))
     exclude = re.compile(config.exclude) if config.exclude else None
-    for topic in (*names, *heard):
+    for topic in names:
         if exclude is not None and exclude.search(topic):
-            msg = (
+            raise ConfigError(
                 f"Expected an expression in parameter 'exclude' that leaves {topic!r}, which is "
                 f'to be recorded, found {config.exclude!r}.'
             )
-            raise ConfigError(msg)
-    clock = (CLOCK,) if sim_time else ()
     return Selection(
-        names=names,
+        names=(CLOCK, *names) if sim_time else names,
         defaults=defaults,
         namespace=f'{node.get_namespace().rstrip("/")}/',
         regex=re.compile(config.regex) if config.regex else None,
         types=config.types,
         exclude=exclude,
         everything=config.all,
-        awaited=tuple(dict.fromkeys((*clock, *(heard or names)))),
-        heard=tuple(dict.fromkeys((*clock, *heard))),
         own=(str(node.resolve_topic_name('~/status')),),
     )
-
-
-def _resolve(node: Node, parameter: str, topics: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(resolve_topic(node, parameter, topic) for topic in topics))

@@ -1,20 +1,21 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What nodes that move a robot share: wait for it, watch its states, send commands on time."""
+"""How the exciter waits for a robot, watches its states and keeps its times."""
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rclpy.clock import Clock, ClockType
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile, ReliabilityPolicy
+from sensor_msgs.msg import JointState
 
 from sysid_ros.errors import RosError
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator
-
-    from rclpy.node import Node
-    from rclpy.publisher import Publisher
 
 #: The graph is looked at this often, s.
 _LOOK_SECONDS = 0.1
@@ -34,25 +35,17 @@ class JointStates:
         positions: Joint to its position, rad or m; None before the first message.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        parameter: str,
-        topic: str,
-        on_state: Callable[[int, Any], None] = lambda *_: None,
-    ) -> None:
+    def __init__(self, node: Node, topic: str, on_state: Callable[[int, Any], None]) -> None:
         """Start without a subscription: `missing` makes it.
 
         Args:
             node: The node.
-            parameter: Name of the parameter that holds the topic, for the error.
             topic: Its name in full.
             on_state: Called with the stamp, ns, and the message of each state.
         """
         self.topic = topic
         self.positions: dict[str, float] | None = None
         self._node = node
-        self._parameter = parameter
         self._on_state = on_state
         self._subscription: Any = None
         self._stamp = 0
@@ -68,28 +61,19 @@ class JointStates:
             return f'a publisher of {self.topic}'
         return f'a message on {self.topic}' if self.positions is None else ''
 
-    def publisher(self) -> str:
-        """Return the full name of the node that publishes them."""
-        (first, *_) = self._node.get_publishers_info_by_topic(self.topic)
-        return f'{first.node_namespace.rstrip("/")}/{first.node_name}'
-
     def is_silent(self, limit: float) -> bool:
         """Whether new states have stopped coming for so many seconds; 0 means never."""
         return bool(limit and time.monotonic() - self._heard > limit)
 
     def _subscribe(self) -> bool:
-        from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: PLC0415 (needs ROS)
-        from sensor_msgs.msg import JointState  # noqa: PLC0415
-
         types = {info.topic_type for info in self._node.get_publishers_info_by_topic(self.topic)}
         if not types:
             return False
         if 'sensor_msgs/msg/JointState' not in types:
-            msg = (
+            raise RosError(
                 f'Expected sensor_msgs/msg/JointState on topic {self.topic!r} of parameter '
-                f'{self._parameter!r}, found {min(types)}.'
+                f"'wait_for', found {min(types)}."
             )
-            raise RosError(msg)
         best_effort = QoSProfile(depth=1, reliability=ReliabilityPolicy.BEST_EFFORT)
         self._subscription = self._node.create_subscription(
             JointState, self.topic, self._receive, best_effort
@@ -120,12 +104,10 @@ class ReadinessCheck:
 
         Args:
             node: The node.
-            commands: Whose subscribers must have settled.
+            commands: Publisher whose subscribers must have settled.
             missing: Returns what is missing still.
             on_ready: Called once.
         """
-        from rclpy.clock import Clock, ClockType  # noqa: PLC0415 (needs ROS)
-
         self._log = node.get_logger()
         self._commands = commands
         self._missing = missing

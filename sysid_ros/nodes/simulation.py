@@ -12,24 +12,20 @@ import array
 import math
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import rclpy
 from builtin_interfaces.msg import Time
+from numpy.typing import NDArray
+from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from sysid_ros.errors import RosError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from numpy.typing import NDArray
-    from rclpy.node import Node
-
-    from sysid_ros.nodes.ros.runtime import Stop
-    from sysid_ros.virtual_robot import Sample
-    from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.nodes.runtime import Stop
+from sysid_ros.virtual_robot import Plant, Sample
+from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 #: Commands take no longer than the fastest one and this, s, unless the machine is busy.
 _LONGEST_HOLDUP = 0.020
@@ -154,53 +150,6 @@ class CommandInbox:
         return info['source_timestamp'] + self._fastest
 
 
-def read_array(message: Any, count: int) -> NDArray[np.float64]:
-    """Return the (count,) finite values of a Float64MultiArray.
-
-    Raises:
-        RosError: It has another number of values, or one is not finite.
-    """
-    values = np.array(message.data, dtype=np.float64)
-    if len(values) != count:
-        msg = f'expected one value per actuator, {count}, found {len(values)}'
-        raise RosError(msg)
-    return finite(values)
-
-
-def finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return values that are all finite.
-
-    Raises:
-        RosError: One is not.
-    """
-    if not np.all(np.isfinite(values)):
-        msg = f'expected finite values, found {values.tolist()}'
-        raise RosError(msg)
-    return values
-
-
-class SteppedPlant(Protocol):
-    """What is simulated: a plant, a pendulum."""
-
-    @property
-    def time(self) -> float:
-        """Seconds that were simulated so far."""
-
-    @property
-    def timestep(self) -> float:
-        """Seconds."""
-
-    @property
-    def late(self) -> int:
-        """Commands so far that came when their time to take effect had passed."""
-
-    def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
-        """Give a command that arrived at a time; return by how much it was too late, s."""
-
-    def advance(self, until: float) -> Iterator[Sample]:
-        """Simulate up to a time, yielding the samples on the way."""
-
-
 class StateSender:
     """Sends samples as joint states.
 
@@ -261,13 +210,13 @@ class RealTimeSimulation:
         self,
         node: Node,
         stop: Stop,
-        plant: SteppedPlant,
+        plant: Plant,
         sender: StateSender,
         inbox: CommandInbox,
         *,
         rate: float,
         ready: str,
-        applied: Callable[[int, NDArray[np.float64]], None] | None = None,
+        applied: Callable[[int, NDArray[np.float64]], None],
     ) -> None:
         """Start the thread.
 
@@ -323,7 +272,7 @@ class RealTimeSimulation:
                 if late and now - warned_late > _WARN_SECONDS:
                     warned_late = now
                     self._log.warning('a command came too late and takes effect at once')
-                if self._applied is not None and isinstance(values, np.ndarray):
+                if isinstance(values, np.ndarray):
                     self._applied(arrival_ns + round(late * _NS), values)
             for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
                 self._sender.send(start_ns, sample)

@@ -1,0 +1,307 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Undecoded subscriptions to what was asked for, which follow what publishers offer."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
+from rclpy.exceptions import NoTypeSupportImportedException
+from rclpy.node import Node
+from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
+from rclpy.subscription import Subscription
+from rclpy.type_support import check_for_type_support
+
+from sysid_ros.bags.recording import Recording, TopicSpec
+from sysid_ros.errors import RosError
+from sysid_ros.nodes.recorder.graph import (
+    CLOCK,
+    Offer,
+    Selection,
+    message_class,
+    not_installed,
+    offers,
+    topic_spec,
+)
+from sysid_ros.nodes.recorder.listener import Listener
+
+#: Messages that the middleware holds per topic while Python is busy.
+_DEPTH = 10_000
+#: Latched messages that are remembered per topic: each publisher has its own.
+_LATCHED = 1000
+#: A subscription that replaces another one is given so long to be found by all publishers, after
+#: it has found them itself, and if it does not find all of them, s.
+_OVERLAP_SECONDS = (1.0, 3.0)
+#: Without a list of topics, the graph must not have changed for so long, s: the topics of one
+#: robot are discovered one after the other.
+_SETTLE_SECONDS = 1.0
+
+
+@dataclass
+class _Served:
+    """A topic with its subscription, and with the one before while that is being replaced."""
+
+    spec: TopicSpec
+    subscription: Subscription = None
+    old: Subscription = None
+    replaced_at: float = 0.0
+    #: Which of two subscriptions the latest one is: 1 or -1.
+    sign: int = -1
+    #: While two subscriptions hear the same: messages that one has heard more often than the other.
+    balance: dict[bytes, int] | None = None
+    latched: deque[bytes] = field(default_factory=lambda: deque(maxlen=_LATCHED))
+
+
+class Topics:
+    """The recorder's subscriptions, which stay while recordings come and go.
+
+    Attributes:
+        recording: Where messages go now; what comes while it is None is left out.
+        begun: Whether there are subscriptions.
+        refused: Topics that cannot be recorded, and why.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        selection: Selection,
+        on_error: Callable[[BaseException], None],
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        """Begin without having looked.
+
+        Args:
+            node: A node in the graph.
+            selection: What was asked for.
+            on_error: Called, from the receiving thread, with what ended it.
+            now: Time of a message, ns since the epoch; default the middleware's receive stamp.
+        """
+        self.recording: Recording | None = None
+        self.begun = False
+        self.refused: dict[str, str] = {}
+        self._node = node
+        self._log = node.get_logger()
+        self._selection = selection
+        self._now = now
+        self._listener = Listener(node, on_error)
+        self._served: dict[str, _Served] = {}
+        self._taken: tuple[Offer, ...] = ()
+        self._taken_since = time.monotonic()
+        self._names: object = None
+        self._last: dict[str, int] = {}
+        self._closed = False
+
+    @property
+    def specs(self) -> tuple[TopicSpec, ...]:
+        """The topics that are subscribed to, in the order in which they were added."""
+        return tuple(served.spec for served in self._served.values())
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Topics that are named, without a publisher that is seen or, later, connected."""
+        published = {found.topic for found in self._taken if found.publishers}
+        if self.begun:
+            published = {topic for topic in self._served if self.publishers(topic)}
+        names = (name for name in self._selection.names if name not in self.refused)
+        return tuple(name for name in names if name not in published)
+
+    @property
+    def waiting_for(self) -> str:
+        """What recording waits for; empty when it may begin."""
+        if self.missing:
+            return f'a publisher of {", ".join(self.missing)}'
+        if CLOCK in self._selection.names and not self._node.get_clock().now().nanoseconds:
+            return f'the time on {CLOCK}'
+        return '' if self._taken else 'any topic to record'
+
+    def publishers(self, topic: str) -> int:
+        """Return how many publishers a topic is connected to; after the end, to how many it was."""
+        if self._closed or topic not in self._served:
+            return self._last.get(topic, 0)
+        return int(self._served[topic].subscription.get_publisher_count())
+
+    def look(self, *, slowly: bool) -> None:
+        """Look at the graph and follow its changes.
+
+        Args:
+            slowly: Look at everything; otherwise only where topics have come or gone.
+
+        Raises:
+            RosError: None of the topics can be recorded.
+        """
+        self._settle()
+        names = self._node.get_topic_names_and_types()
+        if self.begun and names == self._names and not slowly:
+            return
+        self._names = names
+        taken = self._selection.take(offers(self._node))
+        if taken != self._taken:
+            self._taken, self._taken_since = taken, time.monotonic()
+        for found in taken if self.begun else ():
+            if found.topic in self._served:
+                self._follow(found)
+            elif (spec := self._spec(found)) is not None:
+                if self.recording is not None:
+                    self.recording.add(spec)
+                self._log.info(f'also recording {spec.topic}')
+                self._add(spec)
+
+    def found(self, now: float) -> tuple[TopicSpec, ...]:
+        """Return how to record what is there, once that is all; until then nothing.
+
+        Args:
+            now: time.monotonic().
+
+        Raises:
+            RosError: None of the topics can be recorded.
+        """
+        settled = not self._selection.grows or now - self._taken_since >= _SETTLE_SECONDS
+        if self.begun or self.waiting_for or not settled:
+            return ()
+        specs = tuple(filter(None, map(self._spec, self._taken)))
+        if not specs:
+            raise RosError(next(iter(self.refused.values())))
+        return specs
+
+    def begin(self, specs: tuple[TopicSpec, ...]) -> None:
+        """Subscribe."""
+        for spec in specs:
+            self._add(spec)
+        self.begun = True
+
+    def record(self, recording: Recording | None) -> None:
+        """Give what comes from now on to a recording, with the last latched messages before it.
+
+        What is latched came once, before the recording perhaps, and belongs into every bag.
+        """
+        self.recording = recording
+        if recording is None:
+            return
+        for topic, served in self._served.items():
+            for cdr in list(served.latched)[-max(1, self.publishers(topic)) :]:
+                recording.put(topic, self._now() if self._now else time.time_ns(), cdr)
+
+    def close(self) -> None:
+        """Take what has arrived and end all subscriptions."""
+        self._last = {topic: self.publishers(topic) for topic in self._served}
+        self._closed = True
+        self._listener.close()
+
+    def _spec(self, found: Offer) -> TopicSpec | None:
+        """Return how to record a topic, or None after noting why that cannot be."""
+        try:
+            spec = topic_spec(found)
+            check_for_type_support(message_class(spec.topic, spec.msgtype))
+        except NoTypeSupportImportedException:
+            self._refuse(found.topic, not_installed(found.topic, found.msgtypes[0]))
+            return None
+        except RosError as err:
+            self._refuse(found.topic, err)
+            return None
+        self.refused.pop(found.topic, None)
+        return spec
+
+    def _refuse(self, topic: str, err: RosError) -> None:
+        if self.refused.get(topic) != str(err):
+            self._log.error(str(err))
+        self.refused[topic] = str(err)
+
+    def _add(self, spec: TopicSpec) -> None:
+        served = _Served(spec)
+        self._served[spec.topic] = served
+        self._subscribe(served)
+
+    # The publishers of a topic
+
+    def _follow(self, found: Offer) -> None:
+        """Subscribe again where the publishers of a topic offer more or less than they did.
+
+        The subscription before goes when the new one has found them, and what both hear is taken
+        once, so that nothing is lost meanwhile.
+        """
+        served = self._served[found.topic]
+        if not found.publishers or served.old is not None:
+            return
+        spec = self._spec(found)
+        if spec is not None and spec.msgtype != served.spec.msgtype:
+            was, now = served.spec.msgtype, spec.msgtype
+            text = f'Expected messages of type {was!r} on topic {found.topic!r}, found {now!r}.'
+            self._refuse(found.topic, RosError(text))
+        elif spec is not None and spec.qos != served.spec.qos:
+            self._log.warning(f'{found.topic} has a publisher with other QoS; subscribing again')
+            served.spec = spec
+            served.balance = {}
+            served.old, served.replaced_at = served.subscription, time.monotonic()
+            self._subscribe(served)
+
+    def _settle(self) -> None:
+        """End subscriptions that were replaced, once their successors hear as many publishers."""
+        for topic, served in self._served.items():
+            if served.old is None:
+                continue
+            waited = time.monotonic() - served.replaced_at
+            connected = self.publishers(topic) >= self._node.count_publishers(topic)
+            if waited > _OVERLAP_SECONDS[0 if connected else 1]:
+                self._listener.unsubscribe(served.old)
+                served.old = served.balance = None
+
+    def _subscribe(self, served: _Served) -> None:
+        topic, offered = served.spec.topic, served.spec.qos
+        qos = QoSProfile(
+            depth=_DEPTH,
+            reliability=(
+                ReliabilityPolicy.RELIABLE if offered.reliable else ReliabilityPolicy.BEST_EFFORT
+            ),
+            durability=(
+                DurabilityPolicy.TRANSIENT_LOCAL
+                if offered.transient_local
+                else DurabilityPolicy.VOLATILE
+            ),
+        )
+        served.sign = sign = -served.sign
+
+        def receive(stamp: int, sent: int, cdr: bytes) -> None:
+            balance = served.balance
+            if balance is None or not _is_copy(balance, cdr, sign):
+                self._receive(served, stamp, sent, cdr)
+
+        def lost(event: Any) -> None:
+            recording = self.recording
+            if recording is not None:
+                recording.count_lost(topic, event.total_count_change)
+
+        kind = message_class(topic, served.spec.msgtype)
+        events = SubscriptionEventCallbacks(message_lost=lost)
+        try:
+            subscription = self._listener.subscribe(kind, topic, receive, qos, events)
+        except UnsupportedEventTypeError:
+            # Not every middleware reports losses; messages come all the same.
+            subscription = self._listener.subscribe(kind, topic, receive, qos)
+        served.subscription = subscription
+
+    def _receive(self, served: _Served, stamp: int, sent: int, cdr: bytes) -> None:
+        spec = served.spec
+        if spec.qos.transient_local:
+            served.latched.append(cdr)
+        if self._now is not None:
+            # Senders stamp by the time of day.
+            stamp, sent = self._now(), 0
+        # Read once: the executor's thread may take it away.
+        recording = self.recording
+        if recording is not None:
+            recording.put(spec.topic, stamp, cdr, sent)
+
+
+def _is_copy(balance: dict[bytes, int], cdr: bytes, sign: int) -> bool:
+    """Tell whether the other subscription has heard a message already, and note who heard it."""
+    before = balance.get(cdr, 0)
+    if before + sign:
+        balance[cdr] = before + sign
+    else:
+        del balance[cdr]
+    return before * sign < 0
