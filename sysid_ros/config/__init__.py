@@ -42,7 +42,6 @@ from sysid_ros.config.nodes import (
     ExciterConfig,
     RecorderConfig,
     SimulatedRobotConfig,
-    Storage,
 )
 from sysid_ros.config.recordings import (
     ChannelMapping,
@@ -83,7 +82,6 @@ __all__ = [
     'StampChoice',
     'Stamps',
     'StatisticsConfig',
-    'Storage',
     'ThresholdsConfig',
     'ValidationConfig',
     'load_calibration',

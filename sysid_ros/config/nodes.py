@@ -19,7 +19,6 @@ from sysid_ros.config.section import Section
 
 _MESSAGE_TYPE = re.compile(r'[a-z]\w*/msg/[A-Z]\w*')
 
-Storage = Literal['mcap', 'sqlite3']
 
 
 def _without_empty(values: object) -> object:
