@@ -5,17 +5,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from sysid_ros.alignment.pairs import PairRole, column_name
-from sysid_ros.report.tables import print_findings, print_table, printed
+from sysid_ros.alignment.pairs import PairRole, Unmapped, column_name
+from sysid_ros.alignment.trajectories import Alignment
+from sysid_ros.report.tables import LiteralConsole, print_findings, print_table, printed
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sysid_ros.alignment.pairs import Unmapped
-    from sysid_ros.alignment.trajectories import Alignment
-    from sysid_ros.report.tables import LiteralConsole
 _PAIR_COLUMNS = ('in the model', 'role', 'in the bag', '>scale', '>offset')
 _SEQUENCE_COLUMNS = ('name', '>duration/s', '>measured samples', '>command samples')
 

@@ -8,13 +8,12 @@ import io
 import math
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Literal
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
@@ -41,13 +40,11 @@ _ON_DARK = {
 _GRADES = {Grade.FAULT: _FAULT, Grade.CAUTION: _CAUTION, Grade.NOTE: MEASURED}
 
 _DPI = 120
-#: Of zlib, 0 to 9: from here on, the files of curves hardly become smaller, and take longer.
-_COMPRESSION = 3
 _WIDTH, _NARROW = 12.0, 7.5  # inches
 _PANEL_HEIGHT = 2.1  # inches
 _ROW_HEIGHT = 0.28  # inches
 _COLUMNS = 3
-_TICKS = 6
+_TICKS, _DECADE = 6, 10.0
 #: Of longer names, the middle is left out.
 _LONGEST = 60
 #: Ratios further apart than this go on a logarithmic axis.
@@ -64,14 +61,8 @@ class Drawing(Figure):
     """A figure that a notebook shows; pyplot is not involved."""
 
     def _repr_png_(self) -> bytes:
-        buffer, dpi = io.BytesIO(), self.dpi
-        self.dpi = _DPI
-        try:
-            # Other than savefig, this lays the figure out once, not before drawing and with it.
-            canvas: Any = FigureCanvasAgg(self)
-            canvas.print_png(buffer, pil_kwargs={'compress_level': _COMPRESSION})
-        finally:
-            self.dpi = dpi
+        buffer = io.BytesIO()
+        self.savefig(buffer, dpi=_DPI)
         return buffer.getvalue()
 
 
@@ -94,10 +85,8 @@ def svg(figure: Figure) -> str:
 
 
 def blank(height: float, width: float = _WIDTH) -> Drawing:
-    """Return an empty figure with an Agg canvas of its own."""
-    figure = Drawing(figsize=(width, height), layout='constrained')
-    FigureCanvasAgg(figure)
-    return figure
+    """Return an empty figure."""
+    return Drawing(figsize=(width, height), layout='constrained')
 
 
 def calm(axes: Axes) -> None:
@@ -130,10 +119,16 @@ def _label(axis: Axis, text: str) -> None:
     axis.set_label_text(text, fontsize=8, color=INK)
 
 
-def _logarithmic(axis: Axis) -> None:
-    """Put 1, 2 and 5 times powers of ten on a logarithmic axis."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=_TICKS))
-    axis.set_major_formatter(lambda value, _: significant(value, 2))
+def _logarithmic(axes: Axes, which: Literal['x', 'y']) -> None:
+    """Make an axis logarithmic, with 1, 2 and 5 times powers of ten where some of them are seen."""
+    axes.set(**{f'{which}scale': 'log'})
+    low, high = getattr(axes, f'get_{which}lim')()
+    axis: Axis = getattr(axes, f'{which}axis')
+    wide = high > _DECADE * low
+    axis.set_major_locator(
+        LogLocator(subs=(1, 2, 5), numticks=_TICKS) if wide else MaxNLocator(_TICKS)
+    )
+    axis.set_major_formatter(lambda value, _: significant(value))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -177,15 +172,15 @@ def _draw_intervals(
     low, high = np.sort(ends, axis=0)
     points = np.concatenate([initial, value, true[np.isfinite(true)]])
     if points.min() > 0 and points.max() / points.min() > _LINEAR_SPREAD:
-        axes.set_xscale('log')
-        _logarithmic(axes.xaxis)
-        left, right = (
-            10**x
-            for x in _limits(np.log10(points), np.log10(high[low > 0]), np.log10(low[low > 0]))
-        )
+        positive = low > 0
+        logs = (np.log10(side[positive]) for side in (low, high))
+        left, right = (10**end for end in _limits(np.log10(points), *logs))
+        axes.set_xlim(left, right)
+        _logarithmic(axes, 'x')
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(_TICKS))
         left, right = _limits(points, low, high)
+        axes.set_xlim(left, right)
+        axes.xaxis.set_major_locator(MaxNLocator(_TICKS))
     rows = np.arange(len(parameters))
     known = np.isfinite(value) & ~np.isnan(low) & ~np.isnan(high)
     drawn = np.clip(low, left, right), np.clip(high, left, right)
@@ -203,7 +198,6 @@ def _draw_intervals(
             axes.plot(
                 places[where], rows[where], style, color=color, markerfacecolor=face, clip_on=False
             )
-    axes.set_xlim(left, right)
     _rows(axes, [p.name for p in parameters])
     calm(axes)
 
@@ -233,13 +227,10 @@ def draw_horizon(result: CalibrationResult) -> Drawing:
             name = f'{"nominal" if kind == "before" else "fitted"}, {ROLE_NAMES[role]}'
             if own:
                 axes.plot(seconds, errors, line, marker='o', markersize=3, color=color, label=name)
-    axes.set(xscale='log', yscale='log')
-    for axis, text in (
-        (axes.xaxis, 'time since the start in s'),
-        (axes.yaxis, 'error in units of the noise'),
-    ):
-        _logarithmic(axis)
-        _label(axis, text)
+    _logarithmic(axes, 'x')
+    _logarithmic(axes, 'y')
+    _label(axes.xaxis, 'time since the start in s')
+    _label(axes.yaxis, 'error in units of the noise')
     calm(axes)
     figure.legend(loc='outside upper left', ncols=4, fontsize=8, frameon=False, labelcolor=INK)
     return figure
@@ -269,13 +260,11 @@ def draw_trace(result: CalibrationResult) -> Drawing:
     """Draw the cost over the iterations of the solver."""
     figure = blank(2.4, _NARROW)
     axes = figure.subplots()
-    costs = np.array([entry.cost for entry in result.solver.trace])
-    axes.plot(
-        [entry.iteration for entry in result.solver.trace], costs, 'o-', color=AFTER, markersize=4
-    )
-    if np.any(costs > 0):
-        axes.set_yscale('log')
-        _logarithmic(axes.yaxis)
+    known = [entry for entry in result.solver.trace if math.isfinite(entry.cost)]
+    costs = [entry.cost for entry in known]
+    axes.plot([entry.iteration for entry in known], costs, 'o-', color=AFTER, markersize=4)
+    if any(cost > 0 for cost in costs):
+        _logarithmic(axes, 'y')
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes.xaxis, 'iteration')
     _label(axes.yaxis, 'cost')
@@ -283,15 +272,17 @@ def draw_trace(result: CalibrationResult) -> Drawing:
     return figure
 
 
-def draw_sequence(group: signals.SequenceFigures) -> Drawing:
-    """Draw what was measured in one sequence, and the predictions, nominal and fitted."""
-    count = len(group.figures)
+def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
+    """Draw all sensors or one of a sequence, held out where any is: measured and predicted."""
+    group = signals.sequences(result)[0]
+    entries = [entry for entry in group.figures if sensor in {None, entry.plot.sensor}]
+    count = len(entries)
     columns = min(_COLUMNS, count)
     figure = blank(_PANEL_HEIGHT * math.ceil(count / columns) + 0.9)
     grid = figure.subplots(math.ceil(count / columns), columns, squeeze=False, sharex=True)
     for axes in grid.flat[count:]:
         axes.set_visible(False)
-    for axes, entry in zip(grid.flat, group.figures, strict=False):
+    for axes, entry in zip(grid.flat, entries, strict=False):
         plot = entry.plot
         axes.plot(plot.times, plot.measured, color=MEASURED, linewidth=2.4, label='measured')
         axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='nominal')
@@ -312,12 +303,3 @@ def draw_sequence(group: signals.SequenceFigures) -> Drawing:
     name = f'{shown(group.sequence)} ({ROLE_NAMES[group.role]})'
     figure.suptitle(name, fontsize=11, x=0.01, ha='left').set_parse_math(False)
     return figure
-
-
-def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
-    """Draw one sequence of a result, a held-out one where there is any: all sensors or one."""
-    group = signals.sequences(result)[0]
-    if sensor is not None:
-        own = tuple(entry for entry in group.figures if entry.plot.sensor == sensor)
-        group = group._replace(figures=own)
-    return draw_sequence(group)

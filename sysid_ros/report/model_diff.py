@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from sysid_ros.report.numbers import rounded
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.results.result import CalibrationResult, ModelChange
+from sysid_ros.results.result import CalibrationResult, ModelChange
 
 #: Numbers of a text and of a result are the same when they differ by less than this part.
 _SAME = 1e-9
