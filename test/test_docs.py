@@ -61,8 +61,6 @@ SCHEMAS: dict[str, type[Section]] = {
     'recorder': config.RecorderConfig,
     'exciter': config.ExciterConfig,
     'simulated_robot': config.SimulatedRobotConfig,
-    'simulated_servo': config.SimulatedServoConfig,
-    'pendulum_bench': config.PendulumBenchConfig,
     'calibrator': config.CalibratorConfig,
     'refit': config.RefitConfig,
     'replayer': config.ReplayerConfig,

@@ -51,7 +51,6 @@ ROOMS = (
     'results',
     'report',
     'servos',
-    'actuators',
     'virtual_robot',
     'toolbox',
     'pipeline',
