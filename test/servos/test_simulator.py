@@ -23,7 +23,7 @@ from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
 MX = ACTUATORS['mx106']
 LIMITED = Coefficient(2.0, 1.0, 4.0)
 EROB = ACTUATORS['erob80_50']
-WEAK = dataclasses.replace(EROB, constants={**EROB.constants, 'max_volts': 30.0})
+WEAK = EROB.model_copy(update={'constants': {**EROB.constants, 'max_volts': 30.0}})
 
 
 class Case(NamedTuple):
@@ -49,8 +49,10 @@ class Case(NamedTuple):
 
 
 def _variant(law: str, **constants: float) -> ActuatorType:
+    known = (*MOTOR_LAWS[law].needs, *MOTOR_LAWS[law].may_have)
+    given = {name: v for name, v in {**MX.constants, **constants}.items() if name in known}
     coefficients = {**MX.coefficients, 'current_limit': LIMITED}
-    return ActuatorType('variant', MOTOR_LAWS[law], {**MX.constants, **constants}, coefficients)
+    return ActuatorType(name='variant', law=law, constants=given, coefficients=coefficients)
 
 
 CASES = {
@@ -144,7 +146,7 @@ def test_every_law_equals_its_equations_on_both_sides_of_its_limits(
         for column, log in enumerate(logs):
             for row, candidate in enumerate(candidates):
                 p = numbers(servo, log, candidate)
-                expected = reference.simulate(servo.type.law.name, model, p, log, reset_period)
+                expected = reference.simulate(servo.type.law, model, p, log, reset_period)
                 place = (slice(len(log)), row, column)
                 found = motion.position[place], motion.velocity[place]
                 which = f'{model}, log {column}, candidate {row}'

@@ -61,7 +61,7 @@ class ServoDrive:
 
     @property
     def _read(self) -> tuple[str, ...]:
-        law = self.servo.type.law
+        law = self.servo.type.motor
         return (*law.needs, *law.may_have, *self.servo.friction.coefficients)
 
     def _complaints(self) -> Iterator[str]:
@@ -74,7 +74,7 @@ class ServoDrive:
                 yield f'There is no {name!r} of {whose}; {nearest(name, sorted(known))}.'
             if not math.isfinite(value):
                 yield f'Expected a finite {name!r} of {whose}, found {value}.'
-        needed = (*self.servo.type.law.needs, *self.servo.friction.coefficients)
+        needed = (*self.servo.type.motor.needs, *self.servo.friction.coefficients)
         missing = [name for name in needed if name not in self.numbers]
         if missing:
             given = ', '.join(self.values) or 'none'
@@ -252,14 +252,15 @@ class ServoJoints:
             example = next(iter(servo.friction.coefficients))
             raise ParameterError(
                 f'Target {target.path!r} is decided by the servo {servo.name!r} of actuator '
-                f"{actuator!r}: expected one of its numbers, such as 'actuator/{actuator}/{example}'."
+                f'{actuator!r}: expected one of its numbers, such as '
+                f"'actuator/{actuator}/{example}'."
             )
 
     def _grouped(self) -> Iterator[ServoGroup]:
         """Yield the joints by motor law, friction law and the names of their numbers."""
         found: dict[object, list[tuple[int, ServoDrive]]] = {}
         for drive in self.drives:
-            key = (drive.servo.type.law.name, drive.servo.friction, frozenset(drive.numbers))
+            key = (drive.servo.type.law, drive.servo.friction, frozenset(drive.numbers))
             found.setdefault(key, []).extend((self._places[a], drive) for a in drive.actuators)
         for members in found.values():
             numbers = [drive.numbers for _, drive in members]

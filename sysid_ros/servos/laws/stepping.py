@@ -85,7 +85,7 @@ class ServoForces:
         switched = np.broadcast_to(enabled, q.shape) if np.ndim(enabled) else enabled
         motor, friction = np.empty_like(q), np.empty_like(q)
         for index, (servo, places, p) in enumerate(self._groups):
-            law, own, speed = servo.type.law, q[..., places], dq[..., places]
+            law, own, speed = servo.type.motor, q[..., places], dq[..., places]
             on = switched[..., places] if isinstance(switched, np.ndarray) else switched
             control, self._memory[index] = law.drive(
                 p, goal[..., places], own, speed, self._timestep, self._memory[index]
