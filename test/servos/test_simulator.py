@@ -180,33 +180,6 @@ def test_the_state_is_reset_in_the_first_step_after_the_period():
     np.testing.assert_array_equal(motion.velocity[at_reset, 0, 0], measured[at_reset] + 1)
 
 
-def test_each_candidate_and_log_may_start_elsewhere_than_measured():
-    servo = Servo.named('xl330', 'm4')
-    stacked = stack_logs(servo, [_at_rest(5, 0.005), _at_rest(5, 0.005)])
-    position, velocity = np.array([[0.1, 0.2], [0.3, 0.4]]), np.array([[1.0, 2.0], [3.0, 4.0]])
-    motion = simulate(
-        servo,
-        stacked,
-        _initial(servo).repeat(2, axis=0),
-        position=position,
-        velocity=velocity,
-        velocities=True,
-    )
-    np.testing.assert_array_equal(motion.position[0], position)
-    np.testing.assert_array_equal(motion.velocity[0], velocity)
-    assert np.all(motion.position[1] != position)
-
-
-def test_what_a_caller_gives_is_not_changed():
-    servo = Servo.named('xl330', 'm6')
-    stacked = stack_logs(servo, [_at_rest(5, 0.005, position=np.ones(5))])
-    position, velocity, candidates = np.full((1, 1), 0.5), np.ones((1, 1)), _initial(servo)
-    simulate(servo, stacked, candidates, position=position, velocity=velocity, reset_period=0.01)
-    assert (position, velocity) == (0.5, 1.0)
-    np.testing.assert_array_equal(candidates, _initial(servo))
-    np.testing.assert_array_equal(stacked.position, np.ones((5, 1)))
-
-
 def test_no_joint_turns_faster_than_100_rad_per_s():
     servo = Servo.named('xl330', 'm1')
     for sign in (1.0, -1.0):
