@@ -75,7 +75,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     'servo-logs': ('servo-logs bags/servo servo_bag.yaml -o logs',),
     'fit-actuator': (
         'fit-actuator --actuator xl330 --logdir logs -o params.json',
-        'fit-actuator --actuator xl330 --logdir logs --model m4 --validation-kp 200',
+        'fit-actuator --actuator xl330 --logdir logs --validation-kp 200',
         'fit-actuator --actuator xl330 --logdir logs --eval -o params.json',
     ),
     'compare-actuators': ('compare-actuators --actuator xl330 --logdir logs --models m1,m4,m6',),

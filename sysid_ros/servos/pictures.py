@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,13 +33,7 @@ _MILLI = 1e3
 
 
 class ParameterFile(NamedTuple):
-    """A parameter file.
-
-    Attributes:
-        name: Its stem, or its path where stems are not unique.
-        servo: The laws.
-        values: Of ``servo.coefficients``.
-    """
+    """A parameter file, by its stem, or by its path where stems are not unique."""
 
     name: str
     servo: Servo
@@ -65,11 +59,9 @@ class Predictions(NamedTuple):
 def read_candidates(
     paths: Sequence[Path], actuator: str | None = None
 ) -> tuple[ParameterFile, ...]:
-    """Read parameter files.
+    """Read parameter files, or folders of them.
 
-    Args:
-        paths: Files, or folders of them.
-        actuator: A YAML file that defines the servo, where the catalogue has none of its name.
+    ``actuator`` is a YAML file that defines the servo, where the catalogue has none of its name.
 
     Raises:
         ParameterError: A folder holds no parameter files, or a file cannot be used.
@@ -91,12 +83,9 @@ def read_candidates(
 def predict_logs(
     candidates: Sequence[ParameterFile], logs: Sequence[ServoLog], reset_period: float | None = None
 ) -> Predictions:
-    """Simulate logs with parameter files.
+    """Simulate logs with parameter files; sampling periods may differ, and some may be raw.
 
-    Args:
-        candidates: Any number of them.
-        logs: At least one; their sampling periods may differ, and some may be raw.
-        reset_period: Every so many seconds the state is set to the measured one.
+    Every ``reset_period`` seconds the state is set to the measured one.
 
     Raises:
         LogError: A log is of another servo.
@@ -123,15 +112,8 @@ def write_pictures(
     folder: Path,
     logs: Sequence[ServoLog],
     predictions: Predictions,
-    observe: Callable[[Path], None] = lambda _: None,
 ) -> tuple[Path, ...]:
-    """Write a picture per log, ``LOG.png``.
-
-    Args:
-        folder: Where they go; made if it is not there.
-        logs: At least one.
-        predictions: For the same logs.
-        observe: Called with each file written.
+    """Write a picture per log, ``LOG.png``, into a folder, which is made if it is not there.
 
     Raises:
         ResultError: The folder cannot be written.
@@ -143,7 +125,6 @@ def write_pictures(
         path = folder / f'{stem}.png'
         replace_file(path, draw_log(log, place, predictions))
         written.append(path)
-        observe(path)
     return tuple(written)
 
 

@@ -52,7 +52,6 @@ ROOMS = (
     'results',
     'report',
     'servos',
-    'actuators',
     'virtual_robot',
     'toolbox',
     'pipeline',

@@ -118,14 +118,6 @@ def test_constants_of_every_servo_are_those_of_bam():
         assert dict(kind.constants) == pytest.approx(CONSTANTS[name], rel=1e-15, abs=0)
 
 
-def test_every_servo_has_what_its_law_needs_and_no_more():
-    for kind in ACTUATORS.values():
-        given = [*kind.constants, *kind.coefficients]
-        assert len(given) == len(set(given))
-        assert set(kind.law.needs) <= set(given)
-        assert set(given) <= {*kind.law.needs, *kind.law.may_have, 'armature', 'q_offset'}
-
-
 def test_every_number_has_a_unit_and_is_either_set_or_fitted():
     assert set(CONSTANT_UNITS).isdisjoint(UNITS)
     for kind in ACTUATORS.values():

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from builders.servo_robots import drive, driven_arm
-from sysid_ros.errors import ParameterError
 from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
 from sysid_ros.servos.formats.logs import ServoLog
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
@@ -88,23 +87,6 @@ def test_friction_holds_a_loaded_joint_where_it_is():
     assert data.qpos[0] == pytest.approx(0.2, abs=1e-4)
 
 
-def test_updating_twice_before_a_step_changes_nothing():
-    once, twice = driven_arm(), driven_arm()
-    found = []
-    for joints, times in ((once, 1), (twice, 2)):
-        data = mujoco.MjData(joints.model)
-        data.qpos[0] = 0.9  # at the limit
-        controller = ServoController(joints, data)
-        controller.command({'a': 1.4, 'b': 0.5})
-        for _ in range(100):
-            for _ in range(times):
-                controller.update()
-            mujoco.mj_step(joints.model, data)
-        found.append(data.qpos.copy())
-
-    assert np.array_equal(*found)
-
-
 def test_a_servo_whose_speed_is_limited_starts_from_where_it_is_also_after_a_reset():
     joints = pendulum(kind='sts3215', max_velocity=0.5)
     data = mujoco.MjData(joints.model)
@@ -131,9 +113,3 @@ def test_motors_that_are_off_give_no_torque():
 
     assert data.ctrl[joints.controls[joints.place('b')]] == 0.0
     assert data.ctrl[joints.controls[joints.place('a')]] > 0.0
-
-
-def test_an_unknown_actuator_is_named():
-    controller = ServoController(driven_arm(), mujoco.MjData(driven_arm().model))
-    with pytest.raises(ParameterError, match="No servo drives an actuator 'c'"):
-        controller.command({'c': 1.0})

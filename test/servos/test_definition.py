@@ -93,17 +93,6 @@ def test_coefficients_may_be_set_and_what_is_optional_left_out(define: Callable[
     np.testing.assert_array_equal(_moved(servo), expected)
 
 
-def test_limits_of_current_and_velocity_are_switched_on_by_their_numbers(
-    define: Callable[..., str],
-):
-    free = _moved(Servo.named(define(), 'm1'))
-    for name, bounds in {'current_limit': [0.1, 0.0, 1.0], 'max_velocity': [0.5, 0.1, 9]}.items():
-        servo = Servo.named(define(**{f'coefficients__{name}': bounds}), 'm1')
-        assert list(servo.coefficients)[3] == name
-        assert np.abs(_moved(servo) - free).max() > 0.01
-        assert np.abs(_moved(servo, **{name: 1e3}) - free).max() == 0.0
-
-
 @pytest.mark.parametrize(
     ('changes', 'said'),
     [

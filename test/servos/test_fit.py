@@ -90,15 +90,6 @@ def test_a_coefficient_without_any_effect_is_not_excited_and_ends_no_fit():
     assert verdicts['friction_viscous'].verdict != 'not excited'
 
 
-@pytest.mark.slow
-def test_every_start_is_solved_over_the_shortest_windows(usual: Fit) -> None:
-    assert [attempt.status for attempt in usual.attempts] == 4 * ['windows']
-    costs = [attempt.start_cost for attempt in usual.attempts]
-    assert costs == sorted(costs)
-    for attempt in usual.attempts:
-        assert attempt.cost < attempt.start_cost
-
-
 def test_logs_shorter_than_the_first_windows_are_told(logs: list[ServoLog]) -> None:
     short = [
         dataclasses.replace(
@@ -110,23 +101,11 @@ def test_logs_shorter_than_the_first_windows_are_told(logs: list[ServoLog]) -> N
         fit_servo(SERVO, short)
 
 
-def test_logs_of_different_periods_are_refused(logs: list[ServoLog]) -> None:
-    with pytest.raises(FitError, match=r'one sampling period, found 0.01 s in .* and 0.02 s in'):
-        fit_servo(SERVO, [logs[0], dataclasses.replace(logs[1], dt=0.02)])
-
-
 def test_a_fit_ends_when_it_is_cancelled(logs: list[ServoLog]) -> None:
     cancel = threading.Event()
     cancel.set()
     with pytest.raises(CancelledError):
         fit_servo(SERVO, logs, cancel=cancel)
-
-
-@pytest.mark.slow
-def test_logs_without_speeds_are_fitted_as_well(logs: list[ServoLog]) -> None:
-    bare = [dataclasses.replace(log, speed=None) for log in logs]
-    found = fit_servo(SERVO, bare, settings=ServoFitSettings(starts=3))
-    assert found.solution.x == pytest.approx([M1[u.name] for u in found.parameters], rel=0.02)
 
 
 @pytest.mark.slow

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builders import pendulum_reference as reference
 from sysid_ros.servos.laws.friction import FRICTION_LAWS, friction_law
 
 P = {
@@ -81,24 +79,6 @@ def test_dry_friction_has_the_value_of_its_formula(
     assert mirrored == pytest.approx(expected, rel=1e-14)
 
 
-@pytest.mark.parametrize('model', FRICTION_LAWS)
-def test_arrays_of_any_shapes_that_broadcast_have_the_values_of_single_numbers(model: str):
-    law = friction_law(model)
-    random = np.random.default_rng(0)
-    own = {name: random.uniform(0.5, 1.5) * P[name] for name in law.coefficients}
-    columns = {name: np.array([[value], [2 * value]]) for name, value in own.items()}
-    motor, external = random.normal(size=(2, 2, 5))
-    velocity = random.normal(size=5)
-    viscous = columns['friction_viscous'] * np.abs(velocity)
-    found = law.dry(columns, motor, external, velocity) + viscous
-    assert found.shape == (2, 5)
-    for row, column in itertools.product(range(2), range(5)):
-        numbers = {name: value * (1 + row) for name, value in own.items()}
-        state = motor[row, column], external[row, column], velocity[column]
-        expected = reference.friction(model, numbers, *map(float, state))
-        assert found[row, column] == pytest.approx(expected, rel=1e-14)
-
-
 def test_each_law_becomes_a_simpler_one_without_what_it_adds():
     random = np.random.default_rng(1)
     state = random.normal(size=(3, 100))
@@ -125,17 +105,6 @@ def test_each_law_becomes_a_simpler_one_without_what_it_adds():
     ):
         np.testing.assert_allclose(dry(law, **changes), dry(simpler), rtol=1e-14, err_msg=law)
         assert np.abs(dry(law) - dry(simpler)).max() > 1e-3
-
-
-def test_dry_friction_is_never_negative_within_the_bounds():
-    random = np.random.default_rng(2)
-    for law in FRICTION_LAWS.values():
-        bounds = np.array([(low, high) for _, low, high in law.coefficients.values()])
-        values = random.uniform(*bounds.T, (500, len(bounds))).T
-        state = 10.0 * random.normal(size=(3, 500))
-        found = law.dry(dict(zip(law.coefficients, values, strict=True)), *state)
-        assert np.all(np.isfinite(found))
-        assert np.all(found >= 0.0)
 
 
 def test_a_law_needs_its_own_coefficients_and_no_other():

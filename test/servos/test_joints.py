@@ -100,15 +100,6 @@ def test_joints_are_in_the_order_of_the_drives():
     assert joints.drive_of('a').servo.name == 'xl330 m2'
 
 
-def test_servos_of_the_same_laws_are_evaluated_together():
-    joints = ServoJoints(arm(), [drive('b'), drive('a', kp=200.0, kt=1.1)])
-
-    (group,) = joints.groups
-    assert group.places.tolist() == [0, 1]
-    assert group.numbers['kp'].tolist() == [400.0, 200.0]
-    assert group.numbers['kt'].tolist() == [0.9, 1.1]
-
-
 def test_starting_values_are_all_that_a_drive_needs():
     servo = Servo.named('sts3215', 'm6')
 

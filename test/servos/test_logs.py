@@ -116,22 +116,6 @@ def test_the_arm_is_spelt_as_the_recorders_of_dynamixels_do_or_weighs_nothing(tm
     assert read_log(_file(tmp_path, _document(arm_mass=None))).arm_mass == 0.0
 
 
-def test_a_log_of_what_a_simulation_needs_is_enough(tmp_path: Path):
-    document = _document(arm_mass=None, vin=None, motor=None, trajectory=None)
-    for key in ('speed', 'load', 'control', 'timestamp'):
-        _without(document, key)
-    log = read_log(_file(tmp_path, document))
-    assert (log.speed, log.load, log.control) == (None, None, None)
-    assert (log.motor, log.trajectory, log.constants) == ('', '', {'kp': 400.0})
-    assert len(log) == 3
-
-
-def test_a_column_that_some_entries_lack_was_not_recorded(tmp_path: Path):
-    log = read_log(_file(tmp_path, _without(_document(), 'control', (0,))))
-    assert log.control is None
-    assert log.speed is not None
-
-
 def test_the_motor_is_on_or_off_in_numbers_or_words(tmp_path: Path):
     document = _with_entry(1, torque_enable=0.0)
     document['entries'][2]['torque_enable'] = 1
@@ -145,24 +129,11 @@ def test_what_a_log_has_no_place_for_is_left_out(tmp_path: Path):
     assert len(read_log(_file(tmp_path, document))) == 3
 
 
-def test_uneven_stamps_beside_a_period_are_not_used(tmp_path: Path):
-    log = read_log(_file(tmp_path, _with_stamps(0.001, 0.004, 0.011)))
-    assert (log.dt, len(log)) == (0.005, 3)
-
-
 def test_uneven_stamps_make_a_raw_log(tmp_path: Path):
     log = read_log(_file(tmp_path, _with_stamps(7.0, 7.008, 7.017, dt=None)))
     assert log.stamps is not None
     np.testing.assert_allclose(log.times, [0.0, 0.008, 0.017], atol=1e-12)
     assert log.commands is None
-
-
-def test_commands_with_stamps_make_a_raw_log(tmp_path: Path):
-    log = read_log(_file(tmp_path, _raw()))
-    assert log.stamps is not None
-    assert log.commands is not None
-    for found, expected in zip(log.commands, ([0.001, 0.002], [0.5, 0.6], [1.0, 0.0]), strict=True):
-        np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize('document', [_with_stamps(0.0, 0.008, 0.017, dt=None), _raw()])
@@ -199,16 +170,6 @@ def test_what_is_written_is_what_was_read(tmp_path: Path):
     written = json.loads((tmp_path / 'copy' / 'log.json').read_text())
     assert written == _document(damping=2.0)
     assert [type(entry['torque_enable']) for entry in written['entries']] == [bool] * 3
-
-
-def test_what_was_not_recorded_is_not_written(tmp_path: Path):
-    log = _log(kp=32.0, motor='')
-    write_log(tmp_path / 'log.json', log)
-    written = json.loads((tmp_path / 'log.json').read_text())
-    assert list(written) == ['mass', 'arm_mass', 'length', 'kp', 'dt', 'entries']
-    entry = {'position': 0.0, 'goal_position': 0.0, 'torque_enable': False}
-    assert written['entries'] == [{**entry, 'timestamp': 0.0}, {**entry, 'timestamp': 0.005}]
-    _assert_equal(log, read_log(tmp_path / 'log.json'))
 
 
 @pytest.mark.shared

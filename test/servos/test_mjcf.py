@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import mujoco
@@ -14,7 +13,6 @@ import pytest
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.servos.formats.mjcf import plain_actuator, snippet, write_plain_mjcf
 from sysid_ros.servos.laws.friction import Coefficient, friction_law
-from sysid_ros.servos.laws.motors import MOTOR_LAWS
 from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
 
 LIMITED = {**ACTUATORS['mx106'].coefficients, 'current_limit': Coefficient(2.0, 1.0, 4.0)}
@@ -22,8 +20,10 @@ MX = ACTUATORS['mx106'].constants
 DRIVER = {'kp': 2.0, 'vin': 15.0, 'error_gain': 1.0}
 KINDS = {
     'voltage': ACTUATORS['mx106'],
-    'voltage, current limited': ActuatorType('limited', MOTOR_LAWS['voltage'], MX, LIMITED),
-    'current': ActuatorType('driver', MOTOR_LAWS['current'], DRIVER, LIMITED),
+    'voltage, current limited': ActuatorType(
+        name='limited', law='voltage', constants=MX, coefficients=LIMITED
+    ),
+    'current': ActuatorType(name='driver', law='current', constants=DRIVER, coefficients=LIMITED),
     'damped current': ACTUATORS['erob80_50'],
     'torque': ACTUATORS['unitree_go1'],
 }
@@ -46,8 +46,8 @@ def test_the_actuator_gives_the_torque_of_its_law_inside_and_at_its_limits(
     p = {**servo.type.constants, **values}
     errors = np.concatenate([generator.normal(scale=scale, size=60) for scale in (0.02, 0.3, 3.0)])
     speeds = generator.normal(scale=2.0, size=len(errors))
-    control, _ = servo.type.law.drive(p, errors, np.zeros(1), speeds, 0.001, None)
-    expected = servo.type.law.torque(p, control, 1.0, speeds)
+    control, _ = servo.type.motor.drive(p, errors, np.zeros(1), speeds, 0.001, None)
+    expected = servo.type.motor.torque(p, control, 1.0, speeds)
     found = []
     for goal, speed in zip(errors, speeds, strict=True):
         data.ctrl[0], data.qvel[0] = goal, speed
@@ -62,10 +62,11 @@ def test_a_position_actuator_has_the_back_emf_in_the_damping_of_its_joint():
         plain_actuator(servo, values, element=element) for element in ('dcmotor', 'position')
     )
     braking = values['kt'] ** 2 / values['R']
-    assert motor.kv == pytest.approx(braking)
-    assert position.damping == pytest.approx(motor.damping + braking)
-    assert position.kp == motor.kp
-    assert position.limit == pytest.approx(values['kt'] / values['R'] * MX['vin'] * MX['max_pwm'])
+    assert float(position.joint['damping']) == pytest.approx(
+        float(motor.joint['damping']) + braking
+    )
+    limit = values['kt'] / values['R'] * MX['vin'] * MX['max_pwm']
+    assert float(position.actuator['forcerange'].split()[1]) == pytest.approx(limit)
     assert 'back-EMF' in position.notes[0]
 
 
@@ -77,8 +78,11 @@ def test_a_regulated_supply_current_is_a_line():
 
 def test_gain_and_supply_are_taken_and_checked():
     servo, values = _servo(ACTUATORS['xl330'])
-    usual, given = plain_actuator(servo, values), plain_actuator(servo, values, kp=200.0, vin=5.0)
-    assert given.kp == pytest.approx(usual.kp * 200 / 400 * 5.0 / 7.5)
+    usual, given = (
+        float(plain_actuator(servo, values, element='position', **own).actuator['kp'])
+        for own in ({}, {'kp': 200.0, 'vin': 5.0})
+    )
+    assert given == pytest.approx(usual * 200 / 400 * 5.0 / 7.5)
     with pytest.raises(ParameterError, match="positive number for 'kp'"):
         plain_actuator(servo, values, kp=-1.0)
     go1 = _servo(ACTUATORS['unitree_go1'])
@@ -91,7 +95,7 @@ def test_gain_and_supply_are_taken_and_checked():
 def test_of_a_law_with_load_the_rest_is_kept_and_told():
     servo, values = _servo(ACTUATORS['xl330'], 'm3')
     found = plain_actuator(servo, values)
-    assert (found.frictionloss, found.damping) == (0.05, 0.1)
+    assert (found.joint['frictionloss'], found.joint['damping']) == ('0.05', '0.1')
     assert 'only friction_base and friction_viscous are kept' in found.notes[-1]
 
 
@@ -125,7 +129,7 @@ def test_a_joint_that_friction_holds_does_not_creep():
 def test_numbers_that_mujoco_refuses_are_an_error_and_no_file(tmp_path: Path):
     servo, values = _servo(ACTUATORS['mx106'])
     actuator = plain_actuator(servo, values)
-    broken = dataclasses.replace(actuator, motor=actuator.motor._replace(resistance=-1.0))
+    broken = actuator._replace(actuator={**actuator.actuator, 'resistance': '-1'})
     with pytest.raises(ModelError, match='does not take the servo'):
         write_plain_mjcf(tmp_path / 'servo.xml', broken)
     assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from sysid_ros.servos.laws.motors import MOTOR_LAWS, within
+from sysid_ros.servos.laws.motors import MOTOR_LAWS
 
 DT = 0.1
 VOLTAGE = {'kt': 0.5, 'R': 2.0, 'kp': 10.0, 'vin': 10.0, 'error_gain': 0.1, 'max_pwm': 0.8}
@@ -182,31 +182,3 @@ def test_a_law_needs_exactly_the_numbers_that_it_names(name: str):
         fewer = {key: value for key, value in NUMBERS[name].items() if key != missing}
         with pytest.raises(KeyError, match=missing):
             _found(name, fewer, 0.1)
-
-
-@pytest.mark.parametrize('name', MOTOR_LAWS)
-def test_candidates_and_logs_have_the_values_of_single_numbers(name: str):
-    law = MOTOR_LAWS[name]
-    random = np.random.default_rng(0)
-    extra = {'current_limit': 1.0, 'max_velocity': 3.0} if name == 'voltage' else {}
-    usual = {**NUMBERS[name], **extra}
-    p = {key: value * random.uniform(0.8, 1.2, (4, 1)) for key, value in usual.items()}
-    p['kp'] = usual['kp'] * random.uniform(0.8, 1.2, 5)
-    goal, enabled = random.normal(size=5), np.array([1.0, 0.0, 1.0, 1.0, 0.0])
-    q, dq = random.normal(size=(4, 5)), 8 * random.normal(size=(4, 5))
-    control, _ = law.drive(p, goal, q, dq, DT, np.zeros(5))
-    torque = law.torque(p, control, enabled, dq)
-    assert control.shape == torque.shape == (4, 5)
-    for row, column in np.ndindex(4, 5):
-        one = {key: float(np.broadcast_to(value, (4, 5))[row, column]) for key, value in p.items()}
-        place = (row, column)
-        single, _ = law.drive(one, goal[column], q[place], dq[place], DT, None)
-        assert control[place] == pytest.approx(float(single), rel=1e-13)
-        expected = float(law.torque(one, single, enabled[column], dq[place]))
-        assert torque[place] == pytest.approx(expected, rel=1e-13)
-
-
-def test_values_are_clipped_as_numpy_does_it():
-    values = np.array([-2.0, -1.0, 0.5, 3.0, np.nan, np.inf, -np.inf])
-    for low, high in ((-1.0, 1.0), (0.0, 0.0), (1.0, -1.0)):
-        np.testing.assert_array_equal(within(values, low, high), np.clip(values, low, high))

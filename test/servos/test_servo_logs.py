@@ -176,19 +176,6 @@ def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[
     np.testing.assert_allclose(turned.load, -plain.load, atol=1e-12)
 
 
-def test_channels_may_have_units_of_their_own(record: Callable[..., Path]):
-    degrees = {
-        'topic': '/joint_states',
-        'field': 'position',
-        'label': 'pan',
-        'scale': np.deg2rad(1.0),
-    }
-    log, *_ = _logs(record(), joint='', position=degrees, dt=0.01)
-
-    assert log.speed is None
-    assert np.diff(log.position) == pytest.approx(np.deg2rad(0.01))
-
-
 def test_a_servo_that_is_off_needs_no_commands(record: Callable[..., Path]):
     config = {key: value for key, value in CONFIG.items() if key != 'command'}
     log, _ = _logs_as_told(
@@ -248,14 +235,3 @@ def test_the_command_writes_logs_that_fits_read(
         np.testing.assert_array_equal(read.times, log.times)
         np.testing.assert_array_equal(read.commands, log.commands)
         np.testing.assert_array_equal(read.enabled, log.enabled)
-
-
-def test_a_topic_that_the_bag_has_not_is_refused_before_anything_is_written(
-    record: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    config = tmp_path / 'servo_bag.yaml'
-    config.write_text(yaml.safe_dump({**CONFIG, 'command': '/gaol.data[0]'}))
-
-    assert main(['servo-logs', str(record()), str(config), '-o', str(tmp_path / 'logs')]) == 2
-    assert "has no topic '/gaol'" in capsys.readouterr().err
-    assert not (tmp_path / 'logs').exists()

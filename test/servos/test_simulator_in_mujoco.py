@@ -37,7 +37,6 @@ PENDULUM = """
       <inertial pos="0 0 {centre}" mass="{mass}" diaginertia="{inertia} {inertia} 1e-9"/>
     </body>
   </worldbody>
-  <actuator>{actuator}</actuator>
 </mujoco>
 """
 DEFAULTS = {
@@ -51,29 +50,26 @@ DEFAULTS = {
 
 
 class Start(NamedTuple):
-    """Angle, rad, velocity, rad/s, and the commanded angle, rad, if the motor is on."""
+    """Angle, rad, and velocity, rad/s."""
 
     q: float
     dq: float
-    goal: float | None = None
 
 
-def _ours(
-    start: Start, period: float, masses: tuple[float, float] = (MASS, ARM_MASS), **numbers: float
-) -> NDArray[np.float64]:
+def _ours(start: Start, period: float, **numbers: float) -> NDArray[np.float64]:
     count = round(DURATION / period) + 1
     log = ServoLog(
         name='limit',
         motor='xl330',
         trajectory='constant',
-        mass=masses[0],
-        arm_mass=masses[1],
+        mass=MASS,
+        arm_mass=ARM_MASS,
         length=LENGTH,
         constants={'kp': KP, 'vin': VIN},
         dt=period,
         position=np.full(count, start.q),
-        goal=np.full(count, start.goal or 0.0),
-        enabled=np.full(count, 0.0 if start.goal is None else 1.0),
+        goal=np.zeros(count),
+        enabled=np.zeros(count),
         speed=np.full(count, start.dq),
     )
     values = {**DEFAULTS, **numbers}
@@ -82,7 +78,7 @@ def _ours(
 
 
 def _theirs(
-    start: Start, timestep: float, integrator: str, actuator: str = '', **numbers: float
+    start: Start, timestep: float, integrator: str, **numbers: float
 ) -> NDArray[np.float64]:
     """Return MuJoCo's angles at the longest of the periods."""
     values = {**DEFAULTS, **numbers}
@@ -99,12 +95,10 @@ def _theirs(
         centre=-centre,
         mass=mass,
         inertia=(MASS + ARM_MASS / 3) * LENGTH**2 - mass * centre**2,
-        actuator=actuator,
     )
     model = mujoco.MjModel.from_xml_string(text)
     data = mujoco.MjData(model)
     data.qpos, data.qvel = start.q, start.dq
-    data.ctrl[:] = start.goal or 0.0
     found = np.empty(round(DURATION / PERIODS[0]) + 1)
     for row in range(len(found)):
         found[row] = data.qpos[0]
@@ -141,23 +135,6 @@ def test_a_dry_pendulum_comes_to_rest_where_it_does_in_mujoco():
     _assert_differ_by_the_step(start, theirs, friction_base=0.35)
 
 
-def test_a_voltage_motor_is_an_affine_actuator_of_mujoco():
-    start = Start(-0.5, 1.0, goal=0.2)
-    error_gain = SERVO.type.constants['error_gain']
-    gain = DEFAULTS['kt'] * error_gain * KP * VIN / DEFAULTS['R']
-    slope = DEFAULTS['kt'] ** 2 / DEFAULTS['R']
-    actuator = (
-        f'<general joint="shaft" gainprm="{gain}" biastype="affine" biasprm="0 {-gain} {-slope}"/>'
-    )
-    numbers = {'friction_viscous': 0.01, 'q_offset': 0.1}
-    theirs = _theirs(start, PERIODS[-1], 'RK4', actuator, **numbers)
-    # Without it, the pendulum would swing through 0 to the other side.
-    assert np.ptp(theirs) > 0.3
-    # The duty cycle stays within its limit.
-    assert np.abs(0.2 - theirs).max() * error_gain * KP < 1.0
-    _assert_differ_by_the_step(start, theirs, **numbers)
-
-
 def test_a_pendulum_held_by_dry_friction_does_not_move_at_all():
     start = Start(0.5, 0.0)
     torque = (MASS + ARM_MASS / 2) * 9.80665 * LENGTH * np.sin(0.5)
@@ -165,12 +142,3 @@ def test_a_pendulum_held_by_dry_friction_does_not_move_at_all():
     assert np.ptp(_ours(start, 0.005, friction_base=0.999 * torque)) > 1e-4
     held = _theirs(start, 1e-4, 'implicitfast', friction_base=1.001 * torque)
     assert np.ptp(held) < 1e-6
-
-
-def test_a_flywheel_coasts_as_far_as_its_energy_lasts():
-    inertia, friction, speed = DEFAULTS['armature'], 0.1, 10.0
-    start = Start(0.0, speed)
-    for period in PERIODS:
-        found = _ours(start, period, (0.0, 0.0), friction_base=friction)
-        assert np.ptp(found[round(inertia * speed / friction / period) + 2 :]) == 0.0
-        assert abs(found[-1] - inertia * speed**2 / friction / 2) < 1.01 * speed * period

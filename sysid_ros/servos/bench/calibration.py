@@ -50,17 +50,7 @@ _NOTHING_HELD_OUT = 'Nothing is held out: --validation-kp says which logs shall 
 
 @dataclass(frozen=True)
 class ServoCalibration:
-    """A fit of a servo and where it was written.
-
-    Attributes:
-        servo: The kind of servo and its friction law.
-        values: Its coefficients.
-        result: Everything that was found, with intervals and verdicts.
-        errors: Name of a log to its mean absolute error, rad.
-        parameters_path: The file of coefficients.
-        result_path: The result as JSON.
-        report_path: The report.
-    """
+    """A fit of a servo and where it was written; errors are mean absolute ones by log, rad."""
 
     servo: Servo
     values: Mapping[str, float]
@@ -80,13 +70,8 @@ def calibrate_servo(
 ) -> ServoCalibration:
     """Fit a servo to logs and write coefficients, result and report.
 
-    As in BAM, the file of coefficients holds the values of the fit while it runs, too.
-
-    Args:
-        config: The validated request.
-        command: How the user asked for it, for the provenance.
-        observer: Is told of stages and iterations.
-        cancel: Ends the fit when it is set.
+    As in BAM, the file of coefficients holds the values of the fit while it runs, too. ``command``
+    is how the user asked for it, for the provenance.
 
     Raises:
         SysidError: In one sentence, what is wrong.
@@ -100,7 +85,9 @@ def calibrate_servo(
             f'Expected a file for the coefficients, found the folder {str(output)!r}.'
         )
     check_writable(output.parent)
-    settings = _settings(config)
+    settings = ServoFitSettings(
+        config.starts, config.seed, config.fixed, reset_period=config.reset_period
+    )
     with _Progress(config, servo, observer, training, held_out) as progress:
         observer.stage(f'fitting {servo.name} to {how_many(training, "log")}')
         if config.method == 'least-squares':
@@ -173,15 +160,6 @@ def _fit_by_trials(
         ),
         rollouts=fit.rollouts + found.new * len(training),
         seconds=fit.seconds + found.seconds,
-    )
-
-
-def _settings(config: ServoFitConfig) -> ServoFitSettings:
-    return ServoFitSettings(
-        starts=config.starts,
-        seed=config.seed,
-        fixed=config.fixed,
-        reset_period=config.reset_period,
     )
 
 
@@ -265,11 +243,7 @@ class _Progress:
         training: Sequence[ServoLog],
         held_out: Sequence[ServoLog],
     ) -> None:
-        """Begin to watch a fit.
-
-        Raises:
-            ConfigError: The package wandb is asked for and not installed.
-        """
+        """Begin to watch a fit."""
         self.observer = observer
         self._config, self._servo = config, servo
         self._names = [name for name in servo.coefficients if name not in config.fixed]
@@ -381,15 +355,9 @@ def compare_laws(
     observer: Observer | None = None,
     cancel: threading.Event | None = None,
 ) -> LawComparison:
-    """Fit several friction laws to the same logs.
+    """Fit several friction laws to the same logs; model and output of the request do not matter.
 
-    Args:
-        config: The validated request; its model and output do not matter.
-        models: Names of the laws.
-        output: A folder for the coefficients of each, ``m1.json`` and so on; none are written
-            unless given.
-        observer: Is told of stages.
-        cancel: Ends it when it is set.
+    Coefficients of each are written into a folder, ``m1.json`` and so on, where one is given.
 
     Raises:
         LogError: Logs cannot be read, or are of another servo.
@@ -412,7 +380,9 @@ def compare_laws(
     for servo in servos:
         observer.stage(f'fitting {servo.name} to {how_many(training, "log")}')
         fixed = {name: v for name, v in config.fixed.items() if name in servo.coefficients}
-        settings = dataclasses.replace(_settings(config), fixed=fixed)
+        settings = ServoFitSettings(
+            config.starts, config.seed, fixed, reset_period=config.reset_period
+        )
         fit = fit_servo(servo, training, settings=settings, cancel=cancel)
         values = values_of(servo, fit, fixed)
         training_error, held_out_error = (

@@ -369,16 +369,12 @@ class PendulumStepper:
     def __init__(
         self, servo: Servo, p: Mapping[str, Array], inertia: Array, weight: Array, dt: float
     ) -> None:
-        """Prepare what all steps have in common.
+        """Prepare what all steps have in common, from coefficients, constants and the load.
 
-        Args:
-            servo: The laws.
-            p: Coefficients and constants, arrays of one shape or that broadcast.
-            inertia: Of the pendulum without armature, kg·m².
-            weight: Torque of gravity where it is level, N·m.
-            dt: Of a step, s.
+        Inertia is without armature, kg·m², weight the torque of gravity where the pendulum is
+        level, N·m, dt in s.
         """
-        self._law, self._friction, self._p, self._dt = servo.type.law, servo.friction, p, dt
+        self._law, self._friction, self._p, self._dt = servo.type.motor, servo.friction, p, dt
         inertia = inertia + p['armature']
         self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
         self._gravity = -weight
@@ -415,11 +411,8 @@ def _turned(momentum: Array, net: Array, most: Array) -> Array | float:
 
     Friction is against the velocity before and after. A single force for the whole step errs by up
     to twice what friction does in a step, whatever the scheme.
-
-    Args:
-        momentum: That of the joint over the step, N·m.
-        net: Torque without friction, N·m.
-        most: Dry and viscous friction at most, N·m.
+    ``momentum`` is that of the joint over the step, ``net`` the torque without friction, ``most``
+    dry and viscous friction at most, N·m.
     """
     size = np.abs(net)
     turns = (size > most) & (momentum * net < 0) & (np.abs(momentum) < size + most)
@@ -499,11 +492,8 @@ def predict(
 
     Predictions start at the first.
 
-    Args:
-        servo: The laws.
-        values: Its coefficients; the usual ones where one is missing.
-        logs: At least one, of one sampling period.
-        reset_period: Every so many seconds the state is set to the measured one, s.
+    Coefficients that are missing are the usual ones. Every ``reset_period`` seconds the state is
+    set to the measured one.
 
     Raises:
         FitError: There are no logs, or their periods differ.

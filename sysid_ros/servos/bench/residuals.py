@@ -74,11 +74,7 @@ def starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts
 
     What follows from an error of the start is no noise: it goes on through the whole prediction.
     Where nothing moves at first, dry friction holds the joint: it is at rest.
-
-    Args:
-        bench: The logs.
-        names: Theirs.
-        noise: Standard deviation of a measured position, rad.
+    ``noise`` is the standard deviation of a measured position, rad.
     """
     every = np.arange(len(names))
     moving = every[np.ptp(bench.readings.position[:_AT_REST], axis=0) > 0]

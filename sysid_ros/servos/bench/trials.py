@@ -38,14 +38,9 @@ _SERVO = 'servo'
 
 
 class BestTrial(NamedTuple):
-    """What trials found.
+    """What trials found: all coefficients of the best one and its error, rad.
 
-    Attributes:
-        values: All coefficients of the best trial, those that were fixed as well.
-        error: Mean over logs of its mean absolute position error, rad.
-        trials: How many there are in the study.
-        new: How many of them are of this run.
-        seconds: Wall time of this run.
+    ``trials`` are in the study, ``new`` ones of this run, which took so many seconds.
     """
 
     values: dict[str, float]

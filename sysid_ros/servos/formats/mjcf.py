@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 from xml.sax.saxutils import quoteattr
@@ -26,7 +25,7 @@ _ROOT_AS_LINE = 1.2
 #: Dry friction of MuJoCo creeps: by default, a joint that it holds moves on at some mrad/s. With
 #: this impedance it is 1000 times slower; the time constant is the shortest that a time step of
 #: 1 ms allows, and MuJoCo lengthens it for longer ones.
-_STIFF = {'solreffriction': (0.002, 1.0), 'solimpfriction': (0.9999, 0.9999, 0.001)}
+_STIFF = {'solreffriction': '0.002 1', 'solimpfriction': '0.9999 0.9999 0.001'}
 #: Digits of a number that is to be read; more say nothing about a servo.
 _DIGITS = 9
 
@@ -53,8 +52,8 @@ class PositionLoop(NamedTuple):
         kv: N·m·s/rad, inside of the limits.
         limit: Of the torque of motor and back-EMF, N·m; infinite without.
         motor: None where the law knows of none.
-        compensated: Whether the loop gives the torque that it wants whatever the back-EMF, until
-            the voltage is at its limit.
+        braking: Of the back-EMF, N·m·s/rad; 0 where the loop gives the torque that it wants
+            whatever the back-EMF, until the voltage is at its limit.
         notes: What is lost.
     """
 
@@ -62,7 +61,7 @@ class PositionLoop(NamedTuple):
     kv: float
     limit: float
     motor: DcMotor | None
-    compensated: bool
+    braking: float = 0.0
     notes: tuple[str, ...] = ()
 
 
@@ -72,13 +71,13 @@ def _voltage(p: Mapping[str, float]) -> PositionLoop:
     # Of the duty cycle: it is cut off at max_pwm, not multiplied by it.
     kp = gain * p['vin'] * p['kt'] / p['R']
     limit = p['kt'] * p['current_limit'] if 'current_limit' in p else math.inf
-    return PositionLoop(kp, 0.0, limit, motor, compensated=False)
+    return PositionLoop(kp, 0.0, limit, motor, p['kt'] ** 2 / p['R'])
 
 
 def _current(p: Mapping[str, float]) -> PositionLoop:
     motor = DcMotor(p['kt'], p['R'], p['vin'])
     kp = p['kt'] * p['kp'] * p['error_gain']
-    return PositionLoop(kp, 0.0, p['kt'] * p['current_limit'], motor, compensated=True)
+    return PositionLoop(kp, 0.0, p['kt'] * p['current_limit'], motor)
 
 
 def _bus_current(p: Mapping[str, float]) -> PositionLoop:
@@ -96,17 +95,17 @@ def _bus_current(p: Mapping[str, float]) -> PositionLoop:
     )
     motor = DcMotor(p['kt'], p['R'], p['vin'])
     kp, kv = _ROOT_AS_LINE * limit / error, p['kt'] ** 2 / (2 * p['R'])
-    return PositionLoop(kp, kv, limit, motor, compensated=True, notes=(note,))
+    return PositionLoop(kp, kv, limit, motor, notes=(note,))
 
 
 def _damped_current(p: Mapping[str, float]) -> PositionLoop:
     motor = DcMotor(p['kt'], p['R'], p['max_volts'])
     kv = p['kt'] * p['damping'] * math.sqrt(p['kp'])
-    return PositionLoop(p['kt'] * p['kp'], kv, p['kt'] * p['max_amps'], motor, compensated=True)
+    return PositionLoop(p['kt'] * p['kp'], kv, p['kt'] * p['max_amps'], motor)
 
 
 def _torque(p: Mapping[str, float]) -> PositionLoop:
-    return PositionLoop(p['kp'] * p['ratio'], p['damping'], p['max_torque'], None, compensated=True)
+    return PositionLoop(p['kp'] * p['ratio'], p['damping'], p['max_torque'], None)
 
 
 #: Motor law to its position loop, from coefficients and constants.
@@ -119,32 +118,19 @@ _LOOPS: dict[str, Callable[[Mapping[str, float]], PositionLoop]] = {
 }
 
 
-@dataclass(frozen=True)
-class PlainActuator:
-    """A joint and its actuator in MJCF's terms.
+class PlainActuator(NamedTuple):
+    """A joint and its actuator in MJCF's terms, and what is lost.
 
     Attributes:
         element: Which actuator.
-        kp: Of the position, N·m/rad.
-        kv: Of the velocity, N·m·s/rad, inside of the limits.
-        limit: The largest torque of the actuator, N·m; infinite where it has none.
-        armature: Of the joint, kg·m².
-        damping: Of the joint, N·m·s/rad.
-        frictionloss: Of the joint, N·m.
-        motor: Of a ``dcmotor``.
-        max_velocity: At which the set point of a ``dcmotor`` follows the command, rad/s.
+        joint: Attributes of the joint.
+        actuator: Attributes of the actuator.
         notes: Sentences on what is lost.
     """
 
     element: Element
-    kp: float
-    kv: float
-    limit: float
-    armature: float
-    damping: float
-    frictionloss: float
-    motor: DcMotor | None = None
-    max_velocity: float | None = None
+    joint: Mapping[str, str]
+    actuator: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
 
@@ -179,46 +165,54 @@ def plain_actuator(
             no motor and is to be a ``dcmotor``.
     """
     p = {**_constants(servo, kp=kp, vin=vin), **values}
-    loop = _LOOPS[servo.type.law.name](p)
+    loop = _LOOPS[servo.type.law](p)
     notes = list(loop.notes)
-    kv, limit, damping = loop.kv, loop.limit, p['friction_viscous']
     element = element or ('position' if loop.motor is None else 'dcmotor')
-    if element == 'dcmotor' and loop.motor is None:
-        raise ParameterError(
-            f'{servo.type.name} cannot be a dcmotor: its law {servo.type.law.name!r} knows of no '
-            'motor; available: position.'
-        )
-    if loop.motor is not None:
-        constant, resistance, voltage = loop.motor
-        braking = 0.0 if loop.compensated else constant**2 / resistance
-        if element == 'dcmotor':
-            kv += braking
-        else:
-            damping += braking
-            limit = min(limit, constant * voltage / resistance)
-            notes.append(
-                'The torque that the supply allows does not fall with speed.'
-                if loop.compensated
-                else 'The back-EMF is in the damping: it brakes a motor that is off, too.'
+    if element == 'dcmotor':
+        if loop.motor is None:
+            raise ParameterError(
+                f'{servo.type.name} cannot be a dcmotor: its law {servo.type.law!r} knows of '
+                'no motor; available: position.'
             )
-    if element == 'position' and 'max_velocity' in p:
-        notes.append('The set point follows the command at once, whatever max_velocity says.')
+        constant, resistance, voltage = loop.motor
+        slew = p.get('max_velocity', 0.0)
+        actuator = {
+            'motorconst': _numbers(constant, constant),
+            'resistance': _numbers(resistance),
+            'input': 'pos',
+            'controller': _numbers(loop.kp, 0.0, loop.kv + loop.braking, slew, 0.0, voltage),
+        }
+        if math.isfinite(loop.limit):
+            actuator['saturation'] = _numbers(loop.limit, 0.0, 0.0)
+    else:
+        limit = loop.limit
+        if loop.motor is not None:
+            limit = min(limit, loop.motor.constant * loop.motor.voltage / loop.motor.resistance)
+            notes.append(
+                'The back-EMF is in the damping: it brakes a motor that is off, too.'
+                if loop.braking
+                else 'The torque that the supply allows does not fall with speed.'
+            )
+        if 'max_velocity' in p:
+            notes.append('The set point follows the command at once, whatever max_velocity says.')
+        actuator = {'kp': _numbers(loop.kp)}
+        if loop.kv:
+            actuator['kv'] = _numbers(loop.kv)
+        if math.isfinite(limit):
+            actuator['forcerange'] = _numbers(-limit, limit)
     if servo.friction.stribeck or servo.friction.load:
         notes.append(
             f'Of the friction of {servo.name} only friction_base and friction_viscous are kept.'
         )
-    return PlainActuator(
-        element,
-        kp=loop.kp,
-        kv=kv,
-        limit=limit,
-        armature=p['armature'],
-        damping=damping,
-        frictionloss=p['friction_base'],
-        motor=loop.motor if element == 'dcmotor' else None,
-        max_velocity=p.get('max_velocity') if element == 'dcmotor' else None,
-        notes=tuple(notes),
-    )
+    joint = {
+        'armature': _numbers(p['armature']),
+        'damping': _numbers(
+            p['friction_viscous'] + (loop.braking if element == 'position' else 0.0)
+        ),
+        'frictionloss': _numbers(p['friction_base']),
+        **(_STIFF if p['friction_base'] else {}),
+    }
+    return PlainActuator(element, joint, actuator, tuple(notes))
 
 
 def _constants(servo: Servo, **given: float | None) -> dict[str, float]:
@@ -241,17 +235,10 @@ def snippet(actuator: PlainActuator, joint: str = 'servo') -> tuple[str, str]:
 
     The joint's axis and place are those of the model that it goes into.
     """
-    attributes = {
-        'armature': (actuator.armature,),
-        'damping': (actuator.damping,),
-        'frictionloss': (actuator.frictionloss,),
-        **(_STIFF if actuator.frictionloss else {}),
-    }
     name = quoteattr(joint)
-    driven = _attributes(_of_actuator(actuator))
     return (
-        f'<joint name={name} {_attributes(attributes)}/>',
-        f'<{actuator.element} name={name} joint={name} {driven}/>',
+        f'<joint name={name} {_attributes(actuator.joint)}/>',
+        f'<{actuator.element} name={name} joint={name} {_attributes(actuator.actuator)}/>',
     )
 
 
@@ -283,35 +270,9 @@ def write_plain_mjcf(path: Path, actuator: PlainActuator) -> None:
     replace_file(path, text.encode())
 
 
-def _of_actuator(actuator: PlainActuator) -> dict[str, tuple[float, ...] | str]:
-    found: dict[str, tuple[float, ...] | str]
-    limited = math.isfinite(actuator.limit)
-    if actuator.motor is None:
-        found = {'kp': (actuator.kp,)}
-        if actuator.kv:
-            found['kv'] = (actuator.kv,)
-        if limited:
-            found['forcerange'] = (-actuator.limit, actuator.limit)
-        return found
-    constant, resistance, voltage = actuator.motor
-    slew = actuator.max_velocity or 0.0
-    found = {
-        'motorconst': (constant, constant),
-        'resistance': (resistance,),
-        'input': 'pos',
-        'controller': (actuator.kp, 0.0, actuator.kv, slew, 0.0, voltage),
-    }
-    if limited:
-        found['saturation'] = (actuator.limit, 0.0, 0.0)
-    return found
+def _attributes(values: Mapping[str, str]) -> str:
+    return ' '.join(f'{name}="{value}"' for name, value in values.items())
 
 
-def _attributes(values: Mapping[str, Iterable[float] | str]) -> str:
-    return ' '.join(
-        f'{name}="{value if isinstance(value, str) else _numbers(value)}"'
-        for name, value in values.items()
-    )
-
-
-def _numbers(values: Iterable[float]) -> str:
+def _numbers(*values: float) -> str:
     return join(float(f'{value:.{_DIGITS}g}') for value in values)

@@ -25,19 +25,9 @@ _APART = frozenset({'armature', 'q_offset', 'command_delay'})
 _SWITCHES = (mujoco.mjtDisableBit.mjDSBL_FRICTIONLOSS, mujoco.mjtDisableBit.mjDSBL_CONSTRAINT)
 #: Impedance of dry friction: the largest that MuJoCo allows, at any distance.
 _RIGID = (0.9999, 0.9999, 0.001, 0.5, 2.0)
-#: What the laws decide, beside the numbers of actuators.
-_OF_DOFS = ('dof_damping', 'dof_dampingpoly', 'dof_frictionloss', 'dof_solref', 'dof_solimp')
-_OF_ACTUATORS = (
-    'actuator_gainprm',
-    'actuator_biasprm',
-    'actuator_dynprm',
-    'actuator_gear',
-    'actuator_forcerange',
-    'actuator_ctrlrange',
-    'actuator_actrange',
-    'actuator_armature',
-    'actuator_damping',
-    'actuator_dampingpoly',
+#: What the laws decide of a joint, beside all fields of its actuator.
+_DECIDED = frozenset(
+    {'damping', 'frictionloss', 'solreffriction', 'solimpfriction', 'actuatorfrcrange'}
 )
 _FRICTION = mujoco.mjtConstraint.mjCNSTR_FRICTION_DOF.value
 
@@ -71,7 +61,7 @@ class ServoDrive:
 
     @property
     def _read(self) -> tuple[str, ...]:
-        law = self.servo.type.law
+        law = self.servo.type.motor
         return (*law.needs, *law.may_have, *self.servo.friction.coefficients)
 
     def _complaints(self) -> Iterator[str]:
@@ -84,7 +74,7 @@ class ServoDrive:
                 yield f'There is no {name!r} of {whose}; {nearest(name, sorted(known))}.'
             if not math.isfinite(value):
                 yield f'Expected a finite {name!r} of {whose}, found {value}.'
-        needed = (*self.servo.type.law.needs, *self.servo.friction.coefficients)
+        needed = (*self.servo.type.motor.needs, *self.servo.friction.coefficients)
         missing = [name for name in needed if name not in self.numbers]
         if missing:
             given = ', '.join(self.values) or 'none'
@@ -97,11 +87,7 @@ def starting_values(servo: Servo) -> dict[str, float]:
 
 
 def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
-    """Return the row of an actuator of a hinge or slide joint.
-
-    Raises:
-        ParameterError: The model has no such actuator, or it is no such.
-    """
+    """Return the row of an actuator of a hinge or slide joint."""
     row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name))
     if row < 0:
         known = element_names(model, 'actuator')
@@ -231,14 +217,11 @@ class ServoJoints:
     def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> ServoStepper:
         """Return what steps simulations whose candidates have numbers of laws; see `Drives`."""
         columns: dict[tuple[int, str], int] = {}
-        decided = self._decided(model)
         for target, column in written:
             if target.role is Role.LAW:
                 columns[self._number(target)] = column
             elif target.role is Role.FIELD:
-                for slot in target.slots(model):
-                    if slot.place in decided.get(slot.field, {}):
-                        raise self._is_decided(target, decided[slot.field][slot.place])
+                self._check_undecided(target)
         return ServoStepper(self, model, columns)
 
     def _number(self, target: Target) -> tuple[int, str]:
@@ -255,44 +238,29 @@ class ServoJoints:
             )
         return place, target.attribute
 
-    def _decided(self, model: mujoco.MjModel) -> dict[str, dict[int, int]]:
-        """Return field and flat index to the place of the joint whose law decides the number."""
-        found: dict[str, dict[int, int]] = {}
-        outputs = model.actuator_outadr[self._rows]
-        for fields, rows in ((_OF_DOFS, self.dofs), (_OF_ACTUATORS, self._rows)):
-            for name in fields:
-                values = getattr(model, name)
-                width = values[0].size
-                own = {
-                    'actuator_ctrlrange': self.controls,
-                    'actuator_gear': outputs,
-                }.get(name, rows)
-                found[name] = {
-                    width * int(row) + component: place
-                    for place, row in enumerate(own)
-                    for component in range(width)
-                }
-        found['jnt_actfrcrange'] = {
-            2 * int(joint) + side: place
-            for place, joint in enumerate(self._joints)
-            for side in range(2)
-        }
-        return found
-
-    def _is_decided(self, target: Target, place: int) -> ParameterError:
-        actuator = self.actuators[place]
-        servo = self.drive_of(actuator).servo
-        example = next(iter(servo.friction.coefficients))
-        return ParameterError(
-            f'Target {target.path!r} is decided by the servo {servo.name!r} of actuator '
-            f"{actuator!r}: expected one of its numbers, such as 'actuator/{actuator}/{example}'."
-        )
+    def _check_undecided(self, target: Target) -> None:
+        """Check that no law decides what a field of the model is."""
+        if target.element == 'joint' and target.attribute in _DECIDED:
+            names = self.joints
+        elif target.element == 'actuator':
+            names = self.actuators
+        else:
+            return
+        if target.name in names:
+            actuator = self.actuators[names.index(target.name)]
+            servo = self.drive_of(actuator).servo
+            example = next(iter(servo.friction.coefficients))
+            raise ParameterError(
+                f'Target {target.path!r} is decided by the servo {servo.name!r} of actuator '
+                f'{actuator!r}: expected one of its numbers, such as '
+                f"'actuator/{actuator}/{example}'."
+            )
 
     def _grouped(self) -> Iterator[ServoGroup]:
         """Yield the joints by motor law, friction law and the names of their numbers."""
         found: dict[object, list[tuple[int, ServoDrive]]] = {}
         for drive in self.drives:
-            key = (drive.servo.type.law.name, drive.servo.friction, frozenset(drive.numbers))
+            key = (drive.servo.type.law, drive.servo.friction, frozenset(drive.numbers))
             found.setdefault(key, []).extend((self._places[a], drive) for a in drive.actuators)
         for members in found.values():
             numbers = [drive.numbers for _, drive in members]

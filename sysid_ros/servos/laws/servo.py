@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -31,61 +32,47 @@ _OF_EVERY_LAW = ('armature', 'q_offset')
 _DIVISORS = ('R', 'vin', 'dtheta_stribeck')
 #: The only number that may be negative.
 _SIGNED = ('q_offset',)
-_DRY = ('friction_base', 'friction_stribeck')
-_LOAD = ('load_friction_base', 'load_friction_motor', 'load_friction_external')
-_MX = {
-    'kt': Coefficient(1.6, 1.0, 3.0),
-    'R': Coefficient(2.0, 1.0, 5.0),
-    'armature': Coefficient(0.005, 0.001, 0.05),
-}
-_XL330 = {
-    'kt': Coefficient(1.6, 0.1, 3.0),
-    'R': Coefficient(2.6, 2.0, 5.0),
-    'armature': Coefficient(0.005, 0.0001, 0.05),
-}
-_EROB = {
-    'kt': Coefficient(1.6, 1.0, 15.0),
-    'R': Coefficient(2.0, 0.1, 3.5),
-    'armature': Coefficient(0.005, 0.001, 2.0),
-}
-#: Gains were found with an oscilloscope by the authors of BAM.
-_MX_CONSTANTS = {'vin': 15.0, 'kp': 32.0, 'error_gain': 0.158, 'max_pwm': 0.9625}
-#: Counts per radian, the divisor of the gain as observed, and the default limit of the PWM.
-_XL330_GAIN = 4096 / (2 * math.pi) / (256 * 885)
-#: Goal velocity by default: 3400 counts per s.
-_STS_VELOCITY = 3400 * 2 * math.pi / 4096
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
 #: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
 COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
 
 
-class ServoDefinition(BaseModel):
-    """What a YAML file that defines a servo holds.
+class ActuatorType(BaseModel):
+    """A kind of servo, as a YAML file defines one.
 
-    ``coefficients`` are start, lower and upper bound of what a fit may find of the motor;
-    ``friction`` is the same of friction coefficients whose bounds differ from the usual.
+    Attributes:
+        name: As in logs and parameter files.
+        law: Name of the law of its firmware and motor.
+        constants: What is set and not fitted: ``kp`` and ``vin`` where a log says nothing else.
+        coefficients: Start, lower and upper bound of what a fit may find of the motor, in the order
+            of a parameter file.
+        friction: The same of friction coefficients where they differ from the usual.
     """
 
-    model_config = ConfigDict(extra='forbid', allow_inf_nan=False)
+    model_config = ConfigDict(extra='forbid', allow_inf_nan=False, frozen=True)
 
     name: str
     law: str
     constants: dict[str, float] = Field(default_factory=dict)
-    coefficients: dict[str, tuple[float, float, float]]
-    friction: dict[str, tuple[float, float, float]] = Field(default_factory=dict)
+    coefficients: dict[str, Coefficient]
+    friction: dict[str, Coefficient] = Field(default_factory=dict)
+
+    @property
+    def motor(self) -> MotorLaw:
+        """The law of its firmware and motor."""
+        return MOTOR_LAWS[self.law]
 
     @model_validator(mode='after')
-    def _is_complete(self) -> ServoDefinition:
-        law = MOTOR_LAWS.get(self.law)
-        if law is None:
-            raise ValueError(
-                f'There is no motor law {self.law!r}; {nearest(self.law, MOTOR_LAWS, 5)}'
-            )
-        for complaint in chain(self._about_names(law), self._about_bounds(), self._about_signs()):
+    def _is_complete(self) -> ActuatorType:
+        if self.law not in MOTOR_LAWS:
+            hint = nearest(self.law, MOTOR_LAWS, len(MOTOR_LAWS))
+            raise ValueError(f'There is no motor law {self.law!r}; {hint}')
+        for complaint in chain(self._about_names(), self._about_bounds()):
             raise ValueError(complaint)
         return self
 
-    def _about_names(self, law: MotorLaw) -> Iterator[str]:
+    def _about_names(self) -> Iterator[str]:
+        law = self.motor
         given = {**self.constants, **self.coefficients}
         known = (*law.needs, *law.may_have, *_OF_EVERY_LAW)
         for name in given:
@@ -106,15 +93,13 @@ class ServoDefinition(BaseModel):
                 yield f'There is no friction coefficient {name!r}; {hint}'
 
     def _about_bounds(self) -> Iterator[str]:
-        for name, (initial, low, high) in {**self.coefficients, **self.friction}.items():
+        bounded = {**self.coefficients, **self.friction}
+        for name, (initial, low, high) in bounded.items():
             if not (low <= initial <= high and low < high):
                 yield (
                     f'Expected lower bound ≤ start ≤ upper bound for {name!r}, as [start, lower, '
                     f'upper], found [{initial:g}, {low:g}, {high:g}]'
                 )
-
-    def _about_signs(self) -> Iterator[str]:
-        bounded = {**self.coefficients, **self.friction}
         lowest = {**self.constants, **{name: low for name, (_, low, _) in bounded.items()}}
         for name, value in lowest.items():
             if value <= 0 and name in _DIVISORS:
@@ -123,101 +108,90 @@ class ServoDefinition(BaseModel):
                 yield f'Expected {name!r} to be at least 0 throughout, found {value:g}'
 
 
-@dataclass(frozen=True)
-class ActuatorType:
-    """A kind of servo, by the name that logs and parameter files have.
-
-    Attributes:
-        law: Its firmware and motor.
-        constants: What is set and not fitted: ``kp`` and ``vin`` where a log says nothing else.
-        coefficients: What a fit may find of the motor, in the order of a parameter file.
-        friction: Starts and bounds of friction coefficients where they differ from the usual.
-    """
-
-    name: str
-    law: MotorLaw
-    constants: Mapping[str, float]
-    coefficients: Mapping[str, Coefficient]
-    friction: Mapping[str, Coefficient] = field(default_factory=dict)
-
-
-def _bounded(names: tuple[str, ...], initial: float, high: float) -> dict[str, Coefficient]:
-    return dict.fromkeys(names, Coefficient(initial, 0.0, high))
-
-
-_EROB_FRICTION = {
-    **_bounded(_DRY, 0.05, 10.0),
-    **_bounded(_LOAD, 0.05, 1.0),
-    'friction_viscous': Coefficient(0.1, 0.0, 30.0),
+_LOAD = ('load_friction_base', 'load_friction_motor', 'load_friction_external')
+_MX = {
+    'law': 'voltage',
+    # Gains were found with an oscilloscope by the authors of BAM.
+    'constants': {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625},
+    'coefficients': {'kt': (1.6, 1, 3), 'R': (2, 1, 5), 'armature': (0.005, 0.001, 0.05)},
 }
-
-
-def _erob(name: str, damping: float) -> ActuatorType:
-    return ActuatorType(
-        name,
-        MOTOR_LAWS['damped_current'],
-        {'kp': 100.0, 'damping': damping, 'max_amps': 12.0, 'max_volts': 48.0},
-        _EROB,
-        _EROB_FRICTION,
-    )
-
-
-_TYPES = (
-    ActuatorType('mx64', MOTOR_LAWS['voltage'], _MX_CONSTANTS, _MX),
-    ActuatorType('mx106', MOTOR_LAWS['voltage'], _MX_CONSTANTS, _MX),
-    ActuatorType(
-        'xl320',
-        MOTOR_LAWS['voltage'],
-        {'vin': 7.5, 'kp': 32.0, 'error_gain': 0.05048199, 'max_pwm': 1.0},
-        {
-            'kt': Coefficient(0.7, 0.25, 1.5),
-            'R': Coefficient(5.0, 3.0, 40.0),
-            'armature': Coefficient(0.0005, 0.0001, 0.01),
+_XL330 = {'kt': (1.6, 0.1, 3), 'R': (2.6, 2, 5), 'armature': (0.005, 0.0001, 0.05)}
+#: Counts per radian, the divisor of the gain as observed.
+_XL330_GAIN = 4096 / (2 * math.pi) / (256 * 885)
+_EROB = {
+    'law': 'damped_current',
+    'coefficients': {'kt': (1.6, 1, 15), 'R': (2, 0.1, 3.5), 'armature': (0.005, 0.001, 2)},
+    'friction': {
+        **dict.fromkeys(('friction_base', 'friction_stribeck'), (0.05, 0, 10)),
+        **dict.fromkeys(_LOAD, (0.05, 0, 1)),
+        'friction_viscous': (0.1, 0, 30),
+    },
+}
+#: Goal velocity by default, rad/s: 3400 counts per s.
+_STS_VELOCITY = 3400 * 2 * math.pi / 4096
+#: Kinds of servos by name, with the numbers of BAM.
+_CATALOGUE: dict[str, dict[str, Any]] = {
+    'mx64': _MX,
+    'mx106': _MX,
+    'xl320': {
+        'law': 'voltage',
+        'constants': {'vin': 7.5, 'kp': 32, 'error_gain': 0.05048199, 'max_pwm': 1},
+        'coefficients': {
+            'kt': (0.7, 0.25, 1.5),
+            'R': (5, 3, 40),
+            'armature': (0.0005, 0.0001, 0.01),
         },
-        _bounded(_LOAD, 0.05, 1.0),
-    ),
-    ActuatorType(
-        'xl330',
-        MOTOR_LAWS['voltage'],
-        {'vin': 7.5, 'kp': 400.0, 'error_gain': _XL330_GAIN, 'max_pwm': 1.0},
-        _XL330,
-    ),
-    ActuatorType(
-        'xl330i',
-        MOTOR_LAWS['bus_current'],
-        {'vin': 7.5, 'kp': 400.0, 'error_gain': 0.01},
-        {**_XL330, 'current_limit': Coefficient(1.5, 1.0, 3.0)},
-    ),
-    _erob('erob80_100', 2.0),
-    _erob('erob80_50', 1.0),
-    ActuatorType(
-        'sts3215',
-        MOTOR_LAWS['voltage'],
-        {'vin': 7.4, 'kp': 32.0, 'error_gain': 0.166, 'max_pwm': 0.97},
-        {
-            'kt': Coefficient(0.784532, 0.05, 2.5),
-            'error_gain_ratio': Coefficient(1.0, 0.1, 10.0),
-            'R': Coefficient(2.0, 0.1, 10.0),
-            'armature': Coefficient(0.0001, 0.00001, 0.04),
+        'friction': dict.fromkeys(_LOAD, (0.05, 0, 1)),
+    },
+    'xl330': {
+        'law': 'voltage',
+        'constants': {'vin': 7.5, 'kp': 400, 'error_gain': _XL330_GAIN, 'max_pwm': 1},
+        'coefficients': _XL330,
+    },
+    'xl330i': {
+        'law': 'bus_current',
+        'constants': {'vin': 7.5, 'kp': 400, 'error_gain': 0.01},
+        'coefficients': {**_XL330, 'current_limit': (1.5, 1, 3)},
+    },
+    'erob80_100': {
+        **_EROB,
+        'constants': {'kp': 100, 'damping': 2, 'max_amps': 12, 'max_volts': 48},
+    },
+    'erob80_50': {
+        **_EROB,
+        'constants': {'kp': 100, 'damping': 1, 'max_amps': 12, 'max_volts': 48},
+    },
+    'sts3215': {
+        'law': 'voltage',
+        'constants': {'vin': 7.4, 'kp': 32, 'error_gain': 0.166, 'max_pwm': 0.97},
+        'coefficients': {
+            'kt': (0.784532, 0.05, 2.5),
+            'error_gain_ratio': (1, 0.1, 10),
+            'R': (2, 0.1, 10),
+            'armature': (0.0001, 0.00001, 0.04),
             # As BAM defines this servo; what it then fits within is the usual ±0.1.
-            'q_offset': Coefficient(0.0, -0.2, 0.2),
-            'max_velocity': Coefficient(_STS_VELOCITY, 0.1 * _STS_VELOCITY, 10 * _STS_VELOCITY),
+            'q_offset': (0, -0.2, 0.2),
+            'max_velocity': (_STS_VELOCITY, 0.1 * _STS_VELOCITY, 10 * _STS_VELOCITY),
         },
-    ),
-    ActuatorType(
-        'unitree_go1',
-        MOTOR_LAWS['torque'],
-        {'kp': 20.0, 'damping': 0.3},
-        {
-            'ratio': Coefficient(1.0, 0.5, 2.0),
-            'max_torque': Coefficient(23.7, 20.0, 30.0),
-            'armature': Coefficient(0.005, 0.00001, 2.0),
+    },
+    'unitree_go1': {
+        'law': 'torque',
+        'constants': {'kp': 20, 'damping': 0.3},
+        'coefficients': {
+            'ratio': (1, 0.5, 2),
+            'max_torque': (23.7, 20, 30),
+            'armature': (0.005, 0.00001, 2),
         },
-        {**_bounded(_DRY, 0.05, 5.0), **_bounded(_LOAD, 0.05, 2.0)},
-    ),
-)
+        'friction': {
+            **dict.fromkeys(('friction_base', 'friction_stribeck'), (0.05, 0, 5)),
+            **dict.fromkeys(_LOAD, (0.05, 0, 2)),
+        },
+    },
+}
 #: All known servos by name.
-ACTUATORS: dict[str, ActuatorType] = {kind.name: kind for kind in _TYPES}
+ACTUATORS: dict[str, ActuatorType] = {
+    name: ActuatorType(name=name, **numbers) for name, numbers in _CATALOGUE.items()
+}
 
 
 def actuator_type(name: str) -> ActuatorType:
@@ -233,14 +207,7 @@ def actuator_type(name: str) -> ActuatorType:
     if name in ACTUATORS:
         return ACTUATORS[name]
     if name.endswith(('.yaml', '.yml')):
-        found = validate(ServoDefinition, read_yaml(Path(name)), name)
-        return ActuatorType(
-            found.name,
-            MOTOR_LAWS[found.law],
-            found.constants,
-            {own: Coefficient(*numbers) for own, numbers in found.coefficients.items()},
-            {own: Coefficient(*numbers) for own, numbers in found.friction.items()},
-        )
+        return validate(ActuatorType, read_yaml(Path(name)), name)
     hint = nearest(name, ACTUATORS, len(ACTUATORS))
     raise ParameterError(
         f'There is no actuator {name!r}; {hint}; or give a YAML file that defines one.'

@@ -41,18 +41,6 @@ class ServoGroup(NamedTuple):
     numbers: Mapping[str, Array]
 
 
-class Exerted(NamedTuple):
-    """What servos do in one step, (…, joints) each.
-
-    Attributes:
-        motor: Torque of the motor at the joint, N·m.
-        friction: The largest dry friction, N·m.
-    """
-
-    motor: Array
-    friction: Array
-
-
 class ServoForces:
     """Servos of n simulations, or of one, whose arrays have no first dimension then.
 
@@ -66,13 +54,9 @@ class ServoForces:
         timestep: float,
         given: Mapping[tuple[int, str], Array] | None = None,
     ) -> None:
-        """Put the numbers of all simulations side by side.
+        """Put the numbers of all simulations side by side; the time step is in s.
 
-        Args:
-            groups: All driven joints.
-            timestep: s.
-            given: Place of a joint and name of a number to its (n,) values, where simulations
-                differ.
+        Where simulations differ, ``given`` is place of a joint and name of a number to (n,) values.
         """
         self._timestep = timestep
         self._groups = [(g.servo, consecutive(g.places), _numbers(g, given or {})) for g in groups]
@@ -89,15 +73,11 @@ class ServoForces:
 
     def __call__(
         self, goal: Array, enabled: Array | float, q: Array, dq: Array, external: Array
-    ) -> Exerted:
-        """Return what servos do in a state.
+    ) -> tuple[Array, Array]:
+        """Return the torques of the motors at the joints and the largest dry friction, N·m.
 
-        Args:
-            goal: (…, joints) commanded positions, rad.
-            enabled: 1 where a motor is powered, else 0.
-            q: (…, joints) positions, rad.
-            dq: (…, joints) velocities, rad/s.
-            external: (…, joints) torques from outside, N·m.
+        All are of shape (…, joints): commanded and measured positions, rad, velocities, rad/s,
+        torques from outside, N·m; ``enabled`` is 1 where a motor is powered, else 0.
         """
         if self._memory is None:
             # A servo that is switched on holds the position that it is in.
@@ -105,7 +85,7 @@ class ServoForces:
         switched = np.broadcast_to(enabled, q.shape) if np.ndim(enabled) else enabled
         motor, friction = np.empty_like(q), np.empty_like(q)
         for index, (servo, places, p) in enumerate(self._groups):
-            law, own, speed = servo.type.law, q[..., places], dq[..., places]
+            law, own, speed = servo.type.motor, q[..., places], dq[..., places]
             on = switched[..., places] if isinstance(switched, np.ndarray) else switched
             control, self._memory[index] = law.drive(
                 p, goal[..., places], own, speed, self._timestep, self._memory[index]
@@ -113,7 +93,7 @@ class ServoForces:
             torque = law.torque(p, control, on, speed)
             motor[..., places] = torque
             friction[..., places] = servo.friction.dry(p, torque, external[..., places], speed)
-        return Exerted(motor, friction)
+        return motor, friction
 
 
 def _numbers(group: ServoGroup, given: Mapping[tuple[int, str], Array]) -> dict[str, Array]:
@@ -139,15 +119,7 @@ def consecutive(places: NDArray[np.int64]) -> Places:
 
 
 class DrivenJoints(Protocol):
-    """The J joints that are stepped with laws.
-
-    Attributes:
-        groups: The laws.
-        dofs: (J,) degrees of freedom.
-        controls: (J,) columns of the controls.
-        qpos: (J,) places in ``qpos``.
-        gears: (J,) of the actuators.
-    """
+    """The J joints that are stepped with laws, as of `ServoJoints`."""
 
     groups: tuple[ServoGroup, ...]
     dofs: NDArray[np.int64]
@@ -168,12 +140,9 @@ class ServoStepper:
     def __init__(
         self, joints: DrivenJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
     ) -> None:
-        """Keep what is simulated.
+        """Keep what is simulated: joints of a prepared model.
 
-        Args:
-            joints: The driven joints.
-            model: The prepared model.
-            columns: Place of a joint and name of a number to the column of its value.
+        ``columns`` is place of a joint and name of a number to the column of its value.
         """
         self._joints = joints
         self._timestep = float(model.opt.timestep)
@@ -214,13 +183,8 @@ class ServoStepper:
             for step in range(steps):
                 controls[:] = control[:, step]
                 speed = v[:, dofs].copy()
-                motor, most = forces(
-                    controls[:, columns].copy(),
-                    1.0,
-                    q[:, places],
-                    speed,
-                    external,
-                )
+                goal = controls[:, columns].copy()
+                motor, most = forces(goal, 1.0, q[:, places], speed, external)
                 controls[:, columns] = motor / joints.gears
                 friction[:, dofs] = most
                 batch.step(running)
@@ -246,9 +210,6 @@ class _Others:
     def __init__(self, joints: DrivenJoints, batch: Batch, count: int) -> None:
         model = batch.model
         self._dofs = consecutive(joints.dofs)
-        self._possible = _may_constrain(model)
-        if not self._possible:
-            return
         self._force = batch.bind('qfrc_constraint')[:count]
         self._acceleration = batch.bind('qacc')[:count]
         self._rows, self._frictions = batch.bind('nefc')[:count], batch.bind('nf')[:count]
@@ -262,29 +223,11 @@ class _Others:
     def load(self, velocity: Array, friction: Array) -> Array | float:
         """Return the (n, J) torques of the step that was made, N·m.
 
-        Args:
-            velocity: (n, J) before the step.
-            friction: (n, J) the largest that it could be.
+        Velocities are those before the step, friction is the largest that it could be.
         """
-        if not self._possible:
-            return 0.0
         touched = (self._rows != self._frictions) | self._tendons
         if not touched.any():
             return 0.0
         reference = self._acceleration[:, self._dofs] + self._damping * velocity
         own = np.clip(-reference / self._regulariser, -friction, friction)
         return np.where(touched[:, None], self._force[:, self._dofs] - own, 0.0)
-
-
-def _may_constrain(model: mujoco.MjModel) -> bool:
-    """Whether a model has constraints beside the dry friction of joints."""
-    off = model.opt.disableflags
-    limits = model.jnt_limited.any() or model.tendon_limited.any()
-    contacts = model.npair > 0 or np.any(model.geom_contype) or np.any(model.geom_conaffinity)
-    return bool(
-        (limits and not off & mujoco.mjtDisableBit.mjDSBL_LIMIT.value)
-        or (contacts and not off & mujoco.mjtDisableBit.mjDSBL_CONTACT.value)
-        or model.neq
-        or model.nflex
-        or np.any(model.tendon_frictionloss > 0)
-    )
