@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kind of target is written into the element that it names, and nothing else changes.
 
-That the new files compile to the identified model, number by number, is checked by `write_model`
-itself, which raises otherwise.
+That the edited text compiles to the numbers that were written into the compiled model is checked
+by `write_model` itself: it is `edited` only then.
 """
 
 from __future__ import annotations
@@ -218,6 +218,7 @@ def test_a_value_changes_its_own_attribute_only(
         value = another(target, COMPILED)
         source = save(tmp_path / 'in', MODEL)
         written = write_model(source, [(target, value)], tmp_path / 'out')
+        assert written.edited
         found = changes(MODEL, written.path.read_text())
         if attribute == 'subtree_mass':
             assert {place[-1].split(':')[0] for place in found} == {'inertial'}
@@ -254,6 +255,7 @@ def test_values_of_all_kinds_are_written_together(tmp_path: Path, seed: int) -> 
     assert len(values) > 100
     source = save(tmp_path / 'in', MODEL)
     written = write_model(source, [(t, another(t, COMPILED)) for t in values], tmp_path / 'out')
+    assert written.edited
     assert elements(MODEL).keys() <= elements(written.path.read_text()).keys()
 
 
@@ -300,6 +302,7 @@ def test_values_of_all_kinds_are_written_into_a_real_robot(tmp_path: Path, robot
     values = [(t, another(t, model)) for t in _together(targets, model, 0)]
     assert len(values) > 80
     written = write_model(source, values, tmp_path / 'out')
+    assert written.edited
     before, after = source.read_text(), written.path.read_text()
     names = {target.name for target, _ in values if target.element != 'body'}
     for place, attributes in changes(before, after).items():
