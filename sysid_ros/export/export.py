@@ -16,8 +16,7 @@ from typing import Any
 
 from sysid_ros.errors import ConfigError, ResultError, some
 from sysid_ros.export.actuators import actuators_text, drives_of, held_by_actuators
-from sysid_ros.export.posterior import Posterior
-from sysid_ros.export.samples import Drawn, samples_text, write_samples
+from sysid_ros.export.samples import Drawn, Posterior, samples_text, write_samples
 from sysid_ros.export.stored import Stored, load_stored
 from sysid_ros.export.urdf import urdf_text
 from sysid_ros.files import check_new, check_writable, replace_file

@@ -1,12 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Models drawn from what the data leave open, as MJCF files beside the identified one."""
+"""Models drawn from what the data leave open, as MJCF files beside the identified one.
+
+Estimates are normal with the covariance of the result. A draw is one that physics and the bounds
+of the calibration allow; others are refused and drawn anew.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +19,110 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, ResultError
-from sysid_ros.export.posterior import Posterior, targets_of
 from sysid_ros.export.stored import Stored
 from sysid_ros.model.mjcf.write import write_variant
+from sysid_ros.model.targets import Target, of_sequence
 from sysid_ros.pipeline.calibration import with_biases
+from sysid_ros.results.result import ParameterResult
 
 Array = NDArray[np.float64]
+
+#: Of a covariance, eigenvalues below zero by more than this part of the largest are no rounding.
+_ROUNDING = 1e-6
+#: So many are drawn at once.
+_BLOCK = 1024
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Parameters of a model and what the data leave open.
+
+    Attributes:
+        parameters: All that are no starts of recordings, p of them.
+        columns: (k,) places of those with an interval.
+        covariance: (k, k) in their units.
+        bounds: (p, 2) what physics and the calibration allow.
+    """
+
+    parameters: tuple[ParameterResult, ...]
+    columns: NDArray[np.int64]
+    covariance: Array
+    bounds: Array
+
+    @classmethod
+    def of(cls, stored: Stored) -> Posterior:
+        """Return what a result says.
+
+        Raises:
+            ResultError: It says nothing of how sure it is.
+        """
+        record = stored.record
+        if record.inference is None:
+            raise ResultError(
+                f'Expected a result with a covariance, found none in {str(stored.path)!r}.'
+            )
+        whole = np.array(record.inference.covariance, dtype=np.float64)
+        whole = whole.reshape(len(record.parameters), len(record.parameters))
+        own = [i for i, p in enumerate(record.parameters) if not any(map(of_sequence, p.targets))]
+        parameters = tuple(record.parameters[i] for i in own)
+        variance = np.diag(whole)[own]
+        known = [
+            np.isfinite([p.low, p.high, variance[i]]).all() and variance[i] > 0
+            for i, p in enumerate(parameters)
+        ]
+        columns = np.flatnonzero(known)
+        if not len(columns):
+            raise ResultError(f'No parameter of {str(stored.path)!r} has an interval to draw from.')
+        rows = np.array(own)[columns]
+        bounds = np.array([_bounds(parameter, stored) for parameter in parameters])
+        return cls(parameters, columns, whole[np.ix_(rows, rows)], bounds)
+
+    @property
+    def mean(self) -> Array:
+        """(p,) values."""
+        return np.array([parameter.value for parameter in self.parameters])
+
+    def draws(self, seed: int) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
+        """Yield (p,) values without end, and (p,) which of them are out of their bounds."""
+        rng = np.random.default_rng(seed)
+        root = _root(self.covariance)
+        known = np.zeros(len(self.parameters), bool)
+        known[self.columns] = True
+        while True:
+            values = np.tile(self.mean, (_BLOCK, 1))
+            values[:, self.columns] += rng.standard_normal((_BLOCK, len(root))) @ root.T
+            out = known & ((values < self.bounds[:, 0]) | (values > self.bounds[:, 1]))
+            yield from zip(values, out, strict=True)
+
+
+def targets_of(parameter: ParameterResult, stored: Stored) -> list[Target]:
+    """Return what a parameter writes; none for what is of recordings."""
+    return [target for path in parameter.targets for target in stored.targets.get(path, ())]
+
+
+def _bounds(parameter: ParameterResult, stored: Stored) -> tuple[float, float]:
+    """Return what the calibration and physics allow."""
+    pairs = [parameter.bounds, *(target.bounds for target in targets_of(parameter, stored))]
+    return max(low for low, _ in pairs), min(high for _, high in pairs)
+
+
+def _root(covariance: Array) -> Array:
+    """Return R with R Rᵀ = covariance.
+
+    Raises:
+        ResultError: It is no covariance.
+    """
+    deviation = np.sqrt(np.abs(np.diag(covariance)))
+    scaled = covariance / np.outer(deviation, deviation)
+    whole = np.isfinite(scaled).all()
+    values, vectors = np.linalg.eigh(scaled) if whole else (np.full(1, -1.0), np.eye(1))
+    if values[0] < -_ROUNDING * max(values[-1], 1.0):
+        raise ResultError(
+            'Expected a covariance of which no direction has a negative variance, found '
+            f'{float(values[0]):.3g} of the correlations.'
+        )
+    return np.asarray(deviation[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+
 
 #: Draws until bounds are said to leave nothing.
 _MOST_DRAWS = 2_000_000

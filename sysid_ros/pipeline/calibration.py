@@ -394,7 +394,8 @@ def _write_model(
     if biases:
         shown = listed(f'{name} {bias:.4g}' for name, bias in biases.items())
         notes.append(f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.')
-    return written.path.relative_to(absolute(folder)), notes, _changes(source, written.path)
+    changes = _changes(source, written.path) if written.edited else ()
+    return written.path.relative_to(absolute(folder)), notes, changes
 
 
 def _changes(source: RobotModel, written: Path) -> tuple[ModelChange, ...]:

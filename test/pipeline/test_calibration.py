@@ -263,23 +263,22 @@ def test_what_the_writer_of_the_model_has_to_say_is_a_warning(
     result = identified.result.model_copy(update={'model': str(tmp_path / 'ratio.xml')})
     done = write(dataclasses.replace(identified, result=result, model=None), config.output)
     assert done.mjcf_path == done.folder / 'mjcf' / 'ratio.xml'
-    assert any('dampratio' in warning for warning in done.result.warnings)
+    assert any('written anew by MuJoCo' in warning for warning in done.result.warnings)
+    assert done.result.changes == ()
 
 
 def test_a_model_that_cannot_be_written_back_is_told_before_the_fit(
     config: CalibrationConfig, tmp_path: Path
 ):
-    generated = (
-        '<replicate count="2"><body name="fan"><joint name="fan" damping="1"/><geom size=".1"/>'
-        '</body></replicate></worldbody>'
-    )
-    text = (FOLDER / 'arm.xml').read_text().replace('</worldbody>', generated)
-    (tmp_path / 'fans.xml').write_text(text)
+    tendon = '<fixed name="t" springlength=".1 .1"><joint joint="elbow" coef="1"/></fixed>'
+    text = (FOLDER / 'arm.xml').read_text()
+    text = text.replace('</mujoco>', f'<tendon>{tendon}</tendon></mujoco>')
+    (tmp_path / 'spring.xml').write_text(text)
     notes = Notes()
-    damping = (ParameterConfig(target='joint/fan*/damping'),)
-    fans = _with(config, model=tmp_path / 'fans.xml', parameters=damping)
-    with pytest.raises(ModelError, match='made by <replicate>'):
-        calibrate(fans, observer=notes)
+    shortest = (ParameterConfig(target='tendon/t/springlength[0]'),)
+    spring = _with(config, model=tmp_path / 'spring.xml', parameters=shortest)
+    with pytest.raises(ModelError, match='invalid springlength'):
+        calibrate(spring, observer=notes)
     assert not notes.stages
     assert not config.output.exists()
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Attributes in the text: numbers and their components, places and orientations."""
+"""Attributes in the text: numbers and their components, and orientations."""
 
 from __future__ import annotations
 
@@ -18,61 +18,6 @@ from sysid_ros.model.targets.spec import ANGLES, TURNING
 
 #: How MJCF spells an orientation.
 ORIENTATIONS = ('quat', 'axisangle', 'xyaxes', 'zaxis', 'euler')
-
-#: Coordinates below this share of the largest one are rounding errors of zeros.
-_ROUNDING = 1e-15
-
-
-class Pose(NamedTuple):
-    """A place and an orientation.
-
-    Attributes:
-        pos: (3,) m.
-        quat: (4,) w x y z.
-    """
-
-    pos: NDArray[np.float64]
-    quat: NDArray[np.float64]
-
-    def place_inside(self, pos: ArrayLike) -> NDArray[np.float64]:
-        """Return a place, given where this pose is, relative to this pose."""
-        made, pos = np.empty(3), np.asarray(pos, float)
-        mujoco.mju_rotVecQuat(made, pos - self.pos, self._back())
-        made[np.abs(made) < _ROUNDING * max(np.abs(pos).max(), np.abs(self.pos).max())] = 0.0
-        return made
-
-    def orientation_inside(self, quat: ArrayLike) -> NDArray[np.float64]:
-        """Return an orientation, given where this pose is, relative to this pose."""
-        made = np.empty(4)
-        mujoco.mju_mulQuat(made, self._back(), np.asarray(quat, float))
-        return made
-
-    def _back(self) -> NDArray[np.float64]:
-        back = np.empty(4)
-        mujoco.mju_negQuat(back, self.quat)
-        return back
-
-
-def frames_around(node: Element, spec: mujoco.MjSpec) -> Pose | None:
-    """Return the pose of the ``<frame>`` elements around an element; None where there are none."""
-    frames: list[Element] = []
-    for ancestor in node.ancestors():
-        if ancestor.tag != 'frame':
-            break
-        frames.append(ancestor)
-    if not frames:
-        return None
-    angle = 'degree' if spec.compiler.degree else 'radian'
-    root = Element('mujoco')
-    sequence = ''.join(spec.compiler.eulerseq)
-    root.add(Element('compiler', angle=angle, eulerseq=sequence))
-    inside = root.add(Element('worldbody'))
-    for frame in reversed(frames):
-        texts = {name: frame.get(name) for name in ('pos', *ORIENTATIONS)}
-        inside = inside.add(Element('frame', **{n: t for n, t in texts.items() if t is not None}))
-    inside.add(Element('site'))
-    model = mujoco.MjModel.from_xml_string(str(root))
-    return Pose(np.array(model.site_pos[0]), np.array(model.site_quat[0]))
 
 
 def set_orientation(element: Element, quat: ArrayLike) -> None:

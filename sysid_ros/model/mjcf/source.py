@@ -55,7 +55,6 @@ class Source:
         path: The main file, absolute.
         documents: The main file and what it includes, by absolute path.
         nodes: All elements, in the order that MuJoCo reads them.
-        includes: Each ``<include>``: the file that has it, itself, and the file that it names.
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:
@@ -70,7 +69,6 @@ class Source:
         if text is not None:
             self.documents[path] = Document(text)
         self.nodes: list[Element] = []
-        self.includes: list[tuple[Path, Element, Path]] = []
         self._expand(self._read(path).elements[0], None, path)
 
     def _read(self, path: Path) -> Document:
@@ -86,7 +84,6 @@ class Source:
     def _expand(self, element: Element, parent: Element | None, file: Path) -> None:
         if element.tag == 'include':
             path = self._included(element.get('file') or '', file.parent)
-            self.includes.append((file, element, path))
             for child in self._read(path).elements[0].children:
                 self._expand(child, parent, path)
             return

@@ -25,12 +25,14 @@ from sysid_ros.model.loading import (
     load_model,
     read_model,
 )
-from sysid_ros.model.mjcf.actuators import pin_actuators, write_bias
-from sysid_ros.model.mjcf.edits import Editor
+from sysid_ros.model.mjcf.actuators import write_bias
+from sysid_ros.model.mjcf.edits import write_values
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
+from sysid_ros.model.mjcf.whole import write_whole
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.urdf.write import Urdf, not_held, write_urdf
+from sysid_ros.text import one_sentence
 
 #: The files written must compile to the identified model this closely, relative to numbers above 1.
 TOLERANCE = 1e-9
@@ -83,10 +85,12 @@ class WrittenModel(NamedTuple):
         path: The main MJCF file; where the model is a URDF, the identified URDF is beside it.
         notes: Sentences on what a reader of the files must know: gains that were pinned, delays
             that MuJoCo rounds, references that leave the folder.
+        edited: Whether it is the user's text, with other numbers; else MuJoCo has written it.
     """
 
     path: Path
     notes: tuple[str, ...]
+    edited: bool = True
 
 
 def write_model(
@@ -121,20 +125,31 @@ def write_model(
         ParameterError: A target is not in the model, or a value is not finite.
     """
     folder = absolute(folder)
-    made = _rewritten(source, values, biases or {})
-    layout, rewrite = made.layout, made.rewrite
+    described, spec = read_model(source) if isinstance(source, Path) else source
+    main = absolute(described.path.with_name(described.name))
+    spec = biased(spec, biases or {})
+    fitted = fitted_model(described.path, values, spec)
+    nominal = compile_spec(spec, main)
+    latest = {target.path: (target, float(value)) for target, value in values}
+    held = [
+        (found_target(target, nominal, spec), value)
+        for target, value in latest.values()
+        if target.in_mjcf
+    ]
+    layout = _Layout.of(main, described, actuators_text(spec))
     _refuse_own_source(layout, folder)
+    rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
     beside: dict[str, str] = {}
-    if made.described.urdf is not None:
-        name = made.source.with_suffix('.urdf').name
-        told = write_urdf(made.described.urdf, made.described.path, rewrite.nominal, rewrite.fitted)
-        beside[name] = told
-        rewrite.notes.extend(_only_in_mjcf(made.held, Urdf(told), name, rewrite.spec))
+    if described.urdf is not None:
+        name = main.with_suffix('.urdf').name
+        beside[name] = write_urdf(described.urdf, described.path, nominal, fitted)
+        targets = [target for target, _ in held]
+        rewrite.notes.extend(_only_in_mjcf(targets, Urdf(beside[name]), name, spec))
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
         try:
-            _write_checked(made, temporary, layout.inside(made.source))
+            edited = _write_checked(layout, rewrite, held, list(biases or {}), temporary)
             for name, text in beside.items():
                 (temporary / name).write_bytes(encode(text))
             temporary.chmod(_FOLDER_MODE)
@@ -143,7 +158,51 @@ def write_model(
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as err:
         raise ModelError(f'Cannot write the model folder {str(folder)!r}: {err.strerror}.') from err
-    return WrittenModel(folder / layout.inside(made.source), tuple(rewrite.notes))
+    notes = (*rewrite.notes, *left_out(latest.values()))
+    return WrittenModel(folder / layout.inside(main), notes, edited)
+
+
+def _write_checked(
+    layout: _Layout,
+    rewrite: Rewrite,
+    values: Sequence[tuple[Target, float]],
+    biases: Sequence[str],
+    root: Path,
+) -> bool:
+    """Write the files of a model below a folder, such that they mean the identified model.
+
+    Where the edited text does not mean it, as where values are spelled in ways that are not edited
+    here, MuJoCo writes all of the model into the main file.
+
+    Returns:
+        Whether the text was edited.
+
+    Raises:
+        ModelError: What MuJoCo writes does not mean it either.
+    """
+    path = root / layout.inside(layout.text.path)
+    told = len(rewrite.notes)
+    try:
+        write_values(rewrite, values)
+        for name in biases:
+            write_bias(rewrite, name)
+        layout.write(root)
+        _check_meaning(path, rewrite.fitted)
+    except ModelError as err:
+        del rewrite.notes[told:]
+        layout.write(root, assets_only=True)
+        source = str(layout.text.path)
+        try:
+            write_whole(rewrite.spec, rewrite.fitted, values, path)
+            _check_meaning(path, rewrite.fitted)
+        except (ModelError, ValueError, mujoco.FatalError) as refused:
+            raise ModelError(f'Cannot write {source!r} back: {one_sentence(refused)}.') from err
+        rewrite.notes.append(
+            f'{path.name!r} is written anew by MuJoCo, without comments and includes, as its own '
+            f'text cannot be edited: {one_sentence(err)}.'
+        )
+        return False
+    return True
 
 
 def write_variant(
@@ -159,8 +218,7 @@ def write_variant(
         source: The user's model, as it was read. It is not changed.
         values: Targets and their values in SI units.
         written: The main MJCF file of what `write_model` wrote.
-        name: Of the new file, without its end. Files that the model includes and that get values
-            are written beside those, with this name in theirs.
+        name: Of the new file, without its end: MuJoCo writes all of the model into it.
         biases: As for `write_model`.
 
     Returns:
@@ -169,70 +227,15 @@ def write_variant(
     Raises:
         ModelError: The values are of no model that MuJoCo accepts, or cannot be written.
     """
-    made = _rewritten(source, values, biases or {})
-    root = written
-    for _ in made.layout.inside(made.source).parts:
-        root = root.parent
+    path, spec = written.with_name(f'{name}.xml'), biased(source.spec, biases or {})
+    fitted = fitted_model(source.description.path, values, spec)
+    held = [(found_target(t, fitted, spec), float(v)) for t, v in values if t.in_mjcf]
     try:
-        return _write_checked(made._replace(variant=name), root, Path(f'{name}.xml'))
-    except OSError as err:
-        raise ModelError(f'Cannot write {name!r} beside {str(written)!r}: {err.strerror}.') from err
-
-
-class _Rewritten(NamedTuple):
-    """A model whose texts have new values, in memory.
-
-    Attributes:
-        described: The user's texts.
-        source: The main file, absolute; of a URDF the one that it becomes.
-        layout: The files.
-        rewrite: What the texts mean before and after.
-        held: The targets that the texts hold.
-        variant: What new files are called beside those of another version; empty where none is.
-    """
-
-    described: Description
-    source: Path
-    layout: _Layout
-    rewrite: Rewrite
-    held: list[Target]
-    variant: str = ''
-
-
-def _rewritten(
-    source: Path | RobotModel, values: Sequence[tuple[Target, float]], biases: Mapping[str, float]
-) -> _Rewritten:
-    """Put values into the texts of a model; nothing is written."""
-    described, spec = read_model(source) if isinstance(source, Path) else source
-    fitted = fitted_model(described.path, values, biased(spec, biases))
-    source = absolute(described.path.with_name(described.name))
-    layout = _Layout.of(source, described, actuators_text(spec))
-    nominal = compile_spec(spec, source)
-    rewrite = Rewrite(layout.text, spec, nominal, fitted, list(layout.notes))
-    latest = {target.path: (target, value) for target, value in values}
-    held = [(target, value) for target, value in latest.values() if target.in_mjcf]
-    Editor(rewrite).write((found_target(t, nominal, spec), float(value)) for t, value in held)
-    for name in biases:
-        write_bias(rewrite, name)
-    rewrite.notes.extend(left_out(latest.values()))
-    return _Rewritten(described, source, layout, rewrite, [target for target, _ in held])
-
-
-def _write_checked(made: _Rewritten, root: Path, main: Path) -> Path:
-    """Write the files of a model below a folder; return the main one, which means the model."""
-    layout, rewrite, source = made.layout, made.rewrite, made.source
-
-    def write() -> Path:
-        if made.variant:
-            return layout.write_variant(root, made.variant)
-        layout.write(root)
-        return root / main
-
-    path = write()
-    written = _load_written(path, source)
-    if pin_actuators(rewrite, written):
-        written = _load_written(write(), source)
-    _compare(written, rewrite.fitted, source)
+        write_whole(spec, fitted, held, path)
+        _check_meaning(path, fitted)
+    except (ModelError, ValueError, mujoco.FatalError) as err:
+        path.unlink(missing_ok=True)
+        raise ModelError(f'Cannot write {path.name!r}: {one_sentence(err)}.') from err
     return path
 
 
@@ -288,32 +291,16 @@ class _Layout(NamedTuple):
     def inside(self, file: Path) -> Path:
         return file.relative_to(self.root)
 
-    def write_variant(self, folder: Path, name: str) -> Path:
-        """Write the texts that changed below a folder that has all files, under other names."""
-        main, documents, includes = self.text.path, self.text.documents, self.text.includes
-
-        def renamed(file: Path) -> Path:
-            return file.with_name(f'{name}.xml' if file == main else f'{name}_{file.name}')
-
-        changed = {main, *(file for file, document in documents.items() if document.changed)}
-        while around := {file for file, _, named in includes if named in changed} - changed:
-            changed |= around
-        for _, element, named in includes:
-            if named in changed:
-                written = Path(element.get('file') or '')
-                element.set('file', written.with_name(renamed(named).name).as_posix())
-        for file in changed:
-            text = documents[file].render()
-            (folder / self.inside(renamed(file))).write_bytes(encode(text))
-        return folder / self.inside(renamed(main))
-
-    def write(self, folder: Path) -> None:
-        """Write all files below a folder."""
+    def write(self, folder: Path, *, assets_only: bool = False) -> None:
+        """Write all files below a folder, or only those that are no text of the model."""
         for file in self.files:
             document = self.text.documents.get(file)
+            place = folder / self.inside(file)
+            if assets_only and document is not None:
+                place.unlink(missing_ok=True)
+                continue
             if document is None and not file.exists():
                 continue
-            place = folder / self.inside(file)
             place.parent.mkdir(parents=True, exist_ok=True)
             if document is not None:
                 place.write_bytes(encode(document.render()))
@@ -357,22 +344,14 @@ def _refuse_own_source(layout: _Layout, folder: Path) -> None:
             )
 
 
-def _load_written(main: Path, source: Path) -> mujoco.MjModel:
-    try:
-        return load_model(main)
-    except ModelError as err:
-        reason = str(err).replace(str(main), main.name)
-        raise ModelError(
-            f'Cannot write {str(source)!r} back: the new text was refused: {reason}'
-        ) from err
-
-
-def _compare(written: mujoco.MjModel, fitted: mujoco.MjModel, source: Path) -> None:
-    fields = [f for f in differing_fields(written, fitted, TOLERANCE) if not f.startswith(_DERIVED)]
+def _check_meaning(path: Path, fitted: mujoco.MjModel) -> None:
+    """Check that a file compiles to the identified model."""
+    differing = differing_fields(load_model(path), fitted, TOLERANCE)
+    fields = [field for field in differing if not field.startswith(_DERIVED)]
     if fields:
         raise ModelError(
-            f'Cannot write {str(source)!r} back: expected the new files to compile to the '
-            f'identified model, found differences in {some(fields, _NAMED_FIELDS)}.'
+            'expected a text that compiles to the identified model, found differences in '
+            f'{some(fields, _NAMED_FIELDS)}'
         )
 
 

@@ -108,6 +108,11 @@ def polynomial(linear: SlotsOf, higher: SlotsOf) -> SlotsOf:
     )
 
 
+def row_polynomial(field: str) -> SlotsOf:
+    """Return the slots of a polynomial with one row per element in two fields."""
+    return polynomial(row(field), row(f'{field}poly'))
+
+
 def springref(model: mujoco.MjModel, joint: int, _: int) -> list[Slot]:
     """Return the slot of the reference of a hinge's or slide's spring."""
     return [Slot('qpos_spring', int(model.jnt_qposadr[joint]))]

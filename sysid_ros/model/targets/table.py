@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 from sysid_ros.model.targets import needs, slots
 from sysid_ros.model.targets.kinds import INFINITY, Bounds, Coupling, Kind, Role
@@ -62,7 +63,7 @@ _SLIDE_DAMPING = ('N·s/m', 'N·s²/m²', 'N·s³/m³')
 _STIFFNESS = ('N·m/rad', 'N·m/rad²', 'N·m/rad³')
 _SLIDE_STIFFNESS = ('N/m', 'N/m²', 'N/m³')
 #: Units of θ: logarithms of a mass's root and of lengths, then shears and the centre of mass.
-_THETA_SERVO_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
+_THETA_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
 #: Free components of θ are at most a factor of 10 in mass, 10 in size and 1 m away by default.
 _THETA_REACH = (0.5 * math.log(10),) + 3 * (math.log(10),) + 6 * (1.0,)
 #: A delay is not longer than this unless told otherwise, s.
@@ -95,60 +96,55 @@ def _same_sign(nominal: float, _: int) -> Bounds:
     return (min(bounds), max(bounds)) if nominal else (-1.0, 1.0)
 
 
-def _solref(field: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
-    return Kind('', _ANY, field, size=2, reach=_same_sign, needs=need)
+def _field(
+    unit: str | tuple[str, ...],
+    bounds: Bounds | tuple[Bounds, ...],
+    field: str | slots.SlotsOf,
+    need: needs.Need | None = None,
+    **more: Any,
+) -> Kind:
+    """Return a kind that is a field of the compiled model, by the field's name or its slots."""
+    return Kind(
+        unit, bounds, slots.row(field) if isinstance(field, str) else field, needs=need, **more
+    )
 
 
-def _solimp(field: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
-    return Kind('', _SOLIMP, field, size=5, needs=need)
+def _solref(field: str | slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+    return _field('', _ANY, field, need, size=2, reach=_same_sign)
 
 
-def _range(unit: str, field: slots.SlotsOf, need: needs.Need, slide: str | None = None) -> Kind:
-    return Kind(unit, _ANY, field, size=2, slide_unit=slide, needs=need)
+def _solimp(field: str | slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+    return _field('', _SOLIMP, field, need, size=5)
+
+
+def _range(
+    unit: str, field: str | slots.SlotsOf, need: needs.Need, slide: str | None = None
+) -> Kind:
+    return _field(unit, _ANY, field, need, size=2, slide_unit=slide)
 
 
 def _place(field: str, need: needs.Need | None = None) -> Kind:
-    return Kind('m', _ANY, slots.row(field), size=3, bare='each', needs=need, reach=_within(1.0))
+    return _field('m', _ANY, field, need, size=3, bare='each', reach=_within(1.0))
 
 
 def _quaternion(field: str, need: needs.Need | None = None) -> Kind:
-    return Kind(
-        '1',
-        _ANY,
-        slots.row(field),
-        coupling=Coupling.UNIT,
-        size=4,
-        bare='each',
-        needs=need,
-        reach=_within(0.5),
-    )
+    more: Any = {'coupling': Coupling.UNIT, 'bare': 'each', 'reach': _within(0.5)}
+    return _field('1', _ANY, field, need, size=4, **more)
 
 
 def _polynomial(
     units: tuple[str, ...],
-    linear: slots.SlotsOf,
-    higher: slots.SlotsOf,
+    field: slots.SlotsOf,
     need: needs.Need | None = None,
     slide: tuple[str, ...] | None = None,
 ) -> Kind:
-    field = slots.polynomial(linear, higher)
-    return Kind(units, _POLYNOMIAL, field, size=3, scalar=True, slide_unit=slide, needs=need)
+    return _field(units, _POLYNOMIAL, field, need, size=3, scalar=True, slide_unit=slide)
 
 
 def _mass_ipos(mass: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
-    return Kind(
-        ('kg', 'm', 'm', 'm'),
-        (_MASS, _ANY, _ANY, _ANY),
-        slots.mass_ipos(mass),
-        size=4,
-        bare='each',
-        needs=need,
-        reach=_mass_or_length,
-    )
-
-
-def _parameters(field: str, need: needs.Need | None = None) -> Kind:
-    return Kind('', _ANY, slots.row(field), size=10, needs=need)
+    bounds = (_MASS, _ANY, _ANY, _ANY)
+    more: Any = {'bare': 'each', 'reach': _mass_or_length}
+    return _field(('kg', 'm', 'm', 'm'), bounds, slots.mass_ipos(mass), need, size=4, **more)
 
 
 def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kind:
@@ -164,61 +160,62 @@ def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kin
     )
 
 
+_limits = needs.limits
+_DRIVEN_JOINT = _limits('jnt_actfrclimited', 'a joint with actuator force limits')
+_STRONG_TENDON = _limits('tendon_actfrclimited', 'a tendon with actuator force limits')
+_SHORT_TENDON = _limits('tendon_limited', 'a tendon with limits')
+_STRONG_ACTUATOR = _limits('actuator_forcelimited', 'an actuator with a force range')
+_HELD_ACTIVATION = _limits('actuator_actlimited', 'an actuator with an activation range')
+_HELD_CONTROL = _limits(
+    'actuator_ctrllimited',
+    'an actuator with a control range',
+    row=lambda model, actuator: int(model.actuator_ctrladr[actuator]),
+)
+_PLAY = needs.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
+_DEAD_BAND = needs.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
+_EITHER_WAY = needs.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
+
+_ROTOR: Any = {'slide_unit': 'kg'}
+_FORCE: Any = {'slide_unit': 'N'}
+_LENGTH: Any = {'slide_unit': 'm'}
+_DRY = slots.dof('dof_frictionloss')
+_JOINT_DAMPING = slots.polynomial(slots.dof('dof_damping'), slots.dof('dof_dampingpoly'))
+_FRICTION = ('1', '1', 'm', 'm', 'm')
+_GAIN_REACH: Any = {'nominal': 1.0, 'reach': lambda _, __: (0.1, 10.0)}
+
 _JOINT: dict[str, Kind] = {
-    'armature': Kind(
-        'kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), slide_unit='kg', needs=needs.drive
-    ),
-    'damping': _polynomial(
-        _DAMPING,
-        slots.dof('dof_damping'),
-        slots.dof('dof_dampingpoly'),
-        needs.drive,
-        _SLIDE_DAMPING,
-    ),
-    'frictionloss': Kind(
-        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), slide_unit='N', needs=needs.drive
+    'armature': _field('kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), needs.drive, **_ROTOR),
+    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, needs.drive, _SLIDE_DAMPING),
+    'frictionloss': _field(
+        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), needs.drive, **_FORCE
     ),
     'stiffness': _polynomial(
-        _STIFFNESS,
-        slots.row('jnt_stiffness'),
-        slots.row('jnt_stiffnesspoly'),
-        needs.drive,
-        _SLIDE_STIFFNESS,
+        _STIFFNESS, slots.row_polynomial('jnt_stiffness'), needs.drive, _SLIDE_STIFFNESS
     ),
-    'springref': Kind('rad', _ANY, slots.springref, slide_unit='m', needs=needs.scalar_joint),
+    'springref': _field('rad', _ANY, slots.springref, needs.scalar_joint, **_LENGTH),
     # What encoder and commands share, written as ref: the compiled model holds it, too.
-    'zero': Kind(
-        'rad',
-        _ANY,
-        slots.zero,
-        slide_unit='m',
-        needs=needs.scalar_joint,
-        reach=_within(_FARTHEST_ZERO),
+    'zero': _field(
+        'rad', _ANY, slots.zero, needs.scalar_joint, reach=_within(_FARTHEST_ZERO), **_LENGTH
     ),
-    'ref': Kind('rad', _ANY, role=Role.SPEC, slide_unit='m', needs=needs.scalar_joint),
-    'range': _range('rad', slots.row('jnt_range'), needs.joint_range, 'm'),
-    'margin': Kind('rad', _NONNEGATIVE, slots.row('jnt_margin'), slide_unit='m'),
-    'actuatorfrcrange': _range(
-        'N·m',
-        slots.row('jnt_actfrcrange'),
-        needs.limits('jnt_actfrclimited', 'a joint with actuator force limits'),
-        'N',
-    ),
-    'solreflimit': _solref(slots.row('jnt_solref')),
-    'solimplimit': _solimp(slots.row('jnt_solimp')),
+    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=needs.scalar_joint, **_LENGTH),
+    'range': _range('rad', 'jnt_range', needs.joint_range, 'm'),
+    'margin': _field('rad', _NONNEGATIVE, 'jnt_margin', **_LENGTH),
+    'actuatorfrcrange': _range('N·m', 'jnt_actfrcrange', _DRIVEN_JOINT, 'N'),
+    'solreflimit': _solref('jnt_solref'),
+    'solimplimit': _solimp('jnt_solimp'),
     'solreffriction': _solref(slots.dof('dof_solref'), needs.drive),
     'solimpfriction': _solimp(slots.dof('dof_solimp'), needs.drive),
     'pos': _place('jnt_pos', needs.drive),
 }
 
 _BODY: dict[str, Kind] = {
-    'mass': Kind('kg', _MASS, slots.row('body_mass')),
-    'mass_scaled': Kind('kg', _MASS, slots.mass_scaled, needs=needs.massive),
+    'mass': _field('kg', _MASS, 'body_mass'),
+    'mass_scaled': _field('kg', _MASS, slots.mass_scaled, needs.massive),
     'ipos': _place('body_ipos'),
     'mass_ipos': _mass_ipos(slots.row('body_mass')),
     'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, needs.massive),
     'inertia': Kind(
-        _THETA_SERVO_UNITS,
+        _THETA_UNITS,
         _ANY,
         coupling=Coupling.THETA,
         size=10,
@@ -226,154 +223,100 @@ _BODY: dict[str, Kind] = {
         needs=needs.voluminous,
         reach=_theta,
     ),
-    'subtree_mass': Kind(
-        '1', _MASS, coupling=Coupling.SCALE, nominal=1.0, reach=lambda _, __: (0.1, 10.0)
-    ),
-    'gravcomp': Kind('1', _ANY, slots.row('body_gravcomp')),
+    'subtree_mass': Kind('1', _MASS, coupling=Coupling.SCALE, **_GAIN_REACH),
+    'gravcomp': _field('1', _ANY, 'body_gravcomp'),
     'pos': _place('body_pos', needs.fixed_start),
     'quat': _quaternion('body_quat', needs.fixed_start),
 }
 
 _GEOM: dict[str, Kind] = {
-    'friction': Kind(('1', 'm', 'm'), _NONNEGATIVE, slots.row('geom_friction'), size=3),
-    'solref': _solref(slots.row('geom_solref')),
-    'solimp': _solimp(slots.row('geom_solimp')),
-    'margin': Kind('m', _NONNEGATIVE, slots.row('geom_margin')),
-    'gap': Kind('m', _NONNEGATIVE, slots.row('geom_gap')),
-    'solmix': Kind('1', _NONNEGATIVE, slots.row('geom_solmix')),
+    'friction': _field(('1', 'm', 'm'), _NONNEGATIVE, 'geom_friction', size=3),
+    'solref': _solref('geom_solref'),
+    'solimp': _solimp('geom_solimp'),
+    'margin': _field('m', _NONNEGATIVE, 'geom_margin'),
+    'gap': _field('m', _NONNEGATIVE, 'geom_gap'),
+    'solmix': _field('1', _NONNEGATIVE, 'geom_solmix'),
     'size': Kind('m', _NONNEGATIVE, role=Role.SPEC, size=3),
     'density': Kind('kg/m³', _NONNEGATIVE, role=Role.SPEC),
     'mass': Kind('kg', _NONNEGATIVE, role=Role.SPEC),
 }
 
-_SITE: dict[str, Kind] = {
-    'pos': _place('site_pos'),
-    'quat': _quaternion('site_quat'),
-}
+_SITE: dict[str, Kind] = {'pos': _place('site_pos'), 'quat': _quaternion('site_quat')}
 
 _PAIR: dict[str, Kind] = {
-    'friction': Kind(('1', '1', 'm', 'm', 'm'), _NONNEGATIVE, slots.row('pair_friction'), size=5),
-    'solref': _solref(slots.row('pair_solref')),
-    'solreffriction': Kind('', _ANY, slots.row('pair_solreffriction'), size=2),
-    'solimp': _solimp(slots.row('pair_solimp')),
-    'margin': Kind('m', _NONNEGATIVE, slots.row('pair_margin')),
-    'gap': Kind('m', _NONNEGATIVE, slots.row('pair_gap')),
+    'friction': _field(_FRICTION, _NONNEGATIVE, 'pair_friction', size=5),
+    'solref': _solref('pair_solref'),
+    'solreffriction': _field('', _ANY, 'pair_solreffriction', size=2),
+    'solimp': _solimp('pair_solimp'),
+    'margin': _field('m', _NONNEGATIVE, 'pair_margin'),
+    'gap': _field('m', _NONNEGATIVE, 'pair_gap'),
 }
 
 _TENDON: dict[str, Kind] = {
-    'stiffness': _polynomial(
-        _SLIDE_STIFFNESS, slots.row('tendon_stiffness'), slots.row('tendon_stiffnesspoly')
-    ),
-    'damping': _polynomial(
-        _SLIDE_DAMPING, slots.row('tendon_damping'), slots.row('tendon_dampingpoly')
-    ),
-    'frictionloss': Kind('N', _NONNEGATIVE, slots.row('tendon_frictionloss')),
-    'armature': Kind('kg', _NONNEGATIVE, slots.row('tendon_armature')),
-    'springlength': Kind('m', _NONNEGATIVE, slots.row('tendon_lengthspring'), size=2, bare='all'),
-    'range': _range(
-        'm', slots.row('tendon_range'), needs.limits('tendon_limited', 'a tendon with limits')
-    ),
+    'stiffness': _polynomial(_SLIDE_STIFFNESS, slots.row_polynomial('tendon_stiffness')),
+    'damping': _polynomial(_SLIDE_DAMPING, slots.row_polynomial('tendon_damping')),
+    'frictionloss': _field('N', _NONNEGATIVE, 'tendon_frictionloss'),
+    'armature': _field('kg', _NONNEGATIVE, 'tendon_armature'),
+    'springlength': _field('m', _NONNEGATIVE, 'tendon_lengthspring', size=2, bare='all'),
+    'range': _range('m', 'tendon_range', _SHORT_TENDON),
     # Widths of ranges around zero: how far a gear turns freely, and what a servo does not correct.
-    'play': Kind(
-        'm',
-        _NONNEGATIVE,
-        slots.around_zero('tendon_range'),
-        needs=needs.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2'),
-    ),
-    'deadband': Kind(
-        'm',
-        _NONNEGATIVE,
-        slots.around_zero('tendon_lengthspring'),
-        needs=needs.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2'),
-    ),
-    'margin': Kind('m', _NONNEGATIVE, slots.row('tendon_margin')),
-    'actuatorfrcrange': _range(
-        'N',
-        slots.row('tendon_actfrcrange'),
-        needs.limits('tendon_actfrclimited', 'a tendon with actuator force limits'),
-    ),
-    'solreflimit': _solref(slots.row('tendon_solref_lim')),
-    'solimplimit': _solimp(slots.row('tendon_solimp_lim')),
-    'solreffriction': _solref(slots.row('tendon_solref_fri')),
-    'solimpfriction': _solimp(slots.row('tendon_solimp_fri')),
+    'play': _field('m', _NONNEGATIVE, slots.around_zero('tendon_range'), _PLAY),
+    'deadband': _field('m', _NONNEGATIVE, slots.around_zero('tendon_lengthspring'), _DEAD_BAND),
+    'margin': _field('m', _NONNEGATIVE, 'tendon_margin'),
+    'actuatorfrcrange': _range('N', 'tendon_actfrcrange', _STRONG_TENDON),
+    'solreflimit': _solref('tendon_solref_lim'),
+    'solimplimit': _solimp('tendon_solimp_lim'),
+    'solreffriction': _solref('tendon_solref_fri'),
+    'solimpfriction': _solimp('tendon_solimp_fri'),
 }
 
 _EQUALITY: dict[str, Kind] = {
-    'solref': _solref(slots.row('eq_solref')),
-    'solimp': _solimp(slots.row('eq_solimp')),
-    'data': Kind('', _ANY, slots.row('eq_data'), size=12, needs=needs.equality_data),
+    'solref': _solref('eq_solref'),
+    'solimp': _solimp('eq_solimp'),
+    'data': _field('', _ANY, 'eq_data', needs.equality_data, size=12),
 }
 
 _ACTUATOR: dict[str, Kind] = {
-    'kp': Kind('N·m/rad', _NONNEGATIVE, slots.kp, needs=needs.position_servo),
-    'kv': Kind('N·m·s/rad', _NONNEGATIVE, slots.kv, needs=needs.affine_bias),
-    'ki': Kind('N·m/(rad·s)', _NONNEGATIVE, slots.row('actuator_gainprm'), needs=needs.pid),
-    'gear': Kind('1', _ANY, slots.gear, size=6),
-    'gainprm': _parameters('actuator_gainprm', needs.stateless('actuator_gainprm')),
-    'biasprm': _parameters('actuator_biasprm'),
-    'dynprm': _parameters('actuator_dynprm', needs.stateless('actuator_dynprm')),
-    'forcerange': _range(
-        'N·m',
-        slots.row('actuator_forcerange'),
-        needs.limits('actuator_forcelimited', 'an actuator with a force range'),
-    ),
+    'kp': _field('N·m/rad', _NONNEGATIVE, slots.kp, needs.position_servo),
+    'kv': _field('N·m·s/rad', _NONNEGATIVE, slots.kv, needs.affine_bias),
+    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', needs.pid),
+    'gear': _field('1', _ANY, slots.gear, size=6),
+    'gainprm': _field('', _ANY, 'actuator_gainprm', needs.stateless('actuator_gainprm'), size=10),
+    'biasprm': _field('', _ANY, 'actuator_biasprm', size=10),
+    'dynprm': _field('', _ANY, 'actuator_dynprm', needs.stateless('actuator_dynprm'), size=10),
+    'forcerange': _range('N·m', 'actuator_forcerange', _STRONG_ACTUATOR),
     # What a servo pushes with at most, both ways.
-    'forcelimit': Kind(
-        'N·m',
-        _NONNEGATIVE,
-        slots.around_zero('actuator_forcerange', share=1.0),
-        needs=needs.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f'),
+    'forcelimit': _field(
+        'N·m', _NONNEGATIVE, slots.around_zero('actuator_forcerange', share=1.0), _EITHER_WAY
     ),
-    'ctrlrange': _range(
-        '',
-        slots.control_range,
-        needs.limits(
-            'actuator_ctrllimited',
-            'an actuator with a control range',
-            row=lambda model, actuator: int(model.actuator_ctrladr[actuator]),
-        ),
-    ),
-    'actrange': _range(
-        '',
-        slots.row('actuator_actrange'),
-        needs.limits('actuator_actlimited', 'an actuator with an activation range'),
-    ),
-    'armature': Kind('kg·m²', _NONNEGATIVE, slots.row('actuator_armature')),
-    'damping': _polynomial(
-        _DAMPING, slots.row('actuator_damping'), slots.row('actuator_dampingpoly')
-    ),
-    'gain': Kind('1', _ANY, role=Role.COMMAND, nominal=1.0, reach=lambda _, __: (0.1, 10.0)),
+    'ctrlrange': _range('', slots.control_range, _HELD_CONTROL),
+    'actrange': _range('', 'actuator_actrange', _HELD_ACTIVATION),
+    'armature': _field('kg·m²', _NONNEGATIVE, 'actuator_armature'),
+    'damping': _polynomial(_DAMPING, slots.row_polynomial('actuator_damping')),
+    'gain': Kind('1', _ANY, role=Role.COMMAND, **_GAIN_REACH),
     'bias': Kind('', _ANY, role=Role.COMMAND),
     'delay': Kind('s', _NONNEGATIVE, role=Role.COMMAND, reach=_delay),
 }
 
+_OF_SENSOR: Any = {'role': Role.SENSOR, 'size': 0, 'count': slots.sensor_size}
 _SENSOR: dict[str, Kind] = {
-    'gain': Kind(
-        '1',
-        _ANY,
-        role=Role.SENSOR,
-        size=0,
-        bare='all',
-        count=slots.sensor_size,
-        nominal=1.0,
-        reach=lambda _, __: (0.1, 10.0),
-    ),
-    'bias': Kind('', _ANY, role=Role.SENSOR, size=0, bare='each', count=slots.sensor_size),
+    'gain': Kind('1', _ANY, bare='all', **_OF_SENSOR, **_GAIN_REACH),
+    'bias': Kind('', _ANY, bare='each', **_OF_SENSOR),
     # Stamps may also be late, which is a negative delay of the values that they belong to.
     'delay': Kind('s', _ANY, role=Role.SENSOR, reach=_within(_LONGEST_DELAY)),
 }
 
 _OPTION: dict[str, Kind] = {
-    'gravity': Kind('m/s²', _ANY, slots.option('gravity'), size=3),
-    'wind': Kind('m/s', _ANY, slots.option('wind'), size=3),
-    'magnetic': Kind('T', _ANY, slots.option('magnetic'), size=3),
-    'density': Kind('kg/m³', _NONNEGATIVE, slots.option('density')),
-    'viscosity': Kind('Pa·s', _NONNEGATIVE, slots.option('viscosity')),
-    'impratio': Kind('1', _MASS, slots.option('impratio')),
-    'o_margin': Kind('m', _NONNEGATIVE, slots.option('o_margin')),
+    'gravity': _field('m/s²', _ANY, slots.option('gravity'), size=3),
+    'wind': _field('m/s', _ANY, slots.option('wind'), size=3),
+    'magnetic': _field('T', _ANY, slots.option('magnetic'), size=3),
+    'density': _field('kg/m³', _NONNEGATIVE, slots.option('density')),
+    'viscosity': _field('Pa·s', _NONNEGATIVE, slots.option('viscosity')),
+    'impratio': _field('1', _MASS, slots.option('impratio')),
+    'o_margin': _field('m', _NONNEGATIVE, slots.option('o_margin')),
     'o_solref': _solref(slots.option('o_solref')),
     'o_solimp': _solimp(slots.option('o_solimp')),
-    'o_friction': Kind(('1', '1', 'm', 'm', 'm'), _NONNEGATIVE, slots.option('o_friction'), size=5),
+    'o_friction': _field(_FRICTION, _NONNEGATIVE, slots.option('o_friction'), size=5),
 }
 
 #: Only so many messages of a sequence have an offset each.
