@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.excitation.drives import drives, home_position, joint_names
-from sysid_ros.model.joints import SCALAR_JOINTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 
 #: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
 MAX_HINGE_SPEED = 2.0
@@ -192,17 +189,15 @@ def find_limits(
         ModelError: The model floats freely, or has balls, or no actuator.
     """
     if not model.nu:
-        msg = 'Expected a model with actuators to move it, found none.'
-        raise ModelError(msg)
+        raise ModelError('Expected a model with actuators to move it, found none.')
     others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
     if others:
         kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
         name = model.body(model.jnt_bodyid[others[0]]).name
-        msg = (
+        raise ModelError(
             f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a motion '
             'cannot be planned for what stands or flies; fix that body to the world.'
         )
-        raise ModelError(msg)
     hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
     usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
     speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
@@ -221,17 +216,11 @@ class Collisions:
     """
 
     def __init__(
-        self,
-        model: mujoco.MjModel,
-        clearance: float,
-        start: NDArray[np.float64] | None = None,
+        self, model: mujoco.MjModel, clearance: float, start: NDArray[np.float64] | None = None
     ) -> None:
-        """Prepare a copy of the model that reports contacts before they happen.
+        """Prepare a copy of the model that reports contacts nearer than a clearance, m.
 
-        Args:
-            model: The compiled model.
-            clearance: Least distance of bodies that may collide, m.
-            start: (nq,) where a motion begins; default the home pose.
+        ``start`` is the (nq,) pose in which a motion begins, the home pose unless given.
         """
         self._model = model.__copy__()
         self._clearance = clearance
@@ -295,25 +284,19 @@ class Guard:
     ) -> None:
         """Collect the limits.
 
-        Args:
-            model: The compiled model.
-            position_tolerance: How far a joint may be beyond its range, rad or m.
-            max_velocity: Largest speed, rad/s or m/s; 0 means any.
-            max_error: Largest distance of a joint from its command, rad or m; 0 means any.
+        A joint may be ``position_tolerance`` beyond its range, as fast as ``max_velocity``, and
+        ``max_error`` from its command, in rad, m and s; 0 means any.
         """
         self._tolerance = position_tolerance
         self._velocity = max_velocity
         self._error = max_error
         self._drives = drives(model)
-        self._ranges: dict[str, tuple[float, float]] = {}
+        self._ranges: dict[str, tuple[float, ...]] = {}
         self._efforts: dict[str, float] = {}
         for name in joint_names(model):
             row = model.joint(name).id
             if model.jnt_limited[row]:
-                self._ranges[name] = (
-                    float(model.jnt_range[row, 0]),
-                    float(model.jnt_range[row, 1]),
-                )
+                self._ranges[name] = tuple(model.jnt_range[row].tolist())
             if (effort := _largest_effort(model, row)) < np.inf:
                 self._efforts[name] = effort * (1 + _EFFORT_TOLERANCE)
 
@@ -326,11 +309,8 @@ class Guard:
     ) -> Breach | None:
         """Return the first limit that joint states break; None while all is well.
 
-        Args:
-            positions: By joint, rad or m; joints that the model does not have are ignored.
-            velocities: By joint, rad/s or m/s; empty where they are not measured.
-            efforts: By joint, N·m or N; empty where they are not measured.
-            command: (nu,) the present commands.
+        States are by joint, in SI units, and empty where they are not measured; ``command`` are the
+        present (nu,) commands. Joints that the model does not have are ignored.
         """
         for name, (low, high) in self._ranges.items():
             value = positions.get(name, low)
@@ -373,8 +353,7 @@ def _largest_effort(model: mujoco.MjModel, joint: int) -> float:
     own = [
         row
         for row in range(model.nu)
-        if model.actuator_trntype[row] == int(mujoco.mjtTrn.mjTRN_JOINT)
-        and model.actuator_trnid[row, 0] == joint
+        if model.actuator_trntype[row] in TO_JOINT and model.actuator_trnid[row, 0] == joint
     ]
     if own and all(model.actuator_forcelimited[row] for row in own):
         most = np.abs(model.actuator_forcerange[own]).max(axis=1)

@@ -229,8 +229,8 @@ def _excite() -> None:
     half = np.full(len(unknowns), 0.0123)
     usage = tuple(Usage('velocity', joint, -2.0, 2.0, 0.5, 0.9) for joint in JOINTS)
     motion: Any = None
-    found = Design(motion, unknowns, half, usage, math.inf, half, (), 7)
-    excite._print(console.make_console(), found, 2 * half, collide=True)
+    found = Design(motion, unknowns, half, usage, math.inf, (), 7)
+    excite._print(console.make_console(), found, collide=True)
 
 
 @cache
