@@ -31,7 +31,7 @@ import numpy as np
 from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
 from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import QUANTILE, Experiment, SensorAccuracy, sensor_noise
+from sysid_ros.excitation.experiment import QUANTILE, Experiment, sensor_noise
 from sysid_ros.excitation.limits import find_limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import fit
@@ -53,7 +53,8 @@ DRAWS, MODELS = 300, 20
 ROUNDS = 16
 #: What the acceptance of this benchmark asks for.
 NEAR, NARROWER = 0.25, 3.0
-NOISE = SensorAccuracy()
+#: Standard deviation of positions before their encoders, rad; counts of the encoders per turn.
+POSITION, COUNTS = 1e-4, 2**14
 
 TWO_LINKS = """
 <mujoco model="two_links">
@@ -181,11 +182,11 @@ def encoded(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return (n, k) samples with noise, angles rounded to the counts of their encoders."""
-    count = 2 * np.pi / 2.0**NOISE.encoder_bits
+    count = 2 * np.pi / COUNTS
     found: NDArray[np.float64] = clean.copy()
     for column, (name, sigma) in enumerate(noise.items()):
         angle = model.sensor(name).type[0] == mujoco.mjtSensor.mjSENS_JOINTPOS
-        found[:, column] += (NOISE.position if angle else sigma) * rng.standard_normal(len(clean))
+        found[:, column] += (POSITION if angle else sigma) * rng.standard_normal(len(clean))
         if angle:
             found[:, column] = np.round(found[:, column] / count) * count
     return found
@@ -205,7 +206,7 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     unknowns = moved(true, nominal)
     model = compile_spec(spec, case.path)
     limits = find_limits(model)
-    noise = sensor_noise(model, NOISE)
+    noise = sensor_noise(model)
     plan = make_plan(drives(model), duration=SECONDS, rate=RATE, max_frequency=2.5)
     with Experiment(spec, case.path, unknowns, limits, noise, rate=RATE) as experiment:
         begun = time.perf_counter()

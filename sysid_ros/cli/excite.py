@@ -41,11 +41,7 @@ def run(args: argparse.Namespace) -> int:
     from sysid_ros.excitation import format_waypoints  # noqa: PLC0415
     from sysid_ros.excitation.design import design, make_plan  # noqa: PLC0415
     from sysid_ros.excitation.drives import drives, load_driven  # noqa: PLC0415
-    from sysid_ros.excitation.experiment import (  # noqa: PLC0415
-        Experiment,
-        SensorAccuracy,
-        sensor_noise,
-    )
+    from sysid_ros.excitation.experiment import Experiment, sensor_noise  # noqa: PLC0415
     from sysid_ros.excitation.limits import find_limits  # noqa: PLC0415
     from sysid_ros.files import replace_file  # noqa: PLC0415
     from sysid_ros.model.implied import implied_actuators  # noqa: PLC0415
@@ -55,10 +51,7 @@ def run(args: argparse.Namespace) -> int:
     model = compile_spec(spec, args.model)
     limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
     unknowns = _parameters(args, model, spec)
-    noise = SensorAccuracy(
-        args.position_noise, args.velocity_noise, args.effort_noise, args.encoder_bits
-    )
-    sensors = sensor_noise(model, noise)
+    sensors = sensor_noise(model)
     chosen = drives(model)
     _check_ranges(chosen)
     plan = make_plan(
@@ -109,10 +102,6 @@ def _check(args: argparse.Namespace) -> None:
         'max_velocity': (1e-6, 1e6),
         'max_frequency': (1e-3, 100.0),
         'sample_rate': (1.0, 1e5),
-        'position_noise': (0.0, 1e3),
-        'velocity_noise': (0.0, 1e3),
-        'effort_noise': (0.0, 1e6),
-        'encoder_bits': (0, 32),
     }
     for name, (low, high) in ranges.items():
         value = getattr(args, name)

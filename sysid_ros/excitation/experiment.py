@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -26,18 +25,26 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 _SENSORS = mujoco.mjtSensor
-_POSITIONS = (_SENSORS.mjSENS_JOINTPOS, _SENSORS.mjSENS_ACTUATORPOS, _SENSORS.mjSENS_TENDONPOS)
-_VELOCITIES = (_SENSORS.mjSENS_JOINTVEL, _SENSORS.mjSENS_ACTUATORVEL, _SENSORS.mjSENS_TENDONVEL)
-_EFFORTS = (
-    _SENSORS.mjSENS_JOINTACTFRC,
-    _SENSORS.mjSENS_ACTUATORFRC,
-    _SENSORS.mjSENS_TENDONACTFRC,
-)
-#: Standard deviations of what else a robot measures, in SI units: of the size that data sheets of
-#: industrial sensors promise at 100 Hz.
-_OTHERS = {
+#: Standard deviations that sensors have unless the MJCF says another, in SI units: of the size that
+#: data sheets of robots and industrial sensors promise at 100 Hz. Positions are those of encoders
+#: of 14 bits, with a uniform rounding error.
+_NOISE = {
+    **dict.fromkeys(
+        (_SENSORS.mjSENS_JOINTPOS, _SENSORS.mjSENS_ACTUATORPOS, _SENSORS.mjSENS_TENDONPOS), 1.5e-4
+    ),
+    **dict.fromkeys(
+        (_SENSORS.mjSENS_JOINTVEL, _SENSORS.mjSENS_ACTUATORVEL, _SENSORS.mjSENS_TENDONVEL), 5e-3
+    ),
+    **dict.fromkeys(
+        (
+            _SENSORS.mjSENS_JOINTACTFRC,
+            _SENSORS.mjSENS_ACTUATORFRC,
+            _SENSORS.mjSENS_TENDONACTFRC,
+            _SENSORS.mjSENS_ACCELEROMETER,
+        ),
+        5e-2,
+    ),
     _SENSORS.mjSENS_GYRO: 5e-3,
-    _SENSORS.mjSENS_ACCELEROMETER: 5e-2,
     _SENSORS.mjSENS_FORCE: 0.5,
     _SENSORS.mjSENS_TORQUE: 2e-2,
     _SENSORS.mjSENS_FRAMEPOS: 1e-3,
@@ -66,46 +73,19 @@ _SETTLING = 5.0
 _REST_SPEED = 1e-5
 
 
-@dataclass(frozen=True)
-class SensorAccuracy:
-    """Standard deviations of the sensors, those of the ``simulated_robot`` node by default.
-
-    Attributes:
-        position: Of positions before the encoder, rad or m.
-        velocity: Of velocities, rad/s or m/s.
-        effort: Of forces and torques of actuators, N or N·m.
-        encoder_bits: Encoders of hinges have 2^bits counts per turn; 0 means exact.
-    """
-
-    position: float = 1e-4
-    velocity: float = 5e-3
-    effort: float = 5e-2
-    encoder_bits: int = 14
-
-    @property
-    def encoder(self) -> float:
-        """Standard deviation of an encoded angle, rad: noise and a uniform rounding error."""
-        count = 2 * np.pi / 2.0**self.encoder_bits if self.encoder_bits else 0.0
-        return float(np.hypot(self.position, count / np.sqrt(12.0)))
-
-
-def sensor_noise(model: mujoco.MjModel, noise: SensorAccuracy) -> dict[str, float]:
-    """Return the standard deviation of each sensor that can be assumed to be recorded.
+def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
+    """Return the standard deviation of each named sensor that can be assumed to be recorded.
 
     The attribute ``noise`` of a sensor in the MJCF file wins over what sensors of its kind usually
     have. Sensors of which nothing is known are left out.
 
-    Args:
-        model: The compiled model.
-        noise: Of positions, velocities and efforts.
-
     Raises:
         ModelError: No sensor has a name and a noise.
     """
-    found: dict[str, float] = {}
+    found = {}
     for row in range(model.nsensor):
-        name = model.sensor(row).name
-        sigma = float(model.sensor_noise[row]) or _usual(model, row, noise)
+        name, usual = model.sensor(row).name, _NOISE.get(_SENSORS(int(model.sensor_type[row])), 0.0)
+        sigma = float(model.sensor_noise[row]) or usual
         if name and sigma:
             found[name] = sigma
     if not found:
@@ -114,17 +94,6 @@ def sensor_noise(model: mujoco.MjModel, noise: SensorAccuracy) -> dict[str, floa
             'none; without them nothing can be learnt from a motion.'
         )
     return found
-
-
-def _usual(model: mujoco.MjModel, row: int, noise: SensorAccuracy) -> float:
-    kind = _SENSORS(int(model.sensor_type[row]))
-    if kind in _POSITIONS:
-        hinge = model.jnt_type[int(model.sensor_objid[row])] == mujoco.mjtJoint.mjJNT_HINGE
-        encoded = kind == _SENSORS.mjSENS_JOINTPOS and hinge
-        return noise.encoder if encoded else noise.position
-    if kind in _VELOCITIES:
-        return noise.velocity
-    return noise.effort if kind in _EFFORTS else _OTHERS.get(kind, 0.0)
 
 
 class Excursion(NamedTuple):

@@ -16,7 +16,7 @@ from sysid_ros.excitation import Motion, follow, format_waypoints, read_waypoint
 from sysid_ros.excitation import design as designing
 from sysid_ros.excitation.design import design, half_widths, make_plan, off
 from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import Experiment, SensorAccuracy, sensor_noise
+from sysid_ros.excitation.experiment import Experiment, sensor_noise
 from sysid_ros.excitation.limits import Collisions, Guard, find_limits
 from sysid_ros.model.unknown import Scope, make_unknowns
 
@@ -56,7 +56,7 @@ def experiment(spec: mujoco.MjSpec, *paths: str, **limits: float) -> Experiment:
     model = spec.compile()
     unknowns = [unknown for path in paths for unknown in make_unknowns(path, Scope(model, spec))]
     found = find_limits(model, **limits)
-    noise = sensor_noise(model, SensorAccuracy())
+    noise = sensor_noise(model)
     return Experiment(spec, Path('slide.xml'), unknowns, found, noise, rate=100.0, threads=1)
 
 
@@ -214,7 +214,7 @@ def test_sensors_without_a_name_are_none() -> None:
     for name in ('q', 'f'):
         spec.delete(spec.sensor(name))
     with pytest.raises(ModelError, match='Expected named sensors'):
-        sensor_noise(spec.compile(), SensorAccuracy())
+        sensor_noise(spec.compile())
 
 
 @pytest.mark.parametrize('duration', [8.0, 20.0, 33.0])
