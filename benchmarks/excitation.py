@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,10 +29,9 @@ import mujoco
 import numpy as np
 
 from sysid_ros.excitation import Motion, sum_of_sines
-from sysid_ros.excitation.design import Design, design, half_widths, matched
+from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
 from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import QUANTILE, Experiment, SensorAccuracy, sensor_noise
-from sysid_ros.excitation.fourier import RAMP, make_plan
+from sysid_ros.excitation.experiment import QUANTILE, Experiment, sensor_noise
 from sysid_ros.excitation.limits import find_limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import fit
@@ -49,9 +49,12 @@ DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 SECONDS, RATE = 20.0, 100.0
 OFF = 0.2
 DRAWS, MODELS = 300, 20
+#: Rounds in which the amplitudes of a comparison motion are fitted to its torques.
+ROUNDS = 16
 #: What the acceptance of this benchmark asks for.
 NEAR, NARROWER = 0.25, 3.0
-NOISE = SensorAccuracy()
+#: Standard deviation of positions before their encoders, rad; counts of the encoders per turn.
+POSITION, COUNTS = 1e-4, 2**14
 
 TWO_LINKS = """
 <mujoco model="two_links">
@@ -148,6 +151,30 @@ def hand_made(model: mujoco.MjModel) -> Motion:
     return Motion(times, home + 0.2 * waves, tuple(drive.actuator for drive in chosen))
 
 
+def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]) -> Motion:
+    """Give each actuator of a motion the amplitude with which its peak torque is a given one.
+
+    Where that would be above the part of another limit that may be used, the limit decides.
+    """
+    limits = experiment.limits
+    usage, names = limits.usage(limits.allowed), drives(limits.model)
+    first, scale, scaled = motion.commands[0], np.ones(len(names)), motion
+    for _ in range(ROUNDS):
+        reached = experiment.excursion(scaled, experiment.nominal[None])
+        forces = np.max(np.abs(experiment.trace(scaled).forces), axis=0)
+        used = reached.parts / limits.allowed
+        limited = [
+            max(part for part, use in zip(used, usage, strict=True) if use.name in drive[:2])
+            for drive in names
+        ]
+        most = np.maximum(limited, forces / np.maximum(torques, 1e-9))
+        if reached.blocked(limits):
+            most = np.maximum(most, 1.25)
+        scale *= np.clip(1 / np.maximum(most, 1e-9), 0.5, 1.5) ** 0.8
+        scaled = Motion(motion.times, first + scale * (motion.commands - first), motion.actuators)
+    return scaled
+
+
 def encoded(
     model: mujoco.MjModel,
     noise: dict[str, float],
@@ -155,11 +182,11 @@ def encoded(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Return (n, k) samples with noise, angles rounded to the counts of their encoders."""
-    count = 2 * np.pi / 2.0**NOISE.encoder_bits
+    count = 2 * np.pi / COUNTS
     found: NDArray[np.float64] = clean.copy()
     for column, (name, sigma) in enumerate(noise.items()):
         angle = model.sensor(name).type[0] == mujoco.mjtSensor.mjSENS_JOINTPOS
-        found[:, column] += (NOISE.position if angle else sigma) * rng.standard_normal(len(clean))
+        found[:, column] += (POSITION if angle else sigma) * rng.standard_normal(len(clean))
         if angle:
             found[:, column] = np.round(found[:, column] / count) * count
     return found
@@ -179,27 +206,18 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     unknowns = moved(true, nominal)
     model = compile_spec(spec, case.path)
     limits = find_limits(model)
-    noise = sensor_noise(model, NOISE)
-    chosen = drives(model)
-    friction = any('frictionloss' in unknown.name for unknown in true)
-    plan = make_plan(
-        chosen,
-        duration=SECONDS,
-        rate=RATE,
-        max_frequency=2.5,
-        swept=[friction] * len(chosen),
-        speeds=[2.0] * len(chosen),
-    )
+    noise = sensor_noise(model)
+    plan = make_plan(drives(model), duration=SECONDS, rate=RATE, max_frequency=2.5)
     with Experiment(spec, case.path, unknowns, limits, noise, rate=RATE) as experiment:
+        begun = time.perf_counter()
         found = design(experiment, plan, seed=seed)
+        seconds = time.perf_counter() - begun
         kept = [unknowns.index(parameter) for parameter in found.parameters]
+        torques = np.max(np.abs(experiment.trace(found.motion).forces), axis=0)
+        sines = sum_of_sines(model, duration=SECONDS, rate=RATE, seed=seed)
         others = {
-            'hand': matched(experiment, hand_made(model), found.torques),
-            'sines': matched(
-                experiment,
-                sum_of_sines(model, duration=SECONDS, rate=RATE, seed=seed),
-                found.torques,
-            ),
+            'hand': matched(experiment, hand_made(model), torques),
+            'sines': matched(experiment, sines, torques),
         }
         halves = {
             other: half_widths(experiment.information(motion)[np.ix_(kept, kept)])
@@ -212,7 +230,7 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
             worst = max(worst, float(experiment.excursion(found.motion, x[None]).parts.max()))
         jacobian = experiment.jacobian(found.motion, values=truth)[:, kept]
         sequence = experiment.sequence(found.motion)
-    print(f'\n{name}: {len(kept)} parameters, seed {seed}')
+    print(f'\n{name}: {len(kept)} parameters, seed {seed}, designed in {seconds:.0f} s')
     for item in found.unexcited:
         print(f'  left out: {item.parameter.name}, {item.reason}')
     parameters = tuple(true[row] for row in kept)

@@ -446,10 +446,6 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         assert thresholds.model_fields_set == set(ThresholdsConfig.model_fields) - set(
             DataConfig.model_fields
         ), 'the example shows every key of its own'
-    elif block.checked == 'waypoints':
-        path = tmp_path / 'waypoints.yaml'
-        path.write_text(block.text)
-        assert len(read_waypoints(path).times) > 1
     else:
         assert block.checked == 'workflow'
         steps = str(document['jobs']['check']['steps'])

@@ -200,14 +200,12 @@ class ExcitedParameter(NamedTuple):
         name: Of the parameter.
         unit: Of all numbers.
         nominal: Its value in the model.
-        sum_of_sines: Half the width of its 95 % interval after a plain motion, …
-        half_width: … and after this one.
+        half_width: Half the width of its 95 % interval.
     """
 
     name: str
     unit: str
     nominal: float
-    sum_of_sines: float
     half_width: float
 
 
@@ -222,7 +220,7 @@ class ExcitationDocument(NamedTuple):
     """A motion to record.
 
     Attributes:
-        files: The motion, and its picture.
+        file: The motion.
         parameters: What it tells.
         unexcited: What no motion tells.
         limits: How much of each is used.
@@ -232,7 +230,7 @@ class ExcitationDocument(NamedTuple):
         implied_actuators: So many servos with guessed gains move a model without actuators.
     """
 
-    files: Sequence[Path]
+    file: Path
     parameters: Sequence[ExcitedParameter]
     unexcited: Sequence[UnexcitedParameter]
     limits: Sequence[Usage]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import mujoco
-    import numpy as np
-    from numpy.typing import NDArray
 
     from sysid_ros.cli.documents import ExcitationDocument
     from sysid_ros.excitation.design import Design
@@ -29,7 +27,7 @@ _SHOWN_LIMITS = 12
 
 
 def run(args: argparse.Namespace) -> int:
-    """Design a motion; write it and its picture.
+    """Design a motion and write it.
 
     Raises:
         SysidError: In one sentence, what is wrong with model, parameters, limits or output.
@@ -40,17 +38,11 @@ def run(args: argparse.Namespace) -> int:
         print_document,
         progress_for,
     )
-    from sysid_ros.excitation import format_waypoints, sum_of_sines  # noqa: PLC0415
-    from sysid_ros.excitation.design import design, half_widths, matched  # noqa: PLC0415
+    from sysid_ros.excitation import format_waypoints  # noqa: PLC0415
+    from sysid_ros.excitation.design import design, make_plan  # noqa: PLC0415
     from sysid_ros.excitation.drives import drives, load_driven  # noqa: PLC0415
-    from sysid_ros.excitation.experiment import (  # noqa: PLC0415
-        Experiment,
-        SensorAccuracy,
-        sensor_noise,
-    )
-    from sysid_ros.excitation.fourier import make_plan  # noqa: PLC0415
+    from sysid_ros.excitation.experiment import Experiment, sensor_noise  # noqa: PLC0415
     from sysid_ros.excitation.limits import find_limits  # noqa: PLC0415
-    from sysid_ros.excitation.picture import draw_motion  # noqa: PLC0415
     from sysid_ros.files import replace_file  # noqa: PLC0415
     from sysid_ros.model.implied import implied_actuators  # noqa: PLC0415
     from sysid_ros.model.loading import compile_spec  # noqa: PLC0415
@@ -59,24 +51,11 @@ def run(args: argparse.Namespace) -> int:
     model = compile_spec(spec, args.model)
     limits = find_limits(model, margin=args.margin, max_speed=args.max_velocity)
     unknowns = _parameters(args, model, spec)
-    noise = SensorAccuracy(
-        args.position_noise, args.velocity_noise, args.effort_noise, args.encoder_bits
-    )
-    sensors = sensor_noise(model, noise)
+    sensors = sensor_noise(model)
     chosen = drives(model)
     _check_ranges(chosen)
-    speeds = [
-        abs(d.slope) * limits.speeds[model.joint(d.joint).id] if d.takes_positions else 0.0
-        for d in chosen
-    ]
-    friction = any(t.attribute.startswith('frictionloss') for u in unknowns for t in u.targets)
     plan = make_plan(
-        chosen,
-        duration=args.duration,
-        rate=args.rate,
-        max_frequency=args.max_frequency,
-        swept=[friction and speed > 0 for speed in speeds],
-        speeds=speeds,
+        chosen, duration=args.duration, rate=args.rate, max_frequency=args.max_frequency
     )
     rate = args.sample_rate or args.rate
     with (
@@ -85,11 +64,6 @@ def run(args: argparse.Namespace) -> int:
     ):
         found = design(experiment, plan, seed=args.seed, observe=progress.share)
         progress.finish()
-        usual = sum_of_sines(model, duration=args.duration, rate=args.rate, seed=args.seed)
-        usual = matched(experiment, usual, found.torques)
-        rows = [unknowns.index(parameter) for parameter in found.parameters]
-        before = half_widths(experiment.information(usual)[rows][:, rows])
-        trace = experiment.trace(found.motion)
         collide = experiment.collisions.possible
     files = f'model:={args.model} motion:={args.output}'
     comments = [
@@ -98,24 +72,20 @@ def run(args: argparse.Namespace) -> int:
         f'play it: ros2 launch sysid_ros excite.launch.xml {files}',
     ]
     text = format_waypoints(model, found.motion, comments)
-    picture = args.output.with_suffix('.png')
     replace_file(args.output, text.encode())
-    replace_file(picture, draw_motion(found.motion, trace, limits))
-    paths = (args.output, picture)
     implied = len(implied_actuators(spec))
     if args.json:
-        print_document(_document(paths, found, before, collide=collide, implied=implied))
+        print_document(_document(args.output, found, collide=collide, implied=implied))
         return 0
     console = make_console()
     if not args.quiet:
-        _print(console, found, before, collide=collide)
+        _print(console, found, collide=collide)
         if implied:
             console.print(
                 f'The model has no actuators: {implied} position servos with guessed gains are '
                 'implied, and the columns of the file are theirs.'
             )
-    for path in paths:
-        console.print(f'wrote {path}', soft_wrap=True)
+    console.print(f'wrote {args.output}', soft_wrap=True)
     return 0
 
 
@@ -132,10 +102,6 @@ def _check(args: argparse.Namespace) -> None:
         'max_velocity': (1e-6, 1e6),
         'max_frequency': (1e-3, 100.0),
         'sample_rate': (1.0, 1e5),
-        'position_noise': (0.0, 1e3),
-        'velocity_noise': (0.0, 1e3),
-        'effort_noise': (0.0, 1e6),
-        'encoder_bits': (0, 32),
     }
     for name, (low, high) in ranges.items():
         value = getattr(args, name)
@@ -185,9 +151,8 @@ def _check_ranges(chosen: Sequence[Drive]) -> None:
 
 
 def _document(
-    paths: tuple[Path, ...],
+    path: Path,
     found: Design,
-    before: NDArray[np.float64],
     *,
     collide: bool,
     implied: int,
@@ -199,10 +164,10 @@ def _document(
     )
 
     return ExcitationDocument(
-        files=paths,
+        file=path,
         parameters=[
-            ExcitedParameter(unknown.name, unknown.unit, unknown.nominal, float(old), float(new))
-            for unknown, old, new in zip(found.parameters, before, found.half, strict=True)
+            ExcitedParameter(unknown.name, unknown.unit, unknown.nominal, float(half))
+            for unknown, half in zip(found.parameters, found.half, strict=True)
         ],
         unexcited=[UnexcitedParameter(x.parameter.name, x.reason) for x in found.unexcited],
         limits=found.usage,
@@ -213,26 +178,21 @@ def _document(
     )
 
 
-def _print(
-    console: LiteralConsole, found: Design, before: NDArray[np.float64], *, collide: bool
-) -> None:
-    from sysid_ros.report.numbers import significant, times  # noqa: PLC0415 (see above)
+def _print(console: LiteralConsole, found: Design, *, collide: bool) -> None:
+    from sysid_ros.report.numbers import significant  # noqa: PLC0415 (see above)
     from sysid_ros.report.tables import print_table  # noqa: PLC0415
 
     rows = [
         (
             parameter.name,
             significant(parameter.nominal),
-            f'± {significant(float(old))}',
-            f'± {significant(float(new))}',
-            times(float(old), float(new)),
+            f'± {significant(float(half))}',
             parameter.unit,
         )
-        for parameter, old, new in zip(found.parameters, before, found.half, strict=True)
+        for parameter, half in zip(found.parameters, found.half, strict=True)
     ]
-    columns = ('parameter', '>nominal', '>sum of sines', '>this motion', '>this/sines', 'unit')
-    print_table(console, 'Predicted 95 % intervals', columns, rows)
-    console.print('The sum of sines has the same length and at most the same peak torques.')
+    columns = ('parameter', '>nominal', '>95 % interval', 'unit')
+    print_table(console, 'Predicted intervals', columns, rows)
     for item in found.unexcited:
         console.print(f'cannot be told by any motion: {item.parameter.name} ({item.reason})')
     order = sorted(found.usage, key=lambda use: -use.part)

@@ -535,20 +535,6 @@ def _add_excite(commands: Commands) -> None:
         '--max-frequency', type=float, default=2.5, help='of the commands, Hz; default 2.5'
     )
     parser.add_argument('--seed', type=int, default=0, help='equal seeds give equal motions')
-    for what, usual, unit in (
-        ('position', 1e-4, 'rad or m'),
-        ('velocity', 5e-3, 'rad/s or m/s'),
-        ('effort', 5e-2, 'N·m or N'),
-    ):
-        parser.add_argument(
-            f'--{what}-noise',
-            type=float,
-            default=usual,
-            help=f'assumed standard deviation, {unit}; default {usual:g}',
-        )
-    parser.add_argument(
-        '--encoder-bits', type=int, default=14, help='counts per turn are 2^bits; 0 exact'
-    )
     parser.add_argument('-o', '--output', type=Path, required=True, help='new CSV file')
 
 

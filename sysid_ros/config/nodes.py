@@ -136,9 +136,7 @@ class ExciterConfig(Section):
     """Parameters of the ``exciter`` node."""
 
     model: str = Field(default='', description='MJCF, URDF or xacro file; required')
-    motion: str = Field(
-        default='', description='CSV or YAML file of waypoints; default a sum of sines'
-    )
+    motion: str = Field(default='', description='CSV file of waypoints; default a sum of sines')
     duration: Annotated[float, Field(ge=0.1, le=86_400)] = Field(
         default=15.0, description='seconds, ramps included'
     )

@@ -4,210 +4,135 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
-import scipy.special
+from numpy.typing import NDArray
 
-from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import QUANTILE
-from sysid_ros.excitation.motion import Motion
-from sysid_ros.excitation.surrogate import Surrogate
+from sysid_ros.excitation.drives import Drive, drives
+from sysid_ros.excitation.experiment import QUANTILE, Excursion, Experiment
+from sysid_ros.excitation.limits import Usage
+from sysid_ros.excitation.motion import Motion, quintic, ramp_window, sample_times
+from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+#: Called with what happens, and which part of the work is done.
+Observer = Callable[[str, float], None]
 
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.experiment import Excursion, Experiment
-    from sysid_ros.excitation.fourier import Plan
-    from sysid_ros.excitation.limits import Usage
-    from sysid_ros.model.unknown import Unknown
-
-    #: Called with what happens, and which part of the work is done.
-    Observer = Callable[[str, float], None]
-
-#: Random motions of each plan; the search improves the best of them.
-_SCREENED = 40
-#: Iterations that compare plans, and iterations that improve the best.
-_COMPARED, _IMPROVED = 8, 50
-#: Share of the widest relative interval in the criterion; the rest is the mean of all.
-_WIDEST = 0.5
-#: The widest interval is a mean of this power, so that it has a derivative.
-_POWER = 6.0
-#: What a limit costs that is exceeded by all of itself.
-_PENALTY = 100.0
-#: Information below this share of a parameter's size is none.
-_NOTHING = 1e-9
-#: Amplitudes of random motions, and reach of their centres, in halves of the actuators' ranges.
-_SIZE, _CENTRES = 0.3, 0.3
-#: The search scales a start so often until no limit is exceeded.
-_SCALINGS = 4
-#: How far the true parameters may be off while no limit is broken.
-UNCERTAINTY = 0.2
-#: The search tries a motion on so many models whose parameters are that far off.
-_TRIED = 4
-#: The motion that the search finds is checked on so many of them.
-_CHECKED = 32
+#: Seconds over which a motion fades in, and out.
+RAMP = 1.0
+#: Seconds of one period, about: short enough to repeat, long enough for slow and fast sines.
+_PERIOD = 5.0
+#: Sines per actuator (Swevers et al., IEEE Trans. Robotics and Automation 13, 1997, use 5).
+_HARMONICS = 5
+#: The unit of a sine falls with its frequency to this power: as of `sum_of_sines`.
+_UNIT_POWER = 0.75
+#: Poses in a period, and the part of the time from pose to pose that a move takes.
+_POSES, _MOVE = 4, 0.6
+#: Motions are drawn at random so often, and so often the best one is changed at random.
+_RANDOM, _CHANGED = 30, 90
+#: Part of the coefficients that a change is about, and its size where it begins and where it ends,
+#: as a part of the coefficients' own; a success makes it larger, a failure smaller.
+_SHARE_CHANGED, _LARGEST, _SMALLEST, _GROW, _FALL = 0.3, 1.0, 0.05, 1.5, 0.93
 #: So many random motions show which parameters none excites.
 _LOOKED = 2
-#: The amplitudes of the whole motion are fitted to the limits so often, up by at most this factor.
-_FITS, _MOST_LARGER = 4, 1.3
+#: How far the true parameters may be off while no limit is broken, as a part of their values, and
+#: on how many models with such parameters the motion is checked.
+UNCERTAINTY, _CHECKED = 0.2, 8
+#: Amplitudes are fitted to the limits so often, by at most these factors.
+_FITS, _SMALLER, _LARGER = 3, 0.4, 1.5
 #: A motion that then breaks a limit is made smaller by this factor, at most so many times.
 _SHRINK, _MOST_SHRINKS = 0.97, 80
-#: Rounds in which the amplitudes of a comparison motion are fitted to its torques.
-_ROUNDS = 16
-#: Rounds in which the amplitudes of random motions are fitted to the limits.
-_FEW_ROUNDS = 4
 #: Directions with less of the information than this are none; as in the verdicts of a fit.
 _RANK = 1e-6
 #: A parameter stands for another one by more than this share.
 _SHARE = 0.1
 
 
-class FoundMotion(NamedTuple):
-    """A plan, its coefficients, and their cost."""
+@dataclass(frozen=True)
+class Plan:
+    """A family of motions: all coefficients of some shapes in time.
 
-    plan: Plan
-    x: NDArray[np.float64]
-    cost: float
+    The command of actuator j is ``home_j + span_j * shapes @ x_j``. The shapes are a ramped
+    constant, then sines and cosines over whole periods, then moves from pose to pose, which visit
+    each once in a period. All begin and end at rest and at zero.
 
-
-def width_cost(information: NDArray[np.float64], sizes: NDArray[np.float64]) -> float:
-    """Return the logarithm of how wide intervals are: the mean of all, mixed with the widest.
-
-    The first is D-optimality where parameters hardly depend on each other; the second is what a
-    user sees first. Infinite where the information does not determine all parameters.
-
-    Args:
-        information: (p, p) per unit of the parameters.
-        sizes: (p,) what intervals are relative to, in the parameters' units.
+    Attributes:
+        drives: The actuators.
+        times: (n,) of the commands, s.
+        shapes: (n, m).
+        period: Seconds.
+        periods: Number of periods between the ramps.
     """
-    scaled = information * np.outer(sizes, sizes)
-    size = np.sqrt(np.diag(scaled))
-    if not np.all(np.isfinite(scaled)) or not np.all(size > 0):
-        return np.inf
-    values, vectors = np.linalg.eigh(scaled / np.outer(size, size))
-    if values[0] <= 0:
-        return np.inf
-    widths = np.log(np.sum(vectors**2 / values, axis=1)) / 2 - np.log(size)
-    widest = (scipy.special.logsumexp(_POWER * widths) - np.log(len(widths))) / _POWER
-    return float((1 - _WIDEST) * np.mean(widths) + _WIDEST * widest)
 
+    drives: tuple[Drive, ...]
+    times: NDArray[np.float64]
+    shapes: NDArray[np.float64]
+    period: float
+    periods: int
 
-def random_coefficients(plan: Plan, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return random coefficients of a plan."""
-    x: NDArray[np.float64] = rng.standard_normal(plan.shape) * _SIZE / np.sqrt(plan.shape[1])
-    x[:, 0] = rng.uniform(-_CENTRES, _CENTRES, len(x))
-    return x
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Shape (nu, m) of the coefficients."""
+        return len(self.drives), self.shapes.shape[1]
 
+    def motion(self, x: NDArray[np.float64], seconds: float = np.inf) -> Motion:
+        """Return the motion of (nu, m) coefficients, or its first seconds."""
+        count = int(np.searchsorted(self.times, seconds + 1e-9))
+        home = np.array([drive.home for drive in self.drives])
+        spans = np.array([(drive.upper - drive.lower) / 2 for drive in self.drives])
+        names = tuple(drive.actuator for drive in self.drives)
+        return Motion(self.times[:count].copy(), home + spans * (self.shapes[:count] @ x.T), names)
 
-def best_coefficients(
-    experiment: Experiment,
-    plans: Sequence[Plan],
-    kept: NDArray[np.int64],
-    sizes: NDArray[np.float64],
-    rng: np.random.Generator,
-    tell: Callable[[float], None],
-) -> FoundMotion:
-    """Return the plan and the coefficients that say most, with limits kept about.
-
-    Args:
-        experiment: Model, parameters, limits and sensors.
-        plans: Families of motions of the same length.
-        kept: Rows of the parameters that count.
-        sizes: (p,) what intervals are relative to.
-        rng: Chooses the starts.
-        tell: Called with the part that is done.
-    """
-    trials = [_Trial(experiment, plan, kept, sizes) for plan in plans]
-    total = max(len(trials) * _COMPARED + _IMPROVED, 1)
-    found = []
-    for number, trial in enumerate(trials):
-        start = min(
-            (trial.inside(random_coefficients(trial.plan, rng)) for _ in range(_SCREENED)),
-            key=trial,
-        )
-        x = trial.improved(start, _COMPARED)
-        found.append((trial(x), number, x))
-        tell((number + 1) * _COMPARED / total)
-    _, number, x = min(found)
-    best = trials[number]
-    done = len(trials) * _COMPARED
-    x = best.improved(x, _IMPROVED, lambda count: tell(min(done + count, total) / total))
-    return FoundMotion(best.plan, x, best(x))
-
-
-class _Trial:
-    """The cost of a plan's coefficients."""
-
-    def __init__(
-        self,
-        experiment: Experiment,
-        plan: Plan,
-        kept: NDArray[np.int64],
-        sizes: NDArray[np.float64],
-    ) -> None:
-        self.plan = plan
-        self._quick = Surrogate(experiment, plan)
-        self._allowed = experiment.limits.allowed
-        at_rest = np.zeros(plan.shape)
-        self._samples = experiment.rate * plan.periods * plan.period
-        self._also = np.zeros((len(sizes), len(sizes)))
-        if plan.sweep:
-            since = 2 * plan.ramp + plan.periods * plan.period
-            self._also = experiment.information(plan.motion(at_rest), since)
-        sample = self._quick.information(random_coefficients(plan, np.random.default_rng(0)))
-        # What the linear model leaves out, as delays, follows what it has.
-        seen = np.diag(sample)[kept] * sizes[kept] ** 2 > _NOTHING
-        self._kept = kept[seen] if np.any(seen) else kept
-        self._sizes = sizes[self._kept]
-
-    def __call__(self, x: NDArray[np.float64]) -> float:
-        """Return the cost, with what limits add that are exceeded."""
-        information = self._also + self._samples * self._quick.information(x)
-        over = np.maximum(self._quick.parts(x) / self._allowed - 1, 0.0)
-        found = width_cost(information[np.ix_(self._kept, self._kept)], self._sizes)
-        return min(found, _PENALTY) + _PENALTY * float(np.sum(over**2))
-
-    def inside(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the coefficients scaled until no limit is exceeded, the tightest being reached."""
-        for _ in range(_SCALINGS):
-            used = float(np.max(self._quick.parts(x) / self._allowed))
-            x = x * np.clip(1 / used, 0.3, 1.5)
+    def random(self, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return random coefficients: sines and poses in any proportion, around any centre."""
+        x: NDArray[np.float64] = 0.1 * rng.standard_normal(self.shape)
+        sines = rng.uniform()
+        x[:, 1:-_POSES] *= sines
+        x[:, -_POSES:] *= 3 * (1 - sines)
+        x[:, 0] = rng.uniform(-0.3, 0.3, len(x))
         return x
 
-    def improved(
-        self,
-        start: NDArray[np.float64],
-        iterations: int,
-        tell: Callable[[int], None] = lambda _count: None,
-    ) -> NDArray[np.float64]:
-        """Return better coefficients, by L-BFGS (Liu and Nocedal 1989) with differences."""
-        if not iterations:
-            return start
-        count = 0
 
-        def after(_: NDArray[np.float64]) -> None:
-            nonlocal count
-            count += 1
-            tell(count)
+def make_plan(
+    chosen: Sequence[Drive], *, duration: float, rate: float, max_frequency: float
+) -> Plan:
+    """Divide a duration into ramps and whole periods.
 
-        unit = max(float(np.abs(start[:, 1:]).mean()), 1e-3)
-        result = scipy.optimize.minimize(
-            lambda z: self(unit * z.reshape(start.shape)),
-            (start / unit).reshape(-1),
-            method='L-BFGS-B',
-            callback=after,
-            options={'maxiter': iterations, 'maxfun': 10**9, 'eps': 1e-5},
+    Args:
+        chosen: The actuators.
+        duration: Seconds, ramps included.
+        rate: Commands per second.
+        max_frequency: Highest frequency of the sines, Hz.
+
+    Raises:
+        ConfigError: The duration is too short for a period at that frequency.
+    """
+    between = duration - 2 * RAMP
+    periods = max(round(between / _PERIOD), 1)
+    period = between / periods
+    highest = int(period * max_frequency + 1e-9)
+    if highest < 1:
+        raise ConfigError(
+            f'Expected a duration of at least {2 * RAMP + 1 / max_frequency:.3g} s for sines of up '
+            f'to {max_frequency:g} Hz, found {duration:g} s.'
         )
-        found: NDArray[np.float64] = unit * result.x.reshape(start.shape)
-        return found
+    times = sample_times(duration, rate)
+    phase = (times - RAMP) / period
+    numbers = np.unique(np.round(np.geomspace(1, highest, min(_HARMONICS, highest))))
+    angles = 2 * np.pi * phase[:, None] * numbers
+    sines = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+    sines *= np.tile(numbers**-_UNIT_POWER, 2)
+    # How far each instant is from each pose, in moves.
+    slots = phase[:, None] * _POSES - np.arange(_POSES)
+    away = np.abs((slots + _POSES / 2) % _POSES - _POSES / 2)
+    poses = quintic((0.5 + _MOVE / 2 - away) / _MOVE)
+    shapes = np.concatenate([np.ones((len(times), 1)), sines, poses], axis=1)
+    shapes *= ramp_window(times, 0.0, duration, RAMP)[:, None]
+    return Plan(tuple(chosen), times, shapes, period, periods)
 
 
 @dataclass(frozen=True)
@@ -228,7 +153,6 @@ class Design:
         half: (p,) predicted half-widths of their 95 % intervals, in their units.
         usage: How much of each limit it uses at most, over all models that were tried.
         distance: Least distance of bodies that may collide, m; infinite where none is near.
-        torques: (nu,) largest force of each actuator with the nominal parameters.
         unexcited: Parameters that were asked for in vain.
         models: Number of models, with parameters off, that the limits were checked on.
     """
@@ -238,7 +162,6 @@ class Design:
     half: NDArray[np.float64]
     usage: tuple[Usage, ...]
     distance: float
-    torques: NDArray[np.float64]
     unexcited: tuple[Unexcited, ...]
     models: int
 
@@ -246,13 +169,12 @@ class Design:
 def design(
     experiment: Experiment, plan: Plan, *, seed: int = 0, observe: Observer | None = None
 ) -> Design:
-    """Find the coefficients of a plan with the greatest information inside the limits.
+    """Find the motion of a plan with the narrowest intervals inside the limits.
 
-    The criterion is a mean of the logarithms of the intervals' widths and of the widest, relative
-    to the parameters' nominal values. The search goes by a linear model of the robot in its servos
-    that is disturbed by what parameters change; everything else by simulations: the whole motion,
-    with ramps and sweeps, is tried on many models whose parameters are off, made smaller until
-    none breaks a limit, and its intervals are those of the Jacobian of a fit.
+    Random motions, then random changes of the best, each with amplitudes that just reach the
+    limits, are compared by the information of a period: the trace of the parameters' covariance,
+    relative to their scales (A-optimality). The best one is then made smaller until models whose
+    parameters are off keep all limits.
 
     Args:
         experiment: Model, parameters, limits and sensors.
@@ -266,38 +188,23 @@ def design(
     """
     tell = observe or (lambda _text, _part: None)
     rng = np.random.default_rng(seed)
-    search = _DesignSearch(experiment, plan, off(experiment, _TRIED, rng))
+    search = _Search(experiment, plan)
     search.check_room()
-    starts = []
-    for number in range(_LOOKED):
-        tell('trying random motions', number / _LOOKED)
-        starts.append(search.fitted(random_coefficients(plan, rng)))
-    unexcited = _unexcited(
-        experiment.unknowns, np.sum([search.information(x) for x in starts], axis=0)
-    )
+    tell('trying random motions', 0.0)
+    looked = [search.information(search.fitted(plan.random(rng))) for _ in range(_LOOKED)]
+    unexcited = _unexcited(experiment.unknowns, np.sum(looked, axis=0))
     kept = _kept(experiment.unknowns, unexcited)
-    found = best_coefficients(
-        experiment,
-        plan.alternatives(),
-        kept,
-        scales(experiment.unknowns),
-        rng,
-        lambda part: tell('searching', part),
-    )
+    best = search.best(kept, rng, lambda part: tell('searching', part))
     tell('checking the limits', 0.0)
     candidates = off(experiment, _CHECKED, rng)
-    search = _DesignSearch(experiment, found.plan, search.candidates)
-    best, worst = _inside(search, found.x, candidates)
-    motion = found.plan.motion(best)
-    information = experiment.information(motion)
-    nominal = experiment.excursion(motion, experiment.nominal[None])
+    best, worst = search.inside(best, candidates)
+    motion = plan.motion(best)
     return Design(
         motion,
         tuple(experiment.unknowns[row] for row in kept),
-        half_widths(information[np.ix_(kept, kept)]),
+        half_widths(experiment.information(motion)[np.ix_(kept, kept)]),
         experiment.limits.usage(worst.parts),
         worst.distance,
-        nominal.torques,
         unexcited,
         len(candidates),
     )
@@ -313,9 +220,7 @@ def off(experiment: Experiment, count: int, rng: np.random.Generator) -> NDArray
     """
     nominal = experiment.nominal
     signs = rng.choice([-1.0, 1.0], (count, len(nominal)))
-    lower = [unknown.min_value for unknown in experiment.unknowns]
-    upper = [unknown.max_value for unknown in experiment.unknowns]
-    moved = np.clip(nominal * (1 + UNCERTAINTY * signs), lower, upper)
+    moved = np.clip(nominal * (1 + UNCERTAINTY * signs), experiment.lower, experiment.upper)
     return np.concatenate([nominal[None], moved])
 
 
@@ -325,113 +230,119 @@ def half_widths(information: NDArray[np.float64]) -> NDArray[np.float64]:
     They are NaN where the information does not determine all parameters.
     """
     size = np.sqrt(np.diag(information))
+    undetermined = np.full(len(size), np.nan)
     if not np.all(np.isfinite(size)) or not np.all(size > 0):
-        return np.full(len(size), np.nan)
+        return undetermined
     try:
         inverse = np.linalg.inv(information / np.outer(size, size))
     except np.linalg.LinAlgError:
-        return np.full(len(size), np.nan)
+        return undetermined
     with np.errstate(invalid='ignore'):
         half: NDArray[np.float64] = QUANTILE * np.sqrt(np.diag(inverse)) / size
     return half
 
 
-class _DesignSearch:
-    """Evaluates coefficients on a single period."""
+class _Search:
+    """Finds coefficients of a plan, by the first ramp and period of their motions."""
 
-    def __init__(self, experiment: Experiment, plan: Plan, candidates: NDArray[np.float64]) -> None:
-        self.experiment = experiment
-        self.plan = plan
-        self.allowed = experiment.limits.allowed
-        self.candidates = candidates
-        self.owners = _owners(experiment)
+    def __init__(self, experiment: Experiment, plan: Plan) -> None:
+        self._experiment = experiment
+        self._plan = plan
+        self._nominal = experiment.nominal[None]
+        # Per actuator, the limits that its amplitude is to respect.
+        usage = experiment.limits.usage(experiment.limits.allowed)
+        self._owners = [
+            [
+                row
+                for row, use in enumerate(usage)
+                if not drive.joint or use.name in (drive.actuator, drive.joint)
+            ]
+            for drive in drives(experiment.limits.model)
+        ]
 
     def check_room(self) -> None:
         """Refuse limits that are used up when nothing moves."""
-        at_rest = self.plan.one_period(np.zeros(self.plan.shape))
-        rest = self.experiment.excursion(at_rest, self.candidates)
-        full = [use for use in self.experiment.limits.usage(rest.parts) if use.part >= 1]
-        if full:
-            use = full[0]
-            msg = (
-                f'Expected room for a motion around the home pose, found the {use.what} of '
-                f'{use.name!r} at {100 * use.part:.0f} % of its limit while nothing moves.'
+        rest = self._reached(np.zeros(self._plan.shape), self._nominal)
+        broken = rest.broken(self._experiment.limits)
+        if broken:
+            raise ModelError(
+                f'Expected room for a motion around the home pose, found that rest breaks {broken}.'
             )
-            raise ModelError(msg)
-        if rest.distance < self.experiment.limits.clearance:
-            msg = (
-                'Expected room for a motion around the home pose, found bodies '
-                f'{1e3 * rest.distance:.1f} mm apart there.'
-            )
-            raise ModelError(msg)
 
-    def fitted(self, coefficients: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scale each actuator's amplitudes so that a limit of its own is just reached."""
-        x: NDArray[np.float64] = coefficients.copy()
-        for _ in range(_FEW_ROUNDS):
-            reached = self.excursion(x)
-            factor = self.used(reached)
-            step = np.clip(1 / factor, 0.4, 1.5)
-            x[:, 1:] *= step[:, None]
-            if self.blocked(reached):
-                x *= 0.8
-            # A centre outside of the limits comes back.
-            x[:, 0] *= np.where(step < 1, np.sqrt(step), 1.0)
+    def best(
+        self, kept: NDArray[np.int64], rng: np.random.Generator, tell: Callable[[float], None]
+    ) -> NDArray[np.float64]:
+        """Return the (nu, m) coefficients that say most about the kept parameters."""
+        plan = self._plan
+        sizes = scales(self._experiment.unknowns)[kept]
+        best, least, step = np.zeros(plan.shape), np.inf, _LARGEST / 2
+        for number in range(_RANDOM + _CHANGED):
+            x = plan.random(rng)
+            if number >= _RANDOM and np.isfinite(least):
+                changed = rng.uniform(size=plan.shape) < _SHARE_CHANGED
+                size = np.maximum(np.mean(np.abs(best), axis=0), 1e-2)
+                x = best + step * changed * size * rng.standard_normal(plan.shape)
+            x = self.fitted(x)
+            cost = np.sum((half_widths(self.information(x)[np.ix_(kept, kept)]) / sizes) ** 2)
+            if cost < least:
+                best, least, step = x, cost, min(_GROW * step, _LARGEST)
+            elif number >= _RANDOM:
+                step = max(_FALL * step, _SMALLEST)
+            tell((number + 1) / (_RANDOM + _CHANGED))
+        if not np.isfinite(least):
+            raise ModelError('Expected a motion whose simulation stays stable, found none.')
+        return best
+
+    def fitted(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return coefficients with which each actuator just reaches a limit of its own."""
+        for _ in range(_FITS):
+            x = self._scaled(x, self._reached(x, self._nominal))
         return x
 
-    def used(self, reached: Excursion) -> NDArray[np.float64]:
-        """Return (nu,) the largest used part of each actuator's own limits, .1 at least."""
-        used = reached.parts / self.allowed
-        return np.array([float(np.max(used[owned], initial=0.1)) for owned in self.owners])
-
-    def blocked(self, reached: Excursion) -> bool:
-        return reached.diverged or reached.distance < self.experiment.limits.clearance
-
-    def excursion(self, x: NDArray[np.float64]) -> Excursion:
-        """Return how far one period goes on the models that are tried."""
-        return self.experiment.excursion(self.plan.one_period(x), self.candidates)
+    def inside(
+        self, x: NDArray[np.float64], candidates: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], Excursion]:
+        """Fit the whole motion to the limits of all models, then shrink it until none breaks."""
+        limits = self._experiment.limits
+        for number in range(_FITS + _MOST_SHRINKS):
+            worst = self._experiment.excursion(self._plan.motion(x), candidates)
+            if number < _FITS:
+                x = self._scaled(x, worst)
+            elif worst.broken(limits):
+                x = x.copy()
+                x[(self._used(worst) > 1) | worst.blocked(limits)] *= _SHRINK
+            else:
+                return x, worst
+        raise ModelError(
+            'Expected room for a motion around the home pose, found that even a small one breaks '
+            f'{worst.broken(limits)}.'
+        )
 
     def information(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p, p) information of one period, per unit of the parameters."""
-        return self.experiment.information(self.plan.one_period(x), self.plan.ramp)
+        return self._experiment.information(self._period(x), RAMP)
 
+    def _period(self, x: NDArray[np.float64]) -> Motion:
+        return self._plan.motion(x, RAMP + self._plan.period)
 
-def _owners(experiment: Experiment) -> list[NDArray[np.int64]]:
-    """Return, per actuator, the limits that its amplitude is to respect."""
-    model = experiment.limits.model
-    usage = experiment.limits.usage(experiment.limits.allowed)
-    found = []
-    for drive in drives(model):
-        own = [
-            row
-            for row, use in enumerate(usage)
-            if use.name in (drive.actuator, drive.joint) or (not drive.joint)
-        ]
-        found.append(np.array(own, dtype=np.int64))
-    return found
+    def _reached(self, x: NDArray[np.float64], candidates: NDArray[np.float64]) -> Excursion:
+        return self._experiment.excursion(self._period(x), candidates)
 
+    def _used(self, reached: Excursion) -> NDArray[np.float64]:
+        """Return (nu,) the largest used part of what each actuator's limits allow, .1 at least."""
+        used = reached.parts / self._experiment.limits.allowed
+        return np.array([np.max(used[owned], initial=0.1) for owned in self._owners])
 
-def _inside(
-    search: _DesignSearch, x: NDArray[np.float64], candidates: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], Excursion]:
-    """Fit the whole motion to the limits of all models, then make it smaller until none breaks."""
-    experiment, allowed, x = search.experiment, search.allowed, x.copy()
-    for number in range(_FITS + _MOST_SHRINKS):
-        worst = experiment.excursion(search.plan.motion(x), candidates)
-        if not np.any(worst.parts > allowed) and not search.blocked(worst) and number >= _FITS:
-            return x, worst
-        factor = search.used(worst)
-        if search.blocked(worst):
-            x *= _SHRINK**2
-        elif number < _FITS:
-            x[:, 1:] *= np.clip(1 / factor, 0.5, _MOST_LARGER)[:, None]
-        else:
-            x[factor > 1] *= _SHRINK
-    msg = (
-        'Expected room for a motion around the home pose, found that even a small one breaks '
-        f'{worst.broken(experiment.limits)}.'
-    )
-    raise ModelError(msg)
+    def _scaled(self, x: NDArray[np.float64], reached: Excursion) -> NDArray[np.float64]:
+        """Return coefficients whose amplitudes use what the limits allow, if all were linear."""
+        step = np.clip(1 / self._used(reached), _SMALLER, _LARGER)
+        if reached.blocked(self._experiment.limits):
+            step = np.minimum(step, 0.8)
+        # A centre outside of the limits comes back.
+        centre = np.sqrt(np.minimum(step, 1.0))
+        factors = np.concatenate([centre[:, None], np.tile(step[:, None], x.shape[1] - 1)], axis=1)
+        scaled: NDArray[np.float64] = x * factors
+        return scaled
 
 
 def _unexcited(
@@ -439,8 +350,7 @@ def _unexcited(
 ) -> tuple[Unexcited, ...]:
     """Return the parameters without effect, and those that others stand for completely."""
     if not np.all(np.isfinite(information)):
-        msg = 'Expected simulations that stay stable with small motions, found none that did.'
-        raise ModelError(msg)
+        raise ModelError('Expected simulations that stay stable with small motions, found none.')
     spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
     size = np.sqrt(np.diag(information))
     # Even with all others known the interval would be as wide as the bounds.
@@ -457,11 +367,10 @@ def _unexcited(
     weight = np.abs(np.diag(factor[: len(seen)]))
     rank = int(np.sum(weight > _RANK * weight[0])) if len(weight) else 0
     for place in range(rank, len(seen)):
-        row = int(seen[order[place]])
         shares = np.abs(np.linalg.lstsq(factor[:rank, :rank], factor[:rank, place], rcond=None)[0])
         names = [unknowns[seen[order[k]]].name for k in np.flatnonzero(shares > _SHARE)]
-        reason = f'only together with {", ".join(names)}'
-        found.append(Unexcited(unknowns[row], reason))
+        lost = unknowns[seen[order[place]]]
+        found.append(Unexcited(lost, f'only together with {", ".join(names)}'))
     return tuple(found)
 
 
@@ -470,31 +379,5 @@ def _kept(unknowns: tuple[Unknown, ...], unexcited: tuple[Unexcited, ...]) -> ND
     kept = [row for row, unknown in enumerate(unknowns) if unknown.name not in lost]
     if not kept:
         names = ', '.join(sorted(lost))
-        msg = f'Expected a parameter that motion can tell, found none: {names}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Expected a parameter that motion can tell, found none: {names}.')
     return np.array(kept, dtype=np.int64)
-
-
-def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]) -> Motion:
-    """Give each actuator of a motion the amplitude with which its peak torque is a given one.
-
-    Where that would be above the part of another limit that may be used, the limit decides.
-
-    Args:
-        experiment: The model.
-        motion: Starts in the pose around which amplitudes are changed.
-        torques: (nu,) peak force of each actuator with the nominal parameters.
-    """
-    limits, allowed, owners = experiment.limits, experiment.limits.allowed, _owners(experiment)
-    first = motion.commands[0]
-    scale = np.ones(len(first))
-    for _ in range(_ROUNDS):
-        scaled = Motion(motion.times, first + scale * (motion.commands - first), motion.actuators)
-        reached = experiment.excursion(scaled, experiment.nominal[None])
-        used = reached.parts / allowed
-        limited = np.array([float(np.max(used[owned], initial=0.0)) for owned in owners])
-        most = np.maximum(limited, reached.torques / np.maximum(torques, 1e-9))
-        if reached.diverged or reached.distance < limits.clearance:
-            most = np.maximum(most, 1.25)
-        scale *= np.clip(1 / np.maximum(most, 1e-9), 0.5, 1.5) ** 0.8
-    return scaled

@@ -5,21 +5,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.loading import compile_spec, load_spec
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 #: Keyframe that holds the pose in which a robot waits; without it, ``qpos0`` is that pose.
 HOME_KEYFRAME = 'home'
@@ -91,8 +88,9 @@ def compile_driven(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
     """
     model = compile_spec(spec, path)
     if model.nu != model.nactuator:
-        msg = f'Expected one command per actuator in {str(path)!r}, found actuators that take more.'
-        raise ModelError(msg)
+        raise ModelError(
+            f'Expected one command per actuator in {str(path)!r}, found actuators that take more.'
+        )
     return model
 
 
@@ -112,14 +110,10 @@ def home_position(model: mujoco.MjModel) -> NDArray[np.float64]:
 
 
 def holding_commands(model: mujoco.MjModel, position: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the (nu,) commands that ask position servos for a pose, and nothing of the others.
+    """Return the (nu,) commands that ask position servos for a (nq,) pose, nothing of the others.
 
     A servo with force ``gain * command + bias0 + bias1 * length`` rests where that is zero. All
     commands are inside the actuators' ranges.
-
-    Args:
-        model: The compiled model.
-        position: (nq,) the pose.
     """
     data = mujoco.MjData(model)
     data.qpos[:] = position

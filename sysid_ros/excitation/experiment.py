@@ -4,58 +4,52 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Self
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.errors import FitError, ModelError
+from sysid_ros.errors import ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
-from sysid_ros.excitation.limits import Collisions
+from sysid_ros.excitation.limits import Collisions, Limits
 from sysid_ros.excitation.motion import Motion
 from sysid_ros.model.loading import compile_spec
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.limits import Limits
-    from sysid_ros.model.unknown import Unknown
-
-_POSITIONS = (
-    mujoco.mjtSensor.mjSENS_JOINTPOS,
-    mujoco.mjtSensor.mjSENS_ACTUATORPOS,
-    mujoco.mjtSensor.mjSENS_TENDONPOS,
-)
-_VELOCITIES = (
-    mujoco.mjtSensor.mjSENS_JOINTVEL,
-    mujoco.mjtSensor.mjSENS_ACTUATORVEL,
-    mujoco.mjtSensor.mjSENS_TENDONVEL,
-)
-_EFFORTS = (
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC,
-    mujoco.mjtSensor.mjSENS_ACTUATORFRC,
-    mujoco.mjtSensor.mjSENS_TENDONACTFRC,
-)
-#: Standard deviations of what else a robot measures, in SI units: of the size that data sheets of
-#: industrial sensors promise at 100 Hz.
-_OTHERS = {
-    mujoco.mjtSensor.mjSENS_GYRO: 5e-3,
-    mujoco.mjtSensor.mjSENS_ACCELEROMETER: 5e-2,
-    mujoco.mjtSensor.mjSENS_FORCE: 0.5,
-    mujoco.mjtSensor.mjSENS_TORQUE: 2e-2,
-    mujoco.mjtSensor.mjSENS_FRAMEPOS: 1e-3,
-    mujoco.mjtSensor.mjSENS_FRAMEQUAT: 1e-3,
-    mujoco.mjtSensor.mjSENS_MAGNETOMETER: 1e-3,
+_SENSORS = mujoco.mjtSensor
+#: Standard deviations that sensors have unless the MJCF says another, in SI units: of the size that
+#: data sheets of robots and industrial sensors promise at 100 Hz. Positions are those of encoders
+#: of 14 bits, with a uniform rounding error.
+_NOISE = {
+    **dict.fromkeys(
+        (_SENSORS.mjSENS_JOINTPOS, _SENSORS.mjSENS_ACTUATORPOS, _SENSORS.mjSENS_TENDONPOS), 1.5e-4
+    ),
+    **dict.fromkeys(
+        (_SENSORS.mjSENS_JOINTVEL, _SENSORS.mjSENS_ACTUATORVEL, _SENSORS.mjSENS_TENDONVEL), 5e-3
+    ),
+    **dict.fromkeys(
+        (
+            _SENSORS.mjSENS_JOINTACTFRC,
+            _SENSORS.mjSENS_ACTUATORFRC,
+            _SENSORS.mjSENS_TENDONACTFRC,
+            _SENSORS.mjSENS_ACCELEROMETER,
+        ),
+        5e-2,
+    ),
+    _SENSORS.mjSENS_GYRO: 5e-3,
+    _SENSORS.mjSENS_FORCE: 0.5,
+    _SENSORS.mjSENS_TORQUE: 2e-2,
+    _SENSORS.mjSENS_FRAMEPOS: 1e-3,
+    _SENSORS.mjSENS_FRAMEQUAT: 1e-3,
+    _SENSORS.mjSENS_MAGNETOMETER: 1e-3,
 }
 #: Step of the differences, in units of the parameters' scales: derivatives are then right to some
 #: 1e-4, and clear of the noise of MuJoCo's solver.
@@ -63,9 +57,9 @@ _STEP = 1e-4
 #: Names of the sensors that are added to the model to see what the limits are about.
 _OWN = '_excitation'
 _OF_JOINTS = (
-    mujoco.mjtSensor.mjSENS_JOINTPOS,
-    mujoco.mjtSensor.mjSENS_JOINTVEL,
-    mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+    _SENSORS.mjSENS_JOINTPOS,
+    _SENSORS.mjSENS_JOINTVEL,
+    _SENSORS.mjSENS_JOINTACTFRC,
 )
 #: 97.5 % quantile of the normal distribution: half-widths of 95 % intervals in standard errors.
 QUANTILE = 1.959964
@@ -79,75 +73,27 @@ _SETTLING = 5.0
 _REST_SPEED = 1e-5
 
 
-@dataclass(frozen=True)
-class SensorAccuracy:
-    """Standard deviations of the sensors, those of the ``simulated_robot`` node by default.
+def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
+    """Return the standard deviation of each named sensor that can be assumed to be recorded.
 
-    Attributes:
-        position: Of positions before the encoder, rad or m.
-        velocity: Of velocities, rad/s or m/s.
-        effort: Of forces and torques of actuators, N or N·m.
-        encoder_bits: Encoders of hinges have 2^bits counts per turn; 0 means exact.
-    """
-
-    position: float = 1e-4
-    velocity: float = 5e-3
-    effort: float = 5e-2
-    encoder_bits: int = 14
-
-    @property
-    def encoder(self) -> float:
-        """Standard deviation of an encoded angle, rad: noise and a uniform rounding error."""
-        count = 2 * np.pi / 2.0**self.encoder_bits if self.encoder_bits else 0.0
-        return float(np.hypot(self.position, count / np.sqrt(12.0)))
-
-
-def sensor_noise(
-    model: mujoco.MjModel, noise: SensorAccuracy, known: Mapping[str, float] | None = None
-) -> dict[str, float]:
-    """Return the standard deviation of each sensor that can be assumed to be recorded.
-
-    What is known of a sensor wins, then the attribute ``noise`` of the sensor in the MJCF file,
-    then what sensors of its kind usually have. Sensors of which nothing is known are left out.
-
-    Args:
-        model: The compiled model.
-        noise: Of positions, velocities and efforts.
-        known: Sensor name to standard deviation.
+    The attribute ``noise`` of a sensor in the MJCF file wins over what sensors of its kind usually
+    have. Sensors of which nothing is known are left out.
 
     Raises:
         ModelError: No sensor has a name and a noise.
     """
-    found: dict[str, float] = {}
+    found = {}
     for row in range(model.nsensor):
-        name = model.sensor(row).name
-        sigma = (known or {}).get(name, 0.0) or float(model.sensor_noise[row])
-        sigma = sigma or _usual(model, row, noise)
+        name, usual = model.sensor(row).name, _NOISE.get(_SENSORS(int(model.sensor_type[row])), 0.0)
+        sigma = float(model.sensor_noise[row]) or usual
         if name and sigma:
             found[name] = sigma
     if not found:
-        msg = (
+        raise ModelError(
             'Expected named sensors such as <jointpos name="q" joint="j"/> in the model, found '
             'none; without them nothing can be learnt from a motion.'
         )
-        raise ModelError(msg)
     return found
-
-
-def _usual(model: mujoco.MjModel, row: int, noise: SensorAccuracy) -> float:
-    kind = mujoco.mjtSensor(int(model.sensor_type[row]))
-    if kind in _POSITIONS:
-        joint = int(model.sensor_objid[row])
-        encoded = (
-            kind == mujoco.mjtSensor.mjSENS_JOINTPOS
-            and model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
-        )
-        return noise.encoder if encoded else noise.position
-    if kind in _VELOCITIES:
-        return noise.velocity
-    if kind in _EFFORTS:
-        return noise.effort
-    return _OTHERS.get(kind, 0.0)
 
 
 class Excursion(NamedTuple):
@@ -155,15 +101,17 @@ class Excursion(NamedTuple):
 
     Attributes:
         parts: (k,) used parts of all limits, as ``Limits.parts`` returns them.
-        torques: (nu,) largest force of each actuator, N·m or N.
         distance: Least distance of bodies that may collide, m; infinite where none is near.
         diverged: Whether a simulation became unstable.
     """
 
     parts: NDArray[np.float64]
-    torques: NDArray[np.float64]
     distance: float
     diverged: bool
+
+    def blocked(self, limits: Limits) -> bool:
+        """Whether it is more than the amplitude of one actuator that is too large."""
+        return self.diverged or self.distance < limits.clearance
 
     def broken(self, limits: Limits) -> str:
         """Return which limit is broken, with the numbers; empty where all are kept."""
@@ -184,6 +132,7 @@ class SimulatedMotion(NamedTuple):
         qvel: (n, nv).
         forces: (n, nu) of the actuators.
         torques: (n, njnt) of all actuators at each joint.
+        diverged: Whether it became unstable.
     """
 
     times: NDArray[np.float64]
@@ -191,6 +140,7 @@ class SimulatedMotion(NamedTuple):
     qvel: NDArray[np.float64]
     forces: NDArray[np.float64]
     torques: NDArray[np.float64]
+    diverged: bool
 
 
 class Experiment:
@@ -202,10 +152,9 @@ class Experiment:
         collisions: Finds bodies that come near to each other.
         noise: Sensor name to standard deviation.
         rate: Samples of every sensor per second.
-        start: (nq,) pose in which motions start.
-        probes: Columns of positions, velocities, actuators' forces and joints' torques in
-            sensordata.
-        runs: Number of simulations so far.
+        nominal: (p,) values that motions are designed for.
+        lower: (p,) least values.
+        upper: (p,) largest values.
     """
 
     def __init__(
@@ -235,10 +184,12 @@ class Experiment:
         self.collisions = Collisions(limits.model, limits.clearance)
         self.noise = dict(noise)
         self.rate = rate
-        self.runs = 0
+        self.nominal = np.array([unknown.nominal for unknown in unknowns])
+        self.lower = np.array([unknown.min_value for unknown in unknowns])
+        self.upper = np.array([unknown.max_value for unknown in unknowns])
         own = _with_probes(spec)
-        self.probes = _probes(compile_spec(own, path))
-        self.start = _settled(limits.model)
+        self._probes = _probes(compile_spec(own, path))
+        self._start = _settled(limits.model)
         still = np.tile(holding_commands(limits.model, home_position(limits.model)), (2, 1))
         names = tuple(drive.actuator for drive in drives(limits.model))
         shortest = self.sequence(Motion(np.array([0.0, 0.1]), still, names))
@@ -250,23 +201,12 @@ class Experiment:
     def __exit__(self, *_: object) -> None:
         self._simulator.close()
 
-    @property
-    def nominal(self) -> NDArray[np.float64]:
-        """(p,) values that the motion is designed for."""
-        return np.array([unknown.nominal for unknown in self.unknowns])
-
-    def compiled(self, values: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model of its own with (p,) values, and with the sensors of the probes."""
-        return self._simulator.compiled(values)
-
-    def information(
-        self, motion: Motion, since: float = 0.0, values: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def information(self, motion: Motion, since: float = 0.0) -> NDArray[np.float64]:
         """Return the (p, p) information JᵀΣ⁻¹J that recording a motion has about the parameters.
 
         It is per unit of the parameters, J being the `jacobian`.
         """
-        jacobian = self.jacobian(motion, since, values)
+        jacobian = self.jacobian(motion, since)
         found: NDArray[np.float64] = jacobian.T @ jacobian
         return found
 
@@ -285,15 +225,11 @@ class Experiment:
             of the parameters, instant by instant in the order of the sensors' noise; NaN where the
             simulation becomes unstable.
         """
-        simulator = self._simulator.of([self.sequence(motion, since)])
-        residuals = Residuals(simulator, self.noise)
+        residuals = Residuals(self._simulator.of([self.sequence(motion, since)]), self.noise)
         x = self.nominal if values is None else values
-        lower = np.array([unknown.min_value for unknown in self.unknowns])
-        upper = np.array([unknown.max_value for unknown in self.unknowns])
-        size = np.minimum(_STEP * scales(self.unknowns), (upper - lower) / 4)
-        steps = np.where(x - lower > upper - x, -size, size)  # away from the nearer bound
+        size = np.minimum(_STEP * scales(self.unknowns), (self.upper - self.lower) / 4)
+        steps = np.where(x - self.lower > self.upper - x, -size, size)  # from the nearer bound
         around = residuals.step_changes(x, steps)
-        self.runs += residuals.evaluations
         measured = residuals.samples.sensor >= 0
         if around.unstable or around.diverged.any():
             return np.full((int(measured.sum()), len(x)), np.nan)
@@ -302,49 +238,32 @@ class Experiment:
 
     def excursion(self, motion: Motion, candidates: NDArray[np.float64]) -> Excursion:
         """Simulate (m, p) candidates and return how far the worst of them goes."""
-        worst: Excursion | None = None
         stride = max(round(_COLLISION_PERIOD / self.limits.model.opt.timestep), 1)
-        for trace, diverged in self._traces(motion, candidates):
-            parts = self.limits.parts(
-                trace.qpos, trace.qvel, trace.forces, trace.torques, motion.commands
-            )
-            torques = np.max(np.abs(trace.forces), axis=0)
-            often = stride if worst is None else _COARSER * stride
-            distance = self.collisions.distance(trace.qpos[::often])
-            if worst is None:
-                worst = Excursion(parts, torques, distance, diverged)
-                continue
-            worst = Excursion(
-                np.maximum(worst.parts, parts),
-                np.maximum(worst.torques, torques),
-                min(worst.distance, distance),
-                worst.diverged or diverged,
-            )
-        if worst is None:
-            msg = 'Expected at least one candidate to simulate a motion with, found none.'
-            raise FitError(msg)
-        return worst
+        traces = self._traces(motion, candidates)
+        parts = [
+            self.limits.parts(trace.qpos, trace.qvel, trace.forces, trace.torques, motion.commands)
+            for trace in traces
+        ]
+        distances = [
+            self.collisions.distance(trace.qpos[:: stride if place == 0 else _COARSER * stride])
+            for place, trace in enumerate(traces)
+        ]
+        diverged = any(trace.diverged for trace in traces)
+        return Excursion(np.max(parts, axis=0), min(distances), diverged)
 
     def trace(self, motion: Motion) -> SimulatedMotion:
         """Simulate a motion with the nominal values."""
-        ((found, _),) = self._traces(motion, self.nominal[None])
-        return found
+        return self._traces(motion, self.nominal[None])[0]
 
-    def _traces(
-        self, motion: Motion, candidates: NDArray[np.float64]
-    ) -> list[tuple[SimulatedMotion, bool]]:
+    def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[SimulatedMotion]:
         simulator = self._simulator.of([self.sequence(motion)])
-        found = []
         timestep = float(self.limits.model.opt.timestep)
+        found = []
         for block in simulator.simulate(candidates, [np.arange(len(candidates))]):
-            for place in range(len(block.candidates)):
-                rows = block.rows['sensordata'][place]
+            for rows, diverged in zip(block.rows['sensordata'], block.diverged, strict=True):
                 times = timestep * np.arange(len(rows), dtype=np.float64)
-                trace = SimulatedMotion(
-                    times, *(rows[:, columns].copy() for columns in self.probes)
-                )
-                found.append((trace, bool(block.diverged[place])))
-        self.runs += len(candidates)
+                qpos, qvel, forces, torques = (rows[:, own].copy() for own in self._probes)
+                found.append(SimulatedMotion(times, qpos, qvel, forces, torques, bool(diverged)))
         return found
 
     def sequence(self, motion: Motion, since: float = 0.0) -> Trajectory:
@@ -366,7 +285,7 @@ class Experiment:
         return Trajectory(
             'motion',
             0,
-            self.start,
+            self._start,
             np.zeros(model.nv),
             (TimeSeries(motion.times, motion.commands, commands),),
             (TimeSeries(times, values, mapping),),
@@ -390,7 +309,7 @@ def _with_probes(spec: mujoco.MjSpec) -> mujoco.MjSpec:
         actuator.name = actuator.name or f'actuator_{number}'
         own.add_sensor(
             name=f'{_OWN}_force_{number}',
-            type=mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+            type=_SENSORS.mjSENS_ACTUATORFRC,
             objtype=mujoco.mjtObj.mjOBJ_ACTUATOR,
             objname=actuator.name,
         )
@@ -407,7 +326,7 @@ def _probes(model: mujoco.MjModel) -> tuple[NDArray[np.int64], ...]:
         return np.array([model.sensor_adr[row] for row in rows], dtype=np.int64)
 
     position, velocity, torque = (columns(kind) for kind in _OF_JOINTS)
-    return position, velocity, columns(mujoco.mjtSensor.mjSENS_ACTUATORFRC), torque
+    return position, velocity, columns(_SENSORS.mjSENS_ACTUATORFRC), torque
 
 
 def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:

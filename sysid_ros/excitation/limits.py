@@ -4,21 +4,16 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.excitation.drives import drives, home_position, joint_names
-from sysid_ros.model.joints import SCALAR_JOINTS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 
 #: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
 MAX_HINGE_SPEED = 2.0
@@ -28,8 +23,6 @@ CLEARANCE = 0.01
 #: A limit that the home pose already uses to a larger part than the margin may be used so much
 #: more: a joint that waits at the end of its range cannot wait inside of it.
 _SLACK = 0.02
-#: Kinds of limits that actuators have; the others are those of joints.
-_OF_ACTUATORS = frozenset({'torque', 'command'})
 #: Efforts above the model's limits by so much of them are beyond: measuring has its errors.
 _EFFORT_TOLERANCE = 0.05
 
@@ -59,45 +52,72 @@ class Usage(NamedTuple):
         return self.part <= self.allowed
 
 
-@dataclass(frozen=True)
 class Limits:
-    """The limits of a model, and where in a simulation to look for what they limit.
+    """The limits of a model.
 
     Attributes:
         model: The compiled model.
-        margin: Part of each limit that may be used.
-        speeds: (njnt,) largest speed of each joint, rad/s or m/s; infinite for others than hinges
-            and slides.
         clearance: Least distance of bodies that may collide, m.
+        allowed: (k,) part of each limit that may be used, in the order of `parts`.
     """
 
-    model: mujoco.MjModel
-    margin: float
-    speeds: NDArray[np.float64]
-    clearance: float = CLEARANCE
+    def __init__(
+        self, model: mujoco.MjModel, margin: float, speeds: NDArray[np.float64], clearance: float
+    ) -> None:
+        """Collect the limits of a model whose joints are all hinges and slides.
 
-    @functools.cached_property
-    def joints(self) -> NDArray[np.int64]:
-        """Rows of the hinges and slides."""
-        return np.flatnonzero(np.isin(self.model.jnt_type, SCALAR_JOINTS))
+        Args:
+            model: The compiled model.
+            margin: Part of each limit that may be used.
+            speeds: (njnt,) largest speed of each joint, rad/s or m/s.
+            clearance: Least distance of bodies that may collide, m.
+        """
+        self.model = model
+        self.clearance = clearance
+        joints = [model.joint(row).name for row in range(model.njnt)]
+        actuators = [drive.actuator for drive in drives(model)]
+        limits: list[tuple[str, str, int, float, float]] = []
 
-    @functools.cached_property
-    def allowed(self) -> NDArray[np.float64]:
-        """(k,) part of each limit that may be used, in the order of `parts`."""
-        model = self.model
+        def add(
+            what: str,
+            names: list[str],
+            first: int,
+            ranges: NDArray[np.float64],
+            limited: NDArray[np.bool_],
+        ) -> None:
+            limits.extend(
+                (what, names[row], first + row, *ranges[row].tolist())
+                for row in np.flatnonzero(limited).tolist()
+            )
+
+        def symmetric(ranges: NDArray[np.float64]) -> NDArray[np.float64]:
+            # Both ends of a force count alike: what pushes pulls when a motion is turned around.
+            least = np.min(np.abs(ranges), axis=1)
+            return np.stack([-least, least], axis=1)
+
+        first = np.cumsum([0, model.nq, model.nv, model.nu, model.njnt]).tolist()
+        both = np.stack([-speeds, speeds], axis=1)
+        forces, torques = symmetric(model.actuator_forcerange), symmetric(model.jnt_actfrcrange)
+        add('position', joints, first[0], model.jnt_range, model.jnt_limited)
+        add('velocity', joints, first[1], both, np.ones(model.njnt, dtype=bool))
+        add('torque', actuators, first[2], forces, model.actuator_forcelimited)
+        add('torque', joints, first[3], torques, model.jnt_actfrclimited)
+        add('command', actuators, first[4], model.actuator_ctrlrange, model.actuator_ctrllimited)
+        self._named = [(what, name, low, high) for what, name, _, low, high in limits]
+        # Columns among all that a simulation is asked for, as `parts` takes it.
+        self._columns = np.array([column for _, _, column, _, _ in limits], dtype=np.int64)
+        low, high = np.array([(low, high) for *_, low, high in limits]).reshape(-1, 2).T
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
         resting = self.parts(
             home_position(model)[None],
             np.zeros((1, model.nv)),
             np.zeros((1, model.nu)),
             np.zeros((1, model.njnt)),
-            np.array([drive.home for drive in drives(model)])[None],
+            np.array([[drive.home for drive in drives(model)]]),
         )
-        most = np.full(len(resting), self.margin)
         # At rest, forces and torques are not what they are in a simulation.
-        limited, commanded = (len(self._ranges[what][0]) for what in ('position', 'command'))
-        for known in (slice(limited), slice(len(most) - commanded, None)):
-            most[known] = np.maximum(self.margin, resting[known] + _SLACK)
-        return most
+        known = np.isin([what for what, *_ in limits], ('position', 'command'))
+        self.allowed = np.where(known, np.maximum(margin, resting + _SLACK), margin)
 
     def parts(
         self,
@@ -116,60 +136,19 @@ class Limits:
             torques: (n, njnt) of all actuators at each joint.
             commands: (m, nu) commands.
         """
-        model = self.model
-        values = {
-            'position': lambda rows: qpos[:, model.jnt_qposadr[rows]],
-            'velocity': lambda rows: qvel[:, model.jnt_dofadr[rows]],
-            'torque': lambda rows: forces[:, rows],
-            'joint torque': lambda rows: torques[:, rows],
-            'command': lambda rows: commands[:, rows],
-        }
-        used = []
-        for what, (rows, ranges) in self._ranges.items():
-            low, high = ranges.T
-            middle = np.where(np.isfinite(high), (low + high) / 2, 0.0)
-            used.append(np.max(np.abs(values[what](rows) - middle), axis=0) / ((high - low) / 2))
-        return np.concatenate(used)
+        signals = (qpos, qvel, forces, torques, commands)
+        least = np.concatenate([np.min(signal, axis=0) for signal in signals])[self._columns]
+        most = np.concatenate([np.max(signal, axis=0) for signal in signals])[self._columns]
+        farthest = np.maximum(most - self._middle, self._middle - least)
+        found: NDArray[np.float64] = farthest / self._half
+        return found
 
     def usage(self, parts: NDArray[np.float64]) -> tuple[Usage, ...]:
         """Describe (k,) parts of limits as `parts` returns them."""
-        names = [
-            (
-                what.removeprefix('joint '),
-                (self.model.actuator if what in _OF_ACTUATORS else self.model.joint)(row).name,
-                float(low),
-                float(high),
-            )
-            for what, (rows, ranges) in self._ranges.items()
-            for row, (low, high) in zip(rows, ranges, strict=True)
-        ]
         return tuple(
-            Usage(*name, float(part), float(allowed))
-            for name, part, allowed in zip(names, parts, self.allowed, strict=True)
+            Usage(*named, float(part), float(allowed))
+            for named, part, allowed in zip(self._named, parts, self.allowed, strict=True)
         )
-
-    @functools.cached_property
-    def _ranges(self) -> dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]]:
-        """Kind of limit to the rows of joints or actuators with it, and their (k, 2) ranges."""
-        model, joints = self.model, self.joints
-        limited = joints[model.jnt_limited[joints].astype(bool)]
-        torqued = joints[model.jnt_actfrclimited[joints].astype(bool)]
-        forced = np.flatnonzero(model.actuator_forcelimited)
-        commanded = np.flatnonzero(model.actuator_ctrllimited)
-
-        def symmetric(largest: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.stack([-largest, largest], axis=1)
-
-        # Both ends count alike: what pushes pulls as well when a motion is turned around.
-        forces = np.abs(model.actuator_forcerange[forced]).min(axis=1)
-        torques = np.abs(model.jnt_actfrcrange[torqued]).min(axis=1)
-        return {
-            'position': (limited, model.jnt_range[limited]),
-            'velocity': (joints, symmetric(self.speeds[joints])),
-            'torque': (forced, symmetric(forces)),
-            'joint torque': (torqued, symmetric(torques)),
-            'command': (commanded, model.actuator_ctrlrange[commanded]),
-        }
 
 
 def find_limits(
@@ -192,17 +171,15 @@ def find_limits(
         ModelError: The model floats freely, or has balls, or no actuator.
     """
     if not model.nu:
-        msg = 'Expected a model with actuators to move it, found none.'
-        raise ModelError(msg)
+        raise ModelError('Expected a model with actuators to move it, found none.')
     others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
     if others:
         kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
         name = model.body(model.jnt_bodyid[others[0]]).name
-        msg = (
+        raise ModelError(
             f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a motion '
             'cannot be planned for what stands or flies; fix that body to the world.'
         )
-        raise ModelError(msg)
     hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
     usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
     speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
@@ -221,17 +198,11 @@ class Collisions:
     """
 
     def __init__(
-        self,
-        model: mujoco.MjModel,
-        clearance: float,
-        start: NDArray[np.float64] | None = None,
+        self, model: mujoco.MjModel, clearance: float, start: NDArray[np.float64] | None = None
     ) -> None:
-        """Prepare a copy of the model that reports contacts before they happen.
+        """Prepare a copy of the model that reports contacts nearer than a clearance, m.
 
-        Args:
-            model: The compiled model.
-            clearance: Least distance of bodies that may collide, m.
-            start: (nq,) where a motion begins; default the home pose.
+        ``start`` is the (nq,) pose in which a motion begins, the home pose unless given.
         """
         self._model = model.__copy__()
         self._clearance = clearance
@@ -295,25 +266,19 @@ class Guard:
     ) -> None:
         """Collect the limits.
 
-        Args:
-            model: The compiled model.
-            position_tolerance: How far a joint may be beyond its range, rad or m.
-            max_velocity: Largest speed, rad/s or m/s; 0 means any.
-            max_error: Largest distance of a joint from its command, rad or m; 0 means any.
+        A joint may be ``position_tolerance`` beyond its range, as fast as ``max_velocity``, and
+        ``max_error`` from its command, in rad, m and s; 0 means any.
         """
         self._tolerance = position_tolerance
         self._velocity = max_velocity
         self._error = max_error
         self._drives = drives(model)
-        self._ranges: dict[str, tuple[float, float]] = {}
+        self._ranges: dict[str, tuple[float, ...]] = {}
         self._efforts: dict[str, float] = {}
         for name in joint_names(model):
             row = model.joint(name).id
             if model.jnt_limited[row]:
-                self._ranges[name] = (
-                    float(model.jnt_range[row, 0]),
-                    float(model.jnt_range[row, 1]),
-                )
+                self._ranges[name] = tuple(model.jnt_range[row].tolist())
             if (effort := _largest_effort(model, row)) < np.inf:
                 self._efforts[name] = effort * (1 + _EFFORT_TOLERANCE)
 
@@ -326,11 +291,8 @@ class Guard:
     ) -> Breach | None:
         """Return the first limit that joint states break; None while all is well.
 
-        Args:
-            positions: By joint, rad or m; joints that the model does not have are ignored.
-            velocities: By joint, rad/s or m/s; empty where they are not measured.
-            efforts: By joint, N·m or N; empty where they are not measured.
-            command: (nu,) the present commands.
+        States are by joint, in SI units, and empty where they are not measured; ``command`` are the
+        present (nu,) commands. Joints that the model does not have are ignored.
         """
         for name, (low, high) in self._ranges.items():
             value = positions.get(name, low)
@@ -373,8 +335,7 @@ def _largest_effort(model: mujoco.MjModel, joint: int) -> float:
     own = [
         row
         for row in range(model.nu)
-        if model.actuator_trntype[row] == int(mujoco.mjtTrn.mjTRN_JOINT)
-        and model.actuator_trnid[row, 0] == joint
+        if model.actuator_trntype[row] in TO_JOINT and model.actuator_trnid[row, 0] == joint
     ]
     if own and all(model.actuator_forcelimited[row] for row in own):
         most = np.abs(model.actuator_forcerange[own]).max(axis=1)

@@ -5,18 +5,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ConfigError, ModelError
-from sysid_ros.excitation.drives import drives
-
-if TYPE_CHECKING:
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.drives import Drive
+from sysid_ros.excitation.drives import Drive, drives
 
 #: A quintic from rest to rest over one second and one unit is at most so fast (at half time).
 _QUINTIC_PEAK_SPEED = 1.875
@@ -141,12 +136,12 @@ def sum_of_sines(
         ConfigError: The ramps do not fit into the duration.
     """
     if 2 * ramp >= duration:
-        msg = f'Expected a ramp shorter than half the duration of {duration:g} s, found {ramp:g} s.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected a ramp shorter than half the duration of {duration:g} s, found {ramp:g} s.'
+        )
     chosen = drives(model)
     if not chosen:
-        msg = 'The model has no actuators, so there is nothing to excite.'
-        raise ModelError(msg)
+        raise ModelError('The model has no actuators, so there is nothing to excite.')
     rng = np.random.default_rng(seed)
     times = sample_times(duration, rate)
     frequencies = _frequencies(rng, len(chosen), times[-1], max_frequency)
@@ -188,11 +183,10 @@ def _inside(
     convex: so is every command.
     """
     if not np.isfinite(drive.upper - drive.lower):
-        msg = (
+        raise ModelError(
             f'Actuator {drive.actuator!r} has no ctrlrange and moves no joint with a range, '
             'so its motion would have no limit.'
         )
-        raise ModelError(msg)
     peak = amplitude * (drive.upper - drive.lower) / 2.0
     centre = min(max(drive.home, drive.lower + peak), drive.upper - peak)
     home = min(max(drive.home, drive.lower), drive.upper)

@@ -4,28 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
-from sysid_ros.excitation.drives import (
-    drives,
-    holding_commands,
-    home_position,
-)
+from sysid_ros.excitation.drives import drives, holding_commands, home_position
 from sysid_ros.excitation.experiment import Experiment
-from sysid_ros.excitation.limits import CLEARANCE, Collisions
+from sysid_ros.excitation.limits import CLEARANCE, Collisions, Limits
 from sysid_ros.excitation.motion import Motion, approach
 from sysid_ros.model.joints import SCALAR_JOINTS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.limits import Limits
 
 #: A longer motion is tried in its first seconds only: ten minutes take some seconds to simulate.
 LONGEST = 600.0
@@ -34,11 +24,7 @@ LONGEST = 600.0
 def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) -> None:
     """Simulate a motion, and what leads to it from the home pose, and refuse what breaks a limit.
 
-    Args:
-        spec: The model; it is not changed.
-        path: Its file, for messages.
-        motion: The motion; what comes after :data:`LONGEST` is not looked at.
-        limits: What must be kept.
+    What comes after :data:`LONGEST` is not looked at.
 
     Raises:
         ModelError: A limit is broken, bodies come too near to each other, or the simulation
@@ -53,10 +39,9 @@ def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) ->
         found = experiment.excursion(whole, np.zeros((1, 0)))
     broken = found.broken(limits)
     if broken:
-        msg = (
+        raise ModelError(
             f'Expected a motion inside the limits of {str(path)!r}, found one that breaks {broken}.'
         )
-        raise ModelError(msg)
 
 
 def lead_in(
@@ -86,9 +71,8 @@ def lead_in(
             asked[:, address] = (commands[:, column] - drive.offset) / drive.slope
     distance = Collisions(model, CLEARANCE, pose).distance(asked)
     if distance < CLEARANCE:
-        msg = (
+        raise ModelError(
             'Expected a free way from where the robot is to where the motion begins, found bodies '
             f'that come as near as {1e3 * distance:.1f} mm on it.'
         )
-        raise ModelError(msg)
     return whole

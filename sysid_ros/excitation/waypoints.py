@@ -1,33 +1,25 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Motions from files of waypoints, CSV or YAML."""
+"""Motions from CSV files of waypoints."""
 
 from __future__ import annotations
 
 import csv
 import io
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
-from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, nearest
-from sysid_ros.excitation.drives import drives
+from sysid_ros.excitation.drives import Drive, drives
 from sysid_ros.excitation.motion import Motion, sample_times
 from sysid_ros.text import csv_header, one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.drives import Drive
-
-_YAML_KEYS = ('times', 'joints', 'positions')
 
 
 class Waypoints(NamedTuple):
@@ -45,23 +37,49 @@ class Waypoints(NamedTuple):
 
 
 def read_waypoints(path: Path) -> Waypoints:
-    """Read waypoints from a file.
-
-    A CSV file has the header ``time`` and the names of joints or actuators. A YAML file has the
-    keys ``times``, ``joints`` and ``positions``, a list of numbers per time.
+    """Read waypoints from a CSV file with the header ``time`` and names of joints or actuators.
 
     Raises:
         ConfigError: The file cannot be read, or its times, names and positions do not fit together.
     """
-    suffix = path.suffix.lower()
-    if suffix == '.csv':
-        times, names, rows = _read_csv(path)
-    elif suffix in ('.yaml', '.yml'):
-        times, names, rows = _read_yaml(path)
-    else:
-        msg = f'Expected a motion file ending in .csv, .yaml or .yml, found {str(path)!r}.'
-        raise ConfigError(msg)
-    return _checked(path, times, names, rows)
+    try:
+        with path.open(encoding='utf-8', newline='') as stream:
+            lines = [line for line in csv.reader(stream) if line and not line[0].startswith('#')]
+    except (OSError, UnicodeDecodeError) as err:
+        reason = err.strerror if isinstance(err, OSError) else 'it is not UTF-8 text'
+        raise ConfigError(f'Cannot read the motion {str(path)!r}: {reason}.') from err
+    header = [cell.strip() for cell in lines[0]] if lines else ['nothing']
+    if header[0] != 'time':
+        raise ConfigError(
+            f'Expected a header that starts with time in {str(path)!r}, found {header[0]!r}.'
+        )
+    if len(header) < 2 or len(lines) < 3:  # noqa: PLR2004 (a curve has two ends)
+        raise ConfigError(
+            f'Expected at least one joint and two waypoints in {str(path)!r}, '
+            f'found {len(header) - 1} and {len(lines) - 1}.'
+        )
+    rows = []
+    for number, line in enumerate(lines[1:], start=1):
+        if len(line) != len(header):
+            raise ConfigError(
+                f'Expected {len(header) - 1} positions in row {number} of {str(path)!r}, '
+                f'found {len(line) - 1}.'
+            )
+        try:
+            rows.append([float(cell) for cell in line])
+        except ValueError as err:
+            raise ConfigError(f'Expected numbers in row {number} of {str(path)!r}: {err}.') from err
+        if not np.all(np.isfinite(rows[-1])):
+            raise ConfigError(f'Expected finite numbers in row {number} of {str(path)!r}.')
+    table = np.array(rows)
+    times = table[:, 0]
+    late = np.flatnonzero(np.diff(times) <= 0)
+    if len(late):
+        before, after = times[late[0]], times[late[0] + 1]
+        raise ConfigError(
+            f'Expected increasing times in {str(path)!r}, found {after:g} after {before:g}.'
+        )
+    return Waypoints(times, tuple(header[1:]), table[:, 1:])
 
 
 def format_waypoints(model: mujoco.MjModel, motion: Motion, comments: Iterable[str] = ()) -> str:
@@ -122,8 +140,9 @@ def follow(model: mujoco.MjModel, waypoints: Waypoints, *, rate: float = 100.0) 
     for name, positions in zip(waypoints.names, waypoints.positions.T, strict=True):
         column = _column(name, chosen)
         if column in named:
-            msg = f'Columns {named[column]!r} and {name!r} of the motion move the same actuator.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Columns {named[column]!r} and {name!r} of the motion move the same actuator.'
+            )
         named[column] = name
         knots = _commands(chosen[column], name, waypoints.times, positions)
         since = waypoints.times - start
@@ -134,91 +153,15 @@ def follow(model: mujoco.MjModel, waypoints: Waypoints, *, rate: float = 100.0) 
     return Motion(times, commands, tuple(drive.actuator for drive in chosen))
 
 
-def _read_csv(path: Path) -> tuple[list[float], list[str], list[list[float]]]:
-    try:
-        with path.open(encoding='utf-8', newline='') as stream:
-            lines = [line for line in csv.reader(stream) if line and not line[0].startswith('#')]
-    except (OSError, UnicodeDecodeError) as err:
-        reason = err.strerror if isinstance(err, OSError) else 'it is not UTF-8 text'
-        msg = f'Cannot read the motion {str(path)!r}: {reason}.'
-        raise ConfigError(msg) from err
-    header = [cell.strip() for cell in lines[0]] if lines else []
-    if not header or header[0] != 'time':
-        found = header[0] if header else 'nothing'
-        msg = f'Expected a header that starts with time in {str(path)!r}, found {found!r}.'
-        raise ConfigError(msg)
-    rows = []
-    for number, line in enumerate(lines[1:], start=1):
-        try:
-            rows.append([float(cell) for cell in line])
-        except ValueError as err:
-            msg = f'Expected numbers in row {number} of {str(path)!r}: {err}.'
-            raise ConfigError(msg) from err
-    return [row[0] for row in rows], header[1:], [row[1:] for row in rows]
-
-
-def _read_yaml(path: Path) -> tuple[list[float], list[str], list[list[float]]]:
-    document = read_yaml(path)
-    unknown = [key for key in document if key not in _YAML_KEYS]
-    if unknown:
-        hint = nearest(str(unknown[0]), _YAML_KEYS)
-        msg = f'Unknown key {unknown[0]!r} in {str(path)!r}; {hint}.'
-        raise ConfigError(msg)
-    lists = []
-    for key in _YAML_KEYS:
-        value = document.get(key)
-        if not isinstance(value, list):
-            found = 'nothing' if value is None else type(value).__name__
-            msg = f'Expected a list for {key!r} in {str(path)!r}, found {found}.'
-            raise ConfigError(msg)
-        lists.append(value)
-    try:
-        times = [float(time) for time in lists[0]]
-        rows = [[float(value) for value in row] for row in lists[2]]
-    except (TypeError, ValueError) as err:
-        msg = f'Expected numbers for times and positions in {str(path)!r}: {err}.'
-        raise ConfigError(msg) from err
-    return times, [str(name) for name in lists[1]], rows
-
-
-def _checked(
-    path: Path, times: list[float], names: list[str], rows: list[list[float]]
-) -> Waypoints:
-    if len(times) < 2 or not names:  # noqa: PLR2004 (a curve has two ends)
-        msg = (
-            f'Expected at least one joint and two waypoints in {str(path)!r}, '
-            f'found {len(names)} and {len(times)}.'
-        )
-        raise ConfigError(msg)
-    if len(rows) != len(times):
-        msg = f'Expected {len(times)} rows of positions in {str(path)!r}, found {len(rows)}.'
-        raise ConfigError(msg)
-    for number, row in enumerate(rows, start=1):
-        if len(row) != len(names):
-            msg = (
-                f'Expected {len(names)} positions in row {number} of {str(path)!r}, '
-                f'found {len(row)}.'
-            )
-            raise ConfigError(msg)
-        if not np.all(np.isfinite([times[number - 1], *row])):
-            msg = f'Expected finite numbers in row {number} of {str(path)!r}.'
-            raise ConfigError(msg)
-    late = np.flatnonzero(np.diff(times) <= 0)
-    if len(late):
-        before, after = times[late[0]], times[late[0] + 1]
-        msg = f'Expected increasing times in {str(path)!r}, found {after:g} after {before:g}.'
-        raise ConfigError(msg)
-    return Waypoints(np.array(times), tuple(names), np.array(rows))
-
-
 def _column(name: str, chosen: tuple[Drive, ...]) -> int:
     """Find the actuator of a name; a joint's name stands for the servo that moves it."""
     by_joint = {drive.joint: row for row, drive in enumerate(chosen) if drive.joint}
     by_name = {drive.actuator: row for row, drive in enumerate(chosen)}
     if name not in by_name and name not in by_joint:
         hint = nearest(name, [*by_joint, *by_name])
-        msg = f'The motion names {name!r}, which is no actuator and no actuated joint; {hint}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'The motion names {name!r}, which is no actuator and no actuated joint; {hint}.'
+        )
     return by_joint.get(name, by_name.get(name, 0))
 
 
@@ -233,9 +176,8 @@ def _commands(
         lower, upper = drive.lower, drive.upper
         if convert:
             lower, upper = sorted((drive.position(lower), drive.position(upper)))
-        msg = (
+        raise ConfigError(
             f'Expected {name!r} between {lower:g} and {upper:g} in the motion, '
             f'found {positions[row]:g} at {times[row]:g} s.'
         )
-        raise ConfigError(msg)
     return knots

@@ -60,7 +60,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search a little only."""
-    for name, value in (('_SCREENED', 4), ('_COMPARED', 1), ('_IMPROVED', 1), ('_CHECKED', 2)):
+    for name, value in (('_RANDOM', 3), ('_CHANGED', 1), ('_CHECKED', 2)):
         monkeypatch.setattr(f'sysid_ros.excitation.design.{name}', value)
 
 
@@ -74,7 +74,7 @@ def test_quiet_and_json_leave_a_document_alone(sysid: Sysid, tmp_path: Path) -> 
     done = sysid('excite', arm, *asked, '-o', motion, '--quiet', '--json')
     assert (done.code, done.err) == (0, '')
     found = json.loads(done.out)
-    assert found['files'] == [str(motion), str(motion.with_suffix('.png'))]
+    assert found['file'] == str(motion)
     assert motion.is_file()
     (told,) = found['parameters']
     assert (told['name'], told['unit']) == ('joint/pivot/armature', 'kg·m²')

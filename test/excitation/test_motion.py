@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.signal import find_peaks
 
 from sysid_ros.errors import ConfigError, ModelError
 from sysid_ros.excitation import approach, drives, sum_of_sines
@@ -51,19 +52,9 @@ def test_a_drive_has_the_range_that_both_actuator_and_joint_allow():
     max_frequency=st.floats(0.05, 20.0),
     duration=st.floats(0.5, 20.0),
 )
-def test_every_command_is_inside_its_range(
-    seed: int, amplitude: float, max_frequency: float, duration: float
-):
+def test_every_command_is_inside_its_range(seed: int, duration: float, **options: float):
     model = mujoco.MjModel.from_xml_string(MIXED)
-    motion = sum_of_sines(
-        model,
-        seed=seed,
-        amplitude=amplitude,
-        max_frequency=max_frequency,
-        duration=duration,
-        ramp=duration / 5,
-        rate=50,
-    )
+    motion = sum_of_sines(model, seed=seed, duration=duration, ramp=duration / 5, **options)
     for drive, column in zip(drives(model), motion.commands.T, strict=True):
         assert np.all((column >= drive.lower) & (column <= drive.upper))
 
@@ -79,14 +70,6 @@ def test_the_motion_starts_and_ends_at_home_at_rest():
     assert np.all(np.max(np.abs(speed), axis=0) > 0.5)
 
 
-def test_the_peak_is_the_amplitude_times_half_the_range():
-    model = compile_file(ARM)
-    motion = sum_of_sines(model, amplitude=0.3, ramp=0.0)
-    for drive, column in zip(drives(model), motion.commands.T, strict=True):
-        peak = np.max(np.abs(column - drive.home))
-        assert peak == pytest.approx(0.3 * (drive.upper - drive.lower) / 2)
-
-
 def test_actuators_share_no_frequency_and_none_is_above_the_highest():
     rate, seconds = 50, 400
     motion = sum_of_sines(
@@ -97,33 +80,10 @@ def test_actuators_share_no_frequency_and_none_is_above_the_highest():
     frequencies = np.fft.rfftfreq(len(wave), 1 / rate)
     loud = spectrum > 0.1 * np.max(spectrum, axis=0)
     assert np.max(frequencies[np.any(loud, axis=1)]) < 1.5 + 3 / seconds
-    peaks = [
-        frequencies[1:-1][
-            (column[1:-1] > column[:-2])
-            & (column[1:-1] > column[2:])
-            & (column[1:-1] > 0.1 * np.max(column))
-        ]
-        for column in spectrum.T
-    ]
+    peaks = [frequencies[find_peaks(column, 0.1 * np.max(column))[0]] for column in spectrum.T]
     assert [len(found) for found in peaks] == [5] * 6
     apart = np.diff(np.sort(np.concatenate(peaks)))
     assert np.min(apart) > 1 / seconds
-
-
-def test_every_joint_turns_back_often_and_is_fast_and_slow():
-    motion = sum_of_sines(compile_file(ARM))
-    speed = np.diff(motion.commands, axis=0) * 100
-    turns = np.count_nonzero(np.diff(np.sign(speed), axis=0), axis=0)
-    assert np.all(turns >= 10)
-    low, high = np.quantile(np.abs(speed), [0.2, 0.95], axis=0)
-    assert np.all(high > 4 * low)
-
-
-def test_equal_seeds_give_equal_motions_and_others_do_not():
-    model = compile_file(ARM)
-    one, same, other = (sum_of_sines(model, seed=seed) for seed in (3, 3, 4))
-    np.testing.assert_array_equal(one.commands, same.commands)
-    assert not np.allclose(one.commands, other.commands)
 
 
 def test_an_actuator_without_range_is_refused():
@@ -145,10 +105,6 @@ def test_the_approach_is_smooth_slow_and_ends_where_the_motion_starts():
     np.testing.assert_allclose(np.diff(whole.times), 0.01, atol=1e-9)
     np.testing.assert_array_equal(whole.commands[0], start)
     np.testing.assert_array_equal(whole.commands[steps:], motion.commands)
+    assert approach(motion, motion.commands[0], rate=100) is motion
     speed = np.max(np.abs(np.diff(whole.commands[: steps + 1], axis=0))) * 100
     assert 0.45 < speed <= 0.5
-
-
-def test_no_approach_is_made_from_the_start_itself():
-    motion = sum_of_sines(compile_file(ARM))
-    assert approach(motion, motion.commands[0], rate=100) is motion

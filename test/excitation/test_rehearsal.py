@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -46,34 +47,28 @@ def _try(*positions: float, span: float = 4.0, speed: float = 10.0, **text: obje
     rehearsal.rehearse(spec, PATH, motion, find_limits(model, margin=1.02, max_speed=speed))
 
 
+APART = 'contype="0" conaffinity="0"'
+
+
 def test_a_motion_that_keeps_all_limits_is_accepted():
     _try(0.0, -1.0, 0.35, 0.0)
+    _try(-0.8, -0.6)  # approached from the home pose
+    _try(0.0, 0.8, 0.0, left=APART)
 
 
-def test_a_motion_from_elsewhere_is_approached_from_the_home_pose():
-    _try(-0.8, -0.6)
-
-
-def test_bodies_that_would_touch_are_refused():
-    sentence = (
-        r"^Expected a motion inside the limits of 'rail.xml', found one that breaks a limit: "
-    )
-    with pytest.raises(ModelError, match=sentence + r'bodies come as near as -?\d+\.\d mm\.$'):
-        _try(0.0, 0.45, 0.0)
-
-
-def test_bodies_that_cannot_collide_in_the_model_may_pass_each_other():
-    _try(0.0, 0.8, 0.0, left='contype="0" conaffinity="0"')
-
-
-def test_a_motion_that_is_too_fast_is_refused():
-    with pytest.raises(ModelError, match=r"breaks a limit: velocity of 'left' at \d+ %\.$"):
-        _try(0.0, -1.0, 0.0, speed=0.3)
-
-
-def test_a_servo_that_overshoots_its_range_is_refused():
-    with pytest.raises(ModelError, match=r"breaks a limit: position of 'left' at \d+ %\.$"):
-        _try(0.0, -1.0, -1.0, span=0.4, damping=1)
+@pytest.mark.parametrize(
+    ('positions', 'options', 'broken'),
+    [
+        ((0.0, 0.45, 0.0), {}, r'bodies come as near as -?\d+\.\d mm'),
+        ((0.0, -1.0, 0.0), {'speed': 0.3}, r"velocity of 'left' at \d+ %"),
+        ((0.0, -1.0, -1.0), {'span': 0.4, 'damping': 1}, r"position of 'left' at \d+ %"),
+    ],
+)
+def test_a_motion_that_breaks_a_limit_is_refused(
+    positions: tuple[float, ...], options: dict[str, Any], broken: str
+):
+    with pytest.raises(ModelError, match=rf"limits of 'rail.xml', .* breaks a limit: {broken}\.$"):
+        _try(*positions, **options)
 
 
 def _lead_in(pose: float, left: str = '') -> float:
@@ -92,7 +87,7 @@ def test_a_way_that_leads_through_another_body_is_refused():
         ModelError, match=r'^Expected a free way .* as near as -\d+\.\d mm on it\.$'
     ):
         _lead_in(0.8)
-    assert _lead_in(0.8, left='contype="0" conaffinity="0"') > 0
+    assert _lead_in(0.8, left=APART) > 0
 
 
 def test_a_robot_that_rests_against_something_may_leave_it():
