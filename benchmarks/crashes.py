@@ -150,7 +150,7 @@ def record(processes: Processes, bag: Path, storage: Storage) -> subprocess.Pope
     """Start a recorder and wait until it records."""
     values = {'output': bag, 'topics': list(TOPICS), 'storage': storage}
     words = [word for name, value in values.items() for word in ('-p', f'{name}:={value}')]
-    recorder = processes.start('-m', 'sysid_ros.nodes.recorder', '--ros-args', *words)
+    recorder = processes.start('-m', 'sysid_ros.nodes', 'recorder', '--ros-args', *words)
     read_line(recorder, 'recording ')
     return recorder
 
