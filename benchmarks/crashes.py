@@ -138,7 +138,7 @@ def record(processes: Processes, bag: Path) -> subprocess.Popen[str]:
     """Start a recorder and wait until it records."""
     values = {'output': bag, 'topics': list(TOPICS)}
     words = [word for name, value in values.items() for word in ('-p', f'{name}:={value}')]
-    recorder = processes.start('-m', 'sysid_ros.nodes.recorder', '--ros-args', *words)
+    recorder = processes.start('-m', 'sysid_ros.nodes', 'recorder', '--ros-args', *words)
     read_line(recorder, 'recording ')
     return recorder
 

@@ -61,7 +61,6 @@ class Options(NamedTuple):
     seconds: float
     rate: float
     reliability: str
-    storage: str
     compression: str
     load: bool
     soak: bool
@@ -249,7 +248,6 @@ def run(options: Options, folder: Path) -> None:
     parameters = {
         'output': bag,
         'topics': list(TOPICS),
-        'storage': options.storage,
         **({} if options.compression == 'none' else {'compression': options.compression}),
     }
     with Processes() as processes:
@@ -262,7 +260,7 @@ def run(options: Options, folder: Path) -> None:
             for topic, kind in zip(TOPICS, kinds, strict=True)
         ]
         words = [word for name, value in parameters.items() for word in ('-p', f'{name}:={value}')]
-        recorder = processes.start('-m', 'sysid_ros.nodes.recorder', '--ros-args', *words)
+        recorder = processes.start('-m', 'sysid_ros.nodes', 'recorder', '--ros-args', *words)
         read_line(recorder, 'recording ')
         log: list[str] = []
         draining = threading.Thread(target=lambda: log.extend(recorder.stdout or ()), daemon=True)
@@ -326,7 +324,6 @@ def main() -> None:
     parser.add_argument(
         '--reliability', choices=('mixed', 'reliable', 'best_effort'), default='mixed'
     )
-    parser.add_argument('--storage', choices=('mcap', 'sqlite3'), default='mcap')
     parser.add_argument('--compression', choices=('none', 'zstd'), default='none')
     parser.add_argument('--load', action='store_true', help='let another process read the disk')
     parser.add_argument('--soak', type=float, help='seconds; prints the memory every minute')
@@ -338,7 +335,7 @@ def main() -> None:
     print(
         f'{os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}; '
         f'{len(TOPICS)} topics, {options.rate:g} Hz each, {JOINTS} joints, {options.seconds:g} s, '
-        f'{options.storage}, compression {options.compression}',
+        f'compression {options.compression}',
         flush=True,
     )
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -34,7 +34,6 @@ from sysid_ros.config import (
     DataConfig,
     FleetConfig,
     MappingConfig,
-    QosOverride,
     Section,
     ServoBagConfig,
     ThresholdsConfig,
@@ -56,7 +55,7 @@ PAGES = sorted(
 IMAGES = sorted((ROOT / 'docs' / 'images').iterdir())
 LARGEST_IMAGE = 200_000
 
-#: Module in sysid_ros.nodes to the schema of its parameters.
+#: Node to the schema of its parameters.
 SCHEMAS: dict[str, type[Section]] = {
     'recorder': config.RecorderConfig,
     'exciter': config.ExciterConfig,
@@ -239,13 +238,13 @@ def test_modules_that_are_started_exist_with_their_parameters(page: str, words: 
     if not module.startswith('sysid_ros.'):
         assert module == 'colcon', page
         return
-    name = module.rpartition('.')[2]
     assert importlib.util.find_spec(module) is not None, page
-    if name == 'demo':
+    if module == 'sysid_ros.demo':
         with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
             demo.main(['--help'])
         assert all(flag in out.getvalue() for flag in arguments if flag.startswith('--'))
         return
+    name, *arguments = arguments
     flags = ('--ros-args', '-p', '-r')
     pairs = [w for w in arguments if w not in flags and not w.startswith('__ns:=')]
     values = dict(pair.split(':=') for pair in pairs)
@@ -303,7 +302,6 @@ def test_the_tables_of_services_and_topics_name_their_types():
         '~/parameters',
         '~/mjcf',
         '~/result',
-        '~/drift',
         '/diagnostics',
     }
     assert all(interface[name] == kind for name, kind in rows)
@@ -438,9 +436,6 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         left_out = set(ServoBagConfig.model_fields) - set(document)
         assert shown_bag.joint
         assert left_out == {'position'}, 'the example shows every key'
-    elif block.checked == 'QoS overrides':
-        for topic, values in document.items():
-            validate(QosOverride, values, f'{block.page}: {topic}')
     elif block.checked == 'thresholds':
         thresholds = validate(ThresholdsConfig, document, block.page)
         assert thresholds.model_fields_set == set(ThresholdsConfig.model_fields) - set(

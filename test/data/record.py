@@ -22,7 +22,7 @@ COMMANDS = '/forward_position_controller/commands'
 
 def start(node: str, **parameters: object) -> subprocess.Popen[str]:
     """Start a node of the package."""
-    arguments = [sys.executable, '-m', f'sysid_ros.nodes.{node}', '--ros-args']
+    arguments = [sys.executable, '-m', 'sysid_ros.nodes', node, '--ros-args']
     for key, value in parameters.items():
         arguments += ['-p', f'{key}:={value}']
     return subprocess.Popen(arguments, text=True, env=os.environ)
