@@ -285,7 +285,7 @@ def _readings(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity,
     drive, guess = scorer.drives[row], found.guesses[row]
     joint = scorer.joints[guess.joint]
     name, limit = _identity(scorer, found, row), _limit(scorer, found, row)
-    doubtful = drive.doubtful(hinge=joint.hinge)
+    doubtful = _questions(scorer, found, row)
     readings = {}
     columns = drive.axis.columns
     if Quantity.POSITION in columns:
@@ -315,6 +315,16 @@ def _readings(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity,
         quantity: _asked(reading, doubtful.get(quantity, ''))
         for quantity, reading in readings.items()
     }
+
+
+def _questions(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity | None, str]:
+    """Return what of a drive is asked for, None being its command."""
+    drive, guess = scorer.drives[row], found.guesses[row]
+    hinge = scorer.joints[guess.joint].hinge
+    if not hinge and guess.unit.cost > 0:
+        question = f'only its range says that it is in {guess.unit.name}: give its scale'
+        return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
+    return drive.doubtful(hinge=hinge)
 
 
 def _asked(reading: _Reading, question: str) -> _Reading:
@@ -416,7 +426,7 @@ def _command(scorer: Scorer, found: BestHypothesis, row: int) -> _Reading | None
     ]
     score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
     reading = _Reading(column, scale, 0.0, min(score, _limit(scorer, found, row)), _join(notes))
-    return _asked(reading, drive.doubtful(hinge=joint.hinge).get(None, ''))
+    return _asked(reading, _questions(scorer, found, row).get(None, ''))
 
 
 def _identity(scorer: Scorer, found: BestHypothesis, row: int) -> str:
