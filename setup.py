@@ -61,7 +61,7 @@ ROS = (
 #: To render films of a fit, and for MuJoCo's own viewer.
 VIEWER = ('mujoco-core[rendering]>=4.0.1',)
 
-#: To write series as Parquet, and to read LeRobot datasets.
+#: To read LeRobot datasets.
 PARQUET = ('pyarrow>=12.0',)
 
 #: To fit servos by trials.

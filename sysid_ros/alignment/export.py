@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import enum
-import importlib.util
 import io
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ import numpy as np
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.pairs import Pair, PairRole, drives_joint
 from sysid_ros.alignment.trajectories import Alignment
-from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
@@ -34,7 +32,6 @@ class Format(enum.Enum):
 
     NPZ = 'npz'
     CSV = 'csv'
-    PARQUET = 'parquet'
 
 
 @dataclass(frozen=True)
@@ -64,19 +61,6 @@ class ColumnDescription:
     label: str
     scale: float
     offset: float
-
-
-def check_available(chosen: Format) -> None:
-    """Check that what a format needs is installed.
-
-    Raises:
-        ResultError: It is not; the sentence says how to get it.
-    """
-    if chosen is Format.PARQUET and importlib.util.find_spec('pyarrow') is None:
-        raise ResultError(
-            'Expected the Python package pyarrow to write Parquet, found none; get it with '
-            "`pip install 'sysid_ros[parquet]'`, or choose npz or csv."
-        )
 
 
 #: A table: times and data, what each column is, and time zero in ns since the epoch.
@@ -115,29 +99,7 @@ def _write_csv(stem: str, folder: Path, table: _Table) -> list[Path]:
     return paths
 
 
-def _write_parquet(stem: str, folder: Path, table: _Table) -> list[Path]:
-    """Write one ``.parquet`` whose fields carry what their column is as metadata.
-
-    The first field is ``time`` in s; the schema's metadata has ``origin_ns``.
-    """
-    import pyarrow as pa  # noqa: PLC0415 (an extra)
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    series, columns, origin_ns = table
-    fields = [pa.field('time', pa.float64(), nullable=False, metadata={'unit': 's'})]
-    for column in columns:
-        metadata = {key: str(value) for key, value in vars(column).items()}
-        fields.append(pa.field(column.name, pa.float64(), nullable=False, metadata=metadata))
-    schema = pa.schema(fields, metadata={'origin_ns': str(origin_ns)})
-    stream = io.BytesIO()
-    arrays = [pa.array(values) for values in (series.times, *series.data.T)]
-    pq.write_table(pa.Table.from_arrays(arrays, schema=schema), stream)
-    path = folder / f'{stem}.parquet'
-    replace_file(path, stream.getvalue())
-    return [path]
-
-
-_WRITERS = {Format.NPZ: _write_npz, Format.CSV: _write_csv, Format.PARQUET: _write_parquet}
+_WRITERS = {Format.NPZ: _write_npz, Format.CSV: _write_csv}
 
 
 def write_series(
@@ -161,11 +123,9 @@ def write_series(
         The files.
 
     Raises:
-        ResultError: The folder cannot be written, or a format needs what is not installed.
+        ResultError: The folder cannot be written.
     """
     chosen = tuple(dict.fromkeys(formats))
-    for item in chosen:
-        check_available(item)
     written: list[Path] = []
     starts: list[dict[str, Any]] = []
     described: dict[tuple[str, str], ColumnDescription] = {}

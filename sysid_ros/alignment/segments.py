@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
@@ -19,11 +20,148 @@ from sysid_ros.alignment.health import (
     spans_where,
 )
 from sysid_ros.alignment.stamps import Stamped
-from sysid_ros.alignment.standstill import Piece, StampedSamples, rest, stops, within
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.errors import AlignmentError, nearest
+
+#: A standstill lasts at least this long, s.
+STANDSTILL_S = 0.5
+#: Joints that stop under brakes are still in motion for at most this long, s.
+BRAKING_S = 0.5
+#: A channel stands still while it stays within this part of its range.
+_STANDSTILL_PART = 2e-3
+#: It also stands still within so many standard deviations of its noise.
+_NOISE = 6.0
+#: It also stands still within so many of its encoder's steps.
+_STEPS = 2.0
+#: Commands that move by more than this part of their range ask joints to move.
+_ASKED = 0.05
+
+
+class StampedSamples(NamedTuple):
+    """Channels that are measured or commanded together: (n,) ns, strictly increasing; (n, k)."""
+
+    times_ns: NDArray[np.int64]
+    values: NDArray[np.float64]
+
+
+class Piece(NamedTuple):
+    """A piece of time from ``first`` to ``last``, ns, both included."""
+
+    first: int
+    last: int
+
+
+def rest(states: Sequence[StampedSamples]) -> list[Piece]:
+    """Find where no joint moves for half a second or longer.
+
+    A channel stands still while it stays within 0.2 % of its range, six standard deviations of its
+    noise (from fourth differences, which smooth motion hardly enters), or two encoder steps.
+
+    Args:
+        states: Positions, or velocities of joints whose position is not measured.
+    """
+    if not states:
+        return []
+    return intersect([_standstill(item) for item in states])
+
+
+def stops(
+    states: Sequence[StampedSamples],
+    efforts: Sequence[StampedSamples],
+    commands: Sequence[StampedSamples],
+) -> dict[str, list[Piece]]:
+    """Find where the robot was stopped for half a second or longer.
+
+    Joints that brake slow down for a moment before they stand still; that moment belongs to the
+    stop.
+
+    Returns:
+        What was seen to where it was seen.
+    """
+    asked = [piece for piece in rest(states) if any(_asks(item, piece) for item in commands)]
+    braking = round(BRAKING_S * SECOND_NS)
+    powered = []
+    for times, values in efforts:
+        zero = np.all(values == 0, axis=1)
+        if len(times):
+            powered.append([] if zero.all() else _runs(times, zero))
+    return {
+        'joints stand still while commands move': [
+            Piece(piece.first - braking, piece.last) for piece in asked
+        ],
+        'all efforts are zero': intersect(powered) if powered else [],
+    }
+
+
+def within(times_ns: NDArray[np.int64], pieces: Iterable[Piece]) -> NDArray[np.bool_]:
+    """Return (n,) True for the times that lie in one of the pieces."""
+    inside = np.zeros(len(times_ns), dtype=bool)
+    for first, last in pieces:
+        inside |= (times_ns >= first) & (times_ns <= last)
+    return inside
+
+
+def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
+    """Return what lies in a piece of each list and lasts for ``STANDSTILL_S`` or longer."""
+    common = several[0]
+    for pieces in several[1:]:
+        both = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in common for b in pieces)
+        common = [piece for piece in both if _lasts(piece)]
+    return common
+
+
+def _lasts(piece: Piece) -> bool:
+    return piece.last - piece.first >= STANDSTILL_S * SECOND_NS
+
+
+def _runs(times_ns: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[Piece]:
+    """Return from the first to the last of neighbouring True samples, where they last."""
+    rows = np.flatnonzero(mask)
+    if not len(rows):
+        return []
+    groups = np.split(rows, np.flatnonzero(np.diff(rows) > 1) + 1)
+    pieces = [Piece(int(times_ns[rows[0]]), int(times_ns[rows[-1]])) for rows in groups]
+    return [piece for piece in pieces if _lasts(piece)]
+
+
+def _standstill(samples: StampedSamples) -> list[Piece]:
+    times, values = samples
+    if len(times) < FEWEST_SAMPLES:
+        return []
+    period = float(np.median(np.diff(times)))
+    width = 2 * max(round(STANDSTILL_S * SECOND_NS / period) // 2, 1) + 1
+    high = scipy.ndimage.maximum_filter1d(values, width, axis=0, mode='nearest')
+    low = scipy.ndimage.minimum_filter1d(values, width, axis=0, mode='nearest')
+    calm = np.all(high - low <= _tolerance(values), axis=1)
+    # A calm window is a standstill of all its samples.
+    return _runs(times, scipy.ndimage.binary_dilation(calm, np.ones(width, dtype=bool)))
+
+
+def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the (k,) spread of each channel that is no motion."""
+    tolerance = _STANDSTILL_PART * np.ptp(values, axis=0)
+    if len(values) > 5:  # noqa: PLR2004 - fourth differences need five samples
+        # Weights 1, -4, 6, -4, 1: the variance is 70 times that of white noise.
+        rough = np.abs(np.diff(values, n=4, axis=0))
+        tolerance = np.maximum(tolerance, _NOISE * 1.4826 * np.median(rough, axis=0) / 70**0.5)
+    changes = np.abs(np.diff(values, axis=0))
+    steps = np.min(np.where(changes > 0, changes, np.inf), axis=0)
+    steps[~np.isfinite(steps)] = 0.0
+    return np.asarray(np.maximum(tolerance, _STEPS * steps), dtype=np.float64)
+
+
+def _asks(commands: StampedSamples, piece: Piece) -> bool:
+    """Tell whether commands move while joints stand still, longer than joints lag behind."""
+    rows = within(
+        commands.times_ns, [Piece(piece.first, piece.last - round(STANDSTILL_S * SECOND_NS))]
+    )
+    if not rows.any():
+        return False
+    moved = np.ptp(commands.values[rows], axis=0)
+    return bool(np.any(moved > _ASKED * np.ptp(commands.values, axis=0)))
+
 
 #: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5

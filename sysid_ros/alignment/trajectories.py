@@ -46,6 +46,7 @@ from sysid_ros.alignment.segments import (
     LEFT_OUT,
     Segment,
     Signals,
+    StampedSamples,
     find_cuts,
     find_segments,
     marker_topics,
@@ -57,7 +58,6 @@ from sysid_ros.alignment.stamps import (
     one_clock,
     stamp,
 )
-from sysid_ros.alignment.standstill import StampedSamples
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
 from sysid_ros.config import SegmentsConfig, StampChoice

@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     'plot': ('plot bags/train_1 arm.xml --joint elbow -o pictures',),
     'recover': ('recover bags/cut_off -o bags/train_3',),
     'convert': (
-        'convert bags/train_1 arm.xml -o series --format parquet',
+        'convert bags/train_1 arm.xml -o series --format csv',
         'convert bags/train_1 arm.xml --mapping arm.mapping.yaml',
     ),
     'map': (

@@ -249,9 +249,9 @@ def _add_convert(commands: Commands) -> None:
     parser.add_argument(
         '--format',
         action='append',
-        choices=['npz', 'csv', 'parquet'],
+        choices=['npz', 'csv'],
         dest='formats',
-        help='how they are written, may be repeated; default npz and csv; parquet needs pyarrow',
+        help='how they are written, may be repeated; default npz and csv',
     )
     _add_pairing(parser)
     parser.add_argument(

@@ -28,7 +28,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, TopicColumns
-from sysid_ros.inspection.late_velocities import ERRORS, usual, velocity_lag
+from sysid_ros.inspection.lag import ERRORS, usual, velocity_lag
 from sysid_ros.vocabulary import Quantity
 
 #: Changes of position are compared over this time, s, and at least so many samples.

@@ -24,7 +24,7 @@ from sysid_ros.config import ParameterConfig, load_mapping
 from sysid_ros.errors import BagError, ConfigError, listed, nearest
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
-from sysid_ros.inspection.late_velocities import late_velocities, only, without_late
+from sysid_ros.inspection.lag import late_velocities, only, without_late
 from sysid_ros.model.implied import (
     add_actuators,
     implied_actuators,

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ import pytest
 
 from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.errors import ResultError
 from sysid_ros.report.alignment import alignment_text
 
 if TYPE_CHECKING:
@@ -90,34 +88,6 @@ def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any
     described = json.loads(beside.read_text())
     assert [column['name'] for column in described['columns']] == list(series.names)
     assert described['origin_ns'] == alignment.sequences[0].origin_ns
-
-
-@pytest.mark.slow
-def test_parquet_fields_say_what_their_column_is(alignment: Alignment, arm: Any, tmp_path: Path):
-    parquet = pytest.importorskip('pyarrow.parquet')
-    commands, measured, _ = write_series(tmp_path, alignment, arm, [Format.PARQUET])
-    table = parquet.read_table(measured)
-    series = alignment.sequences[0].measurements[0]
-    assert table.column_names == ['time', *series.names]
-    np.testing.assert_array_equal(table['time'].to_numpy(), series.times)
-    for index, name in enumerate(series.names):
-        np.testing.assert_array_equal(table[name].to_numpy(), series.data[:, index])
-    assert table.schema.field('s3').metadata[b'label'] == b'elbow'
-    assert table.schema.metadata[b'origin_ns'] == str(alignment.sequences[0].origin_ns).encode()
-    units = [field.metadata[b'unit'].decode() for field in parquet.read_schema(commands)]
-    assert units == ['s', 'rad', 'rad/s', 'rad']
-
-
-def test_parquet_without_its_package_is_one_sentence_and_no_file(
-    alignment: Alignment, arm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, 'find_spec', lambda name: None if name == 'pyarrow' else find(name)
-    )
-    with pytest.raises(ResultError, match=r"pip install 'sysid_ros\[parquet\]'"):
-        write_series(tmp_path / 'new', alignment, arm, [Format.NPZ, Format.PARQUET])
-    assert not (tmp_path / 'new').exists()
 
 
 def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: Any, tmp_path: Path):

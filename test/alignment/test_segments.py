@@ -152,14 +152,6 @@ def test_a_robot_that_says_when_commands_acted_may_be_held_up(arm: Any, columns:
         assert len(alignment.sequences) == count
 
 
-def test_the_longest_gap_can_be_told(arm: Any, columns: Any):
-    times = np.delete(TIMES, np.arange(500, 550))
-    bag = columns.bag(_state(columns, _moving(times), times))
-    assert len(_align(bag, arm).sequences) == 1
-    spans = _spans(_align(bag, arm, gap=0.3), columns)
-    np.testing.assert_allclose(spans, [(0, 4.99), (5.5, END - 0.01)], atol=1e-6)
-
-
 def test_ranges_choose_and_the_state_before_them_still_counts(arm: Any, columns: Any):
     bag = columns.bag(_state(columns, _moving(TIMES)))
     alignment = _align(bag, arm, times=[[2, 5], [5, 7.5]])
@@ -194,12 +186,6 @@ def test_contacts_are_cut_out_and_no_start_looks_into_them(arm: Any, columns: An
     start = alignment.sequences[1].initial_qpos[0]
     assert start == pytest.approx(positions[0][501], abs=1e-3)
     assert alignment.sequences[0].initial_qpos[0] == pytest.approx(0, abs=1e-3)
-
-
-def test_a_contact_between_two_samples_still_cuts(arm: Any, columns: Any):
-    bag = columns.bag(_state(columns, _moving(TIMES)))
-    spans = _spans(_align(bag, arm, without=[[4.002, 4.004]]), columns)
-    np.testing.assert_allclose(spans, [(0, 4.0), (4.01, END - 0.01)], atol=1e-6)
 
 
 @pytest.mark.parametrize('kind', ['std_msgs/msg/Bool', 'std_msgs/msg/Float64'])
@@ -280,41 +266,6 @@ def test_a_motion_without_rest_or_stop_stays_whole(arm: Any, columns: Any, seed:
 
 def _seen(alignment: Alignment) -> list[str]:
     return [re.split('[:;] ', item.detail)[1] for item in _found(alignment, 'e-stop')]
-
-
-def test_commands_that_freeze_in_motion_are_a_stop(arm: Any, columns: Any):
-    clock = np.where((COMMAND_TIMES > 6) & (COMMAND_TIMES < 9), 6.0, COMMAND_TIMES)
-    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(clock)))
-    alignment = _align(bag, arm, stops=True)
-    np.testing.assert_allclose(_spans(alignment, columns), [(0, 6), (9, END - 0.01)], atol=0.03)
-    assert _seen(alignment) == ['commands freeze while they move']
-
-
-def test_commands_that_stop_coming_in_motion_are_a_stop(arm: Any, columns: Any):
-    sent = COMMAND_TIMES[(COMMAND_TIMES < 6) | (COMMAND_TIMES >= 9)]
-    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(sent), sent))
-    spans = _spans(_align(bag, arm, stops=True), columns)
-    np.testing.assert_allclose(spans, [(0, 6), (9, END - 0.01)], atol=0.03)
-
-
-def test_steps_and_motions_that_fade_out_are_no_stops(arm: Any, columns: Any):
-    steps = [np.floor(COMMAND_TIMES / 2) % (2 + joint) for joint in range(3)]
-    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, steps))
-    assert not _found(_align(bag, arm, stops=True), 'e-stop')
-    fade = np.clip((12 - COMMAND_TIMES) / 2, 0, 1)
-    faded = [fade**2 * values for values in _moving(COMMAND_TIMES)]
-    followed = [np.clip((12 - TIMES) / 2, 0, 1) ** 2 * values for values in _moving(TIMES)]
-    bag = columns.bag(_state(columns, followed), _commands(columns, faded))
-    assert not _found(_align(bag, arm, stops=True), 'e-stop')
-
-
-def test_measurements_that_freeze_in_motion_are_a_stop(arm: Any, columns: Any):
-    clock = np.where((TIMES > 6) & (TIMES < 9), 6.0, TIMES)
-    alignment = _align(columns.bag(_state(columns, _moving(clock))), arm, stops=True)
-    assert _seen(alignment) == ['measurements freeze while they move']
-    (_, first), (second, _) = _spans(alignment, columns)
-    assert first <= 6.02
-    assert second == pytest.approx(9, abs=0.03)
 
 
 def test_joints_that_brake_while_commands_go_on_are_a_stop(arm: Any, columns: Any):

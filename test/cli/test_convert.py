@@ -99,12 +99,10 @@ def test_a_mapping_file_scales_what_it_names(project: Any, sysid: Callable[..., 
         np.testing.assert_allclose(scaled['data'][:, 0], 57.3 * plain['data'][:, 1], rtol=1e-12)
 
 
-@pytest.mark.parametrize('name', ['npz', 'csv', 'parquet'])
+@pytest.mark.parametrize('name', ['npz', 'csv'])
 def test_a_format_is_written_alone_when_it_is_named(
     project: Any, sysid: Callable[..., Any], name: str
 ):
-    if name == 'parquet':
-        pytest.importorskip('pyarrow')
     done = sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name, '--json')
     assert done.code == 0
     assert all(Path(file).is_file() for file in json.loads(done.out)['files'])

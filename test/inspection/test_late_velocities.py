@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import align, map_columns
-from sysid_ros.inspection.late_velocities import late_velocities, without_late
+from sysid_ros.inspection.lag import late_velocities, without_late
 
 if TYPE_CHECKING:
     import mujoco

@@ -29,8 +29,9 @@ _BITS = range(8, 25)
 LEAST_CORRELATION = 0.5
 #: Derivatives and velocities that agree less than this do not tell a unit.
 _CLEAR = 0.8
-#: A servo may miss its command by a factor whose natural logarithm is this.
-_WAY = 0.9
+#: A servo may miss its command by a factor whose natural logarithm is this; a weak one goes a fifth
+#: of its way, which is not yet a revolution per radian.
+_WAY, _WEAK = 0.9, 1.6
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
 #: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
@@ -42,17 +43,11 @@ _NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
 
 class Unit(NamedTuple):
-    """A unit: name, SI units per unit, cost (minus the logarithm of its odds), and gear ratio."""
+    """A unit: name, SI units per unit, and cost (minus the logarithm of its odds)."""
 
     name: str
     factor: float
     cost: float
-    gear: float = 1.0
-
-    @property
-    def kind(self) -> str:
-        """What columns of one message share: joints behind gears have each their own ratio."""
-        return self.name if self.gear == 1.0 else 'before a gear'
 
 
 _TICKS = tuple(Unit(f'counts of 2^{bits} per turn', 2 * math.pi / 2**bits, 3.5) for bits in _BITS)
@@ -69,23 +64,13 @@ _RATE = (
 )
 _LENGTH = (Unit('m', 1.0, 0.0), Unit('mm', 1e-3, 3.0), Unit('cm', 1e-2, 4.0))
 _SPEED = tuple(Unit(f'{unit.name}/s', unit.factor, unit.cost) for unit in _LENGTH)
-#: Efforts that are no torques: currents, or torques before a gear. Their scale is not known.
-OWN_UNITS = Unit('units of its own', math.nan, 4.0)
-#: Of torques and forces alike.
-_EFFORT = (Unit('N·m', 1.0, 0.0), Unit('mN·m', 1e-3, 4.0), OWN_UNITS)
-#: What a gear adds to a unit's cost.
-GEAR_COST = 5.0
-#: Gear ratios within this of a whole number are taken to be that.
-_WHOLE = 0.02
-_SMALLEST_GEAR = 1.5
+_TORQUE = Unit('N·m', 1.0, 0.0)
 _NO_RESPONSE = Response(0.0, 0.0, 0.0)
 
 
 @functools.cache
 def units(quantity: Quantity, *, hinge: bool, whole: bool) -> tuple[Unit, ...]:
     """Return the units that a quantity may be in; counts of an encoder are whole numbers."""
-    if quantity is Quantity.EFFORT:
-        return _EFFORT
     if not hinge:
         return _LENGTH if quantity is Quantity.POSITION else _SPEED
     if quantity is Quantity.POSITION:
@@ -103,25 +88,6 @@ def nearest_unit(factor: float, choices: Sequence[Unit], tolerance: float) -> Un
         fitting,
         key=lambda unit: unit.cost + (math.log(unit.factor / factor) / tolerance) ** 2,
         default=None,
-    )
-
-
-def geared(unit: Unit, factor: float) -> Unit | None:
-    """Express a factor as a unit behind a gear, or None where there is no gear to speak of."""
-    if not factor > 0:
-        return None
-    ratio = unit.factor / factor
-    up = ratio if ratio >= 1 else 1 / ratio
-    if up < _SMALLEST_GEAR:
-        return None
-    if abs(up / round(up) - 1) < _WHOLE:
-        up = float(round(up))
-    ratio = up if ratio >= 1 else 1 / up
-    return Unit(
-        f'{unit.name} at a gear ratio of {ratio:.4g}',
-        unit.factor / ratio,
-        unit.cost + GEAR_COST,
-        ratio,
     )
 
 
@@ -156,30 +122,25 @@ class RecordedDrive(NamedTuple):
         column = self.axis.columns.get(Quantity.EFFORT)
         return column is not None and column.kind is not EffortKind.TORQUE
 
-    def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
-        """Return what a position may be in: each unit, and behind a gear if something tells one."""
-        usual = units(Quantity.POSITION, hinge=hinge, whole=self.whole)
-        found = list(usual)
-        if abs(self.speeding.correlation) >= _CLEAR:
-            other = units(Quantity.VELOCITY, hinge=hinge, whole=False)
-            found += _gears(usual, other, abs(self.speeding.slope), _EXACT)
-        follows = abs(self.following.correlation) >= _CLEAR
-        if self.commanded is Quantity.POSITION and follows:
-            other = units(Quantity.POSITION, hinge=hinge, whole=True)
-            found += _gears(usual, other, 1 / abs(self.following.slope), _WAY)
-        return tuple(dict.fromkeys(found))
+    @property
+    def command_sign(self) -> int:
+        """The sign of the command against that of the position."""
+        return -1 if self.following.correlation < -LEAST_CORRELATION else 1
 
-    def command_unit(self, position: Unit, *, hinge: bool, like: bool) -> Unit:
+    def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
+        """Return what a position may be in."""
+        return units(Quantity.POSITION, hinge=hinge, whole=self.whole)
+
+    def command_unit(self, position: Unit, *, hinge: bool) -> Unit:
         """Return what the command is in, given what the position is in.
 
-        A servo seldom goes all the way: a slope that is not far from one is no other unit. None is
-        where the command is `like` the position, however far the servo goes.
+        A servo seldom goes all the way: a slope that is not far from one is no other unit.
         """
         if self.commanded is Quantity.EFFORT:
-            return _EFFORT[0]
+            return _TORQUE
         slope = abs(self.following.slope)
         responds = abs(self.following.correlation) >= LEAST_CORRELATION and slope > 0
-        if like or not responds or abs(math.log(slope)) < _WAY:
+        if not responds or self._goes_its_way:
             return _same(position, self.commanded, hinge=hinge)
         factor = slope * position.factor
         usual = units(self.commanded, hinge=hinge, whole=False)
@@ -197,9 +158,59 @@ class RecordedDrive(NamedTuple):
             return _same(position, Quantity.VELOCITY, hinge=hinge)
         usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / slope
-        # Noise makes the slope of a regression too small, by the squared correlation at most.
-        tolerance = max(_TIGHT, -2 * math.log(abs(self.speeding.correlation)))
+        tolerance = max(_TIGHT, self._attenuation)
         return nearest_unit(factor, usual, tolerance) or _odd(usual[0], factor)
+
+    @property
+    def _goes_its_way(self) -> bool:
+        """Whether a position moves about as far as it is told to."""
+        return -_WEAK < math.log(abs(self.following.slope)) < _WAY
+
+    @property
+    def _attenuation(self) -> float:
+        """How much too small noise makes the slope of a regression at most, as a logarithm."""
+        return -2 * math.log(abs(self.speeding.correlation))
+
+    def doubtful(self, *, hinge: bool) -> dict[Quantity | None, str]:
+        """Return what is in no known unit to the question to ask; None is the command.
+
+        Two columns of a joint whose ratio is that of no two units, as before and after a gear, say
+        so of both; of a position that goes where it is told to, it is the other one.
+        """
+        usual = self.position_units(hinge=hinge)
+        found: dict[Quantity | None, str] = {}
+        speed, slope = abs(self.speeding.slope), abs(self.following.slope)
+        follows = self.commanded is Quantity.POSITION and slope > 0
+        follows &= abs(self.following.correlation) >= LEAST_CORRELATION
+        if abs(self.speeding.correlation) >= _CLEAR and speed > 0:
+            others = units(Quantity.VELOCITY, hinge=hinge, whole=False)
+            if not _has_units(speed, usual, others, max(_EXACT, self._attenuation)):
+                found[Quantity.VELOCITY] = (
+                    f'it is {speed:.3g} times the derivative of the position, which no two units '
+                    'are: is there a gear? Give its scale'
+                )
+        if (
+            follows
+            and not self._goes_its_way
+            and not _has_units(
+                1 / slope, usual, units(Quantity.POSITION, hinge=hinge, whole=True), _WAY
+            )
+        ):
+            found[None] = (
+                f'the position moves {slope:.3g} times as far as it is told to, which no two units '
+                'are: give its scale'
+            )
+        if found and not (follows and self._goes_its_way):
+            question = next(iter(found.values()))
+            found |= {Quantity.POSITION: question, None: question}
+        return found
+
+
+def _has_units(
+    ratio: float, usual: tuple[Unit, ...], others: tuple[Unit, ...], tolerance: float
+) -> bool:
+    """Whether some two units have a ratio, of another quantity's change to the position's."""
+    return any(nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others)
 
 
 def _same(position: Unit, quantity: Quantity, *, hinge: bool) -> Unit:
@@ -210,22 +221,7 @@ def _same(position: Unit, quantity: Quantity, *, hinge: bool) -> Unit:
 
 def _odd(unit: Unit, factor: float) -> Unit:
     """Return a unit for a factor that no unit has."""
-    return geared(unit, factor) or Unit(f'{factor:.3g} {unit.name}', factor, 6.0)
-
-
-def _gears(
-    usual: tuple[Unit, ...], others: tuple[Unit, ...], ratio: float, tolerance: float
-) -> list[Unit]:
-    """Return units behind a gear where no usual unit of the position explains a ratio.
-
-    That is the change of another quantity per change of the position, in units of the bag; its
-    natural logarithm has a tolerance.
-    """
-    if any(nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others):
-        return []
-    # The other is taken to be in one of the usual units.
-    gears = [geared(usual[0], ratio * unit.factor / usual[0].factor) for unit in others[:2]]
-    return [gear for gear in gears if gear is not None]
+    return Unit(f'{factor:.3g} {unit.name}', factor, 6.0)
 
 
 def make_drives(

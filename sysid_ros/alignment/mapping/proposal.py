@@ -21,10 +21,10 @@ from sysid_ros.alignment.mapping.arms import (
     prefixes,
 )
 from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, EffortKind, find_axes, make_motion
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, OWN_UNITS, make_drives
-from sysid_ros.alignment.mapping.hypotheses import BestHypothesis, Choice, Judge, Shift, search
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
 from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
 from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
+from sysid_ros.alignment.mapping.search import BestHypothesis, Choice, Scorer, search
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
@@ -72,8 +72,6 @@ _EXPLAINED = 0.5
 #: Score of an effort whose scale the model's masses tell at best, and of a column that goes to
 #: another joint than the one it is named for without their telling so.
 _UNSCALED = 0.6
-#: Score of another zero of a joint where its range alone asks for it.
-_BY_RANGE = 0.85
 
 #: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
@@ -251,19 +249,19 @@ def propose(
     motion = make_motion(axes)
     commanded = frozenset(joint.law.commanded for joint in mechanism.joints if joint.law)
     drives = make_drives(axes, motion, commanded or frozenset({Quantity.POSITION}))
-    judge = Judge(drives, mechanism, motion.seconds if motion else 0.0)
-    found = search(judge)
+    scorer = Scorer(drives, mechanism, motion.seconds if motion else 0.0)
+    found = search(scorer)
     placed = {
-        row: judge.joints[guess.joint].id
+        row: scorer.joints[guess.joint].id
         for row, guess in enumerate(found.guesses)
         if guess.joint >= 0
     }
     readings = {
         (joint, quantity): reading
         for row, joint in placed.items()
-        for quantity, reading in _readings(judge, found, row).items()
+        for quantity, reading in _readings(scorer, found, row).items()
     }
-    commands = {joint: _command(judge, found, row) for row, joint in placed.items()}
+    commands = {joint: _command(scorer, found, row) for row, joint in placed.items()}
     _follow(readings, mechanism, axes)
     pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
@@ -278,57 +276,76 @@ def propose(
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
             f'measured joints of the bag: {labels}; joints of the model: {joints}.'
         )
-    unmapped = _unmapped(bag, model, pairs, _not_taken(judge, found))
+    unmapped = _unmapped(bag, model, pairs, _not_taken(scorer, found))
     return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
 
 
-def _readings(judge: Judge, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
+def _readings(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
     """Return how each measured column of a drive is read."""
-    drive, guess = judge.drives[row], found.guesses[row]
-    joint = judge.joints[guess.joint]
-    offset = found.verdict.offsets[row][0]
-    name = _identity(judge, found, row)
-    limit, zero = _limits(judge, found, row)
+    drive, guess = scorer.drives[row], found.guesses[row]
+    joint = scorer.joints[guess.joint]
+    name, limit = _identity(scorer, found, row), _limit(scorer, found, row)
+    doubtful = _questions(scorer, found, row)
     readings = {}
     columns = drive.axis.columns
     if Quantity.POSITION in columns:
-        scale = guess.sign * guess.unit.factor
+        scale, offset = guess.sign * guess.unit.factor, found.verdict.offsets[row]
         score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-        score = min(score, limit, zero)
         notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
-        if offset and guess.shift is Shift.POSITION:
+        if offset:
             notes.append('by the command it is held at')
         readings[Quantity.POSITION] = _Reading(
-            columns[Quantity.POSITION], scale, offset, score, _join(notes)
+            columns[Quantity.POSITION], scale, offset, min(score, limit), _join(notes)
         )
     if Quantity.VELOCITY in columns:
         unit = drive.velocity_unit(guess.unit, hinge=joint.hinge)
         follows = drive.speeding.correlation
         known = abs(follows) >= LEAST_CORRELATION
         scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
-        score = min(_score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT), limit)
+        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
         notes = [name, *_notes(scale, unit.name, 0.0, joint)]
         if known:
             notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
         readings[Quantity.VELOCITY] = _Reading(
-            columns[Quantity.VELOCITY], scale, 0.0, score, _join(notes)
+            columns[Quantity.VELOCITY], scale, 0.0, min(score, limit), _join(notes)
         )
     if Quantity.EFFORT in columns:
-        readings[Quantity.EFFORT] = _effort(judge, found, row, limit)
-    return readings
+        readings[Quantity.EFFORT] = _effort(scorer, found, row, limit)
+    return {
+        quantity: _asked(reading, doubtful.get(quantity, ''))
+        for quantity, reading in readings.items()
+    }
 
 
-def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Reading:
+def _questions(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity | None, str]:
+    """Return what of a drive is asked for, None being its command."""
+    drive, guess = scorer.drives[row], found.guesses[row]
+    hinge = scorer.joints[guess.joint].hinge
+    if not hinge and guess.unit.cost > 0:
+        question = f'only its range says that it is in {guess.unit.name}: give its scale'
+        return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
+    return drive.doubtful(hinge=hinge)
+
+
+def _asked(reading: _Reading, question: str) -> _Reading:
+    """Return a reading that is not used before somebody answers a question."""
+    if not question:
+        return reading
+    score = min(reading.score, _UNSCALED)
+    return reading._replace(score=score, reason=f'{reading.reason}; {question}')
+
+
+def _effort(scorer: Scorer, found: BestHypothesis, row: int, limit: float) -> _Reading:
     """Return how the effort of a drive is read, whose score has a limit."""
-    drive, guess = judge.drives[row], found.guesses[row]
-    joint, column = judge.joints[guess.joint], drive.axis.columns[Quantity.EFFORT]
-    name = _identity(judge, found, row)
+    drive, guess = scorer.drives[row], found.guesses[row]
+    joint, column = scorer.joints[guess.joint], drive.axis.columns[Quantity.EFFORT]
+    name = _identity(scorer, found, row)
     score = min(_score(found, row, Choice.JOINT, Choice.SIGN), limit)
     si = Quantity.EFFORT.unit(slide=not joint.hinge)
     kind = column.kind
-    scale, times = _torque_scale(judge, found, row)
+    scale, times = _torque_scale(scorer, found, row)
     if scale is None:
-        scale = judge.torque_per_unit(row, found.guesses, found.verdict.offsets)
+        scale = scorer.torque_per_unit(row, found.guesses, found.verdict.offsets)
         scale = scale if math.isfinite(scale) else 1 / times
         known, score = math.isfinite(scale), min(score, _UNSCALED)
         size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
@@ -337,11 +354,10 @@ def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Rea
         kind = EffortKind.CURRENT if kind is EffortKind.TORQUE else kind
         notes = [name, f'{named or f"no torque in {si} but a current or the like"}: {size}']
     else:
-        unit = guess.effort_unit.name if abs(scale) != 1.0 else si
-        notes = [name, *_notes(scale, unit, 0.0, joint), 'taken as torque']
+        notes = [name, *_notes(scale, si, 0.0, joint), 'taken as torque']
         if scale != guess.sign:
             score = min(score, _score(found, row, Choice.EFFORT))
-        if _beside_currents(judge, found, row):
+        if _beside_currents(scorer, found, row):
             score = min(score, _UNSCALED)
             notes.append('others of its message are no torques')
     servo = found.verdict.parts[row][0]
@@ -350,84 +366,81 @@ def _effort(judge: Judge, found: BestHypothesis, row: int, limit: float) -> _Rea
     return _Reading(column, scale, 0.0, score, _join(notes), kind)
 
 
-def _torque_scale(judge: Judge, found: BestHypothesis, row: int) -> tuple[float | None, float]:
+def _torque_scale(scorer: Scorer, found: BestHypothesis, row: int) -> tuple[float | None, float]:
     """Return the N·m or N per unit of an effort, None where it is no torque.
 
     It is one as messages say, unless its name or what the model needs contradicts: then the second
     is how many times what the model needs it is, NaN where that is unknown.
     """
-    drive, guess = judge.drives[row], found.guesses[row]
-    own = guess.effort_unit is OWN_UNITS
-    scale = guess.sign * (1.0 if own else guess.effort_sign * guess.effort_unit.factor)
-    times = judge.contradiction(row, found.guesses, found.verdict.offsets, scale)
+    drive, guess = scorer.drives[row], found.guesses[row]
+    scale = float(guess.sign * guess.effort_sign)
+    times = scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
     torque = times is None and not drive.own_efforts
     return scale if torque else None, math.nan if times is None else times / guess.sign
 
 
-def _limits(judge: Judge, found: BestHypothesis, row: int) -> tuple[float, float]:
-    """Return the most that a drive's joint, and its zero, can be sure of; torques prove more."""
-    guess = found.guesses[row]
-    if judge.strange[row, guess.joint]:
-        return _UNSCALED, _UNSCALED
-    if found.verdict.parts[row][1] < _EXPLAINED:
-        return 1.0, 1.0
-    alike = np.delete(judge.alike[:, guess.joint], row), np.delete(judge.alike[row], guess.joint)
-    strange = judge.alike[row, guess.joint] < SAME_CORE
-    named_otherwise = strange and any((others >= SAME_CORE).any() for others in alike)
-    return _UNSCALED if named_otherwise else 1.0, _BY_RANGE if guess.turn else 1.0
+def _limit(scorer: Scorer, found: BestHypothesis, row: int) -> float:
+    """Return the most that a drive's joint can be sure of; torques prove more than names."""
+    joint = found.guesses[row].joint
+    if scorer.strange[row, joint]:
+        return _UNSCALED
+    others = np.delete(scorer.alike[:, joint], row), np.delete(scorer.alike[row], joint)
+    named_otherwise = any((alike >= SAME_CORE).any() for alike in others)
+    explained = found.verdict.parts[row][1] < _EXPLAINED
+    if scorer.alike[row, joint] < SAME_CORE and named_otherwise and not explained:
+        return _UNSCALED
+    return 1.0
 
 
-def _beside_currents(judge: Judge, found: BestHypothesis, row: int) -> bool:
-    """Whether efforts of other joints like it in a drive's message are in units of their own."""
-    topic, hinge = judge.drives[row].axis.topic, judge.joints[found.guesses[row].joint].hinge
+def _beside_currents(scorer: Scorer, found: BestHypothesis, row: int) -> bool:
+    """Whether efforts of other joints in a drive's message are in units of their own."""
+    topic = scorer.drives[row].axis.topic
     return any(
         drive.axis.topic == topic
         and guess.joint >= 0
-        and judge.joints[guess.joint].hinge == hinge
         and drive.effort is not None
-        and _torque_scale(judge, found, other)[0] is None
-        for other, (drive, guess) in enumerate(zip(judge.drives, found.guesses, strict=True))
+        and _torque_scale(scorer, found, other)[0] is None
+        for other, (drive, guess) in enumerate(zip(scorer.drives, found.guesses, strict=True))
     )
 
 
-def _command(judge: Judge, found: BestHypothesis, row: int) -> _Reading | None:
+def _command(scorer: Scorer, found: BestHypothesis, row: int) -> _Reading | None:
     """Return how the command of a drive is read; None without one that its actuator takes."""
-    drive, guess = judge.drives[row], found.guesses[row]
-    joint = judge.joints[guess.joint]
+    drive, guess = scorer.drives[row], found.guesses[row]
+    joint = scorer.joints[guess.joint]
     if drive.command is None or joint.law is None or joint.law.commanded is not drive.commanded:
         return None
     columns = drive.command.columns
     column = columns.get(drive.commanded) or columns.get(None)
     if column is None:
         return None
-    offset = found.verdict.offsets[row][1]
-    unit = drive.command_unit(guess.unit, hinge=joint.hinge, like=guess.command_like)
-    scale = guess.sign * guess.command_sign * unit.factor
-    choices = (Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET, Choice.COMMAND)
+    unit = drive.command_unit(guess.unit, hinge=joint.hinge)
+    scale = guess.sign * drive.command_sign * unit.factor
     follows = abs(drive.following.correlation)
     notes = [
         f'{drive.axis.name} follows it (correlation {follows:.2f})'
         if follows >= LEAST_CORRELATION
         else 'same name as what is measured',
-        _identity(judge, found, row),
-        *_notes(scale, unit.name, offset, joint),
+        _identity(scorer, found, row),
+        *_notes(scale, unit.name, 0.0, joint),
     ]
-    score = min(_score(found, row, *choices), *_limits(judge, found, row))
-    return _Reading(column, scale, offset, score, _join(notes))
+    score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
+    reading = _Reading(column, scale, 0.0, min(score, _limit(scorer, found, row)), _join(notes))
+    return _asked(reading, _questions(scorer, found, row).get(None, ''))
 
 
-def _identity(judge: Judge, found: BestHypothesis, row: int) -> str:
+def _identity(scorer: Scorer, found: BestHypothesis, row: int) -> str:
     """Say why a drive is its joint."""
-    drive, guess = judge.drives[row], found.guesses[row]
-    joint = judge.joints[guess.joint]
-    alike = float(judge.alike[row, guess.joint])
+    drive, guess = scorer.drives[row], found.guesses[row]
+    joint = scorer.joints[guess.joint]
+    alike = float(scorer.alike[row, guess.joint])
     motion = found.verdict.parts[row][1]
     proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
     if alike >= SAME_CORE:
         return in_words(alike) + proof
-    namesake = int(np.argmax(judge.alike[row]))
-    if judge.alike[row, namesake] >= SAME_CORE:
-        other = judge.joints[namesake].name
+    namesake = int(np.argmax(scorer.alike[row]))
+    if scorer.alike[row, namesake] >= SAME_CORE:
+        other = scorer.joints[namesake].name
         return f'named {drive.axis.name} in the bag, but moves as {joint.name}, not {other}{proof}'
     place = '' if drive.axis.named else ', by its place in the message'
     return f'{in_words(alike)}{place}{proof}'
@@ -531,11 +544,11 @@ def _pair(
     )
 
 
-def _not_taken(judge: Judge, found: BestHypothesis) -> dict[int, str]:
+def _not_taken(scorer: Scorer, found: BestHypothesis) -> dict[int, str]:
     """Return actuator to why it does not take what its joint is commanded."""
     reasons = {}
-    for drive, guess in zip(judge.drives, found.guesses, strict=True):
-        law = judge.joints[guess.joint].law if guess.joint >= 0 else None
+    for drive, guess in zip(scorer.drives, found.guesses, strict=True):
+        law = scorer.joints[guess.joint].law if guess.joint >= 0 else None
         if law is None or drive.command is None or law.commanded is drive.commanded:
             continue
         column = next(iter(drive.command.columns.values()))

@@ -1,0 +1,643 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Which joint each drive of a bag is, in which unit and sign: odds, and a search for the best.
+
+A hypothesis says so for all drives at once. It is scored by a sum of logarithms of odds:
+
+- names that are alike, and SI units, positive signs and no offsets (what drivers mostly do);
+- positions inside the joint's range;
+- the servo's law: a measured effort against that of the model's gains, command and position;
+- the laws of motion: the effort (measured, or the servo's) against the torque that rigid bodies
+  take for this motion, with whatever armature, viscous and dry friction explain best.
+
+The last two count ``-weight log(unexplained fraction of the variance)``; the weight grows with the
+length of the recording and stays small: models are wrong in ways that more data do not mend.
+
+The search begins from an assignment and changes one or two drives at a time until nothing is
+better. How much worse the best rival is tells how certain a choice is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
+
+from sysid_ros.alignment.mapping.axes import SmoothSignal
+from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, RecordedDrive, Unit, units
+from sysid_ros.alignment.mapping.mechanism import (
+    LEAST_SHIFT,
+    MASSES,
+    SHOWS,
+    Mechanism,
+    contradiction,
+    law_part,
+    motion_bases,
+    motion_part,
+    scale_of,
+    scaled_law_part,
+    scaled_part,
+    servo_torque,
+)
+from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
+from sysid_ros.vocabulary import Quantity
+
+#: Weight of a second of motion, and of the longest recording.
+_WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
+#: A smaller unexplained fraction of the variance says no more.
+_LEAST_PART = 0.01
+#: Cost of a state's sign, a command's, what both together save, an effort's against its position.
+_STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
+#: Cost of joints that other columns are named for where the model has this fraction of the bag's
+#: joints at most: a part of a robot moves by what the rest of it does, which such a model lacks.
+_STRANGE, _PARTIAL = 40.0, 0.5
+#: Cost of an offset, and of a drive without a joint while there is a joint without a drive.
+_SHIFTED, _LEFT = 3.0, 6.0
+#: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
+_SLACK = 0.05
+#: Cost of two joints that a message has in another order than the model, and of all of them.
+_SWAPPED, _SHUFFLED = 1.5, 4.0
+#: The least cost of another order where the names of a bag are like none of the model's and it has
+#: as many columns as the model joints: nearly always they are listed from base to tool.
+_REARRANGED = 3.0
+#: Cost of a position or effort in another unit than most of its message.
+_MIXED, _MIXED_EFFORTS = 4.0, 12.0
+#: Cost of efforts that are no torques, less by the second for each but the first of a message, and
+#: more by the third where they are just as large as torques.
+_OWN, _ALL_OWN, _LIKE_TORQUE = 4.0, 2.0, 4.0
+#: Cost of a servo whose gains are far from the model's.
+_OTHER_GAINS = 1.0
+#: Cost of what the bag says is not so.
+_NEVER = 1000.0
+#: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
+_OTHER_UNIT, _KNOWN_UNIT = 1.8, 1.0
+#: Positions this far outside of the range, as a fraction of it, are still inside.
+_MARGIN = 0.05
+#: Cost of positions that all lie outside; a third outside is as bad.
+_OUTSIDE = 10.0
+#: A motion over less than this fraction of the range is seldom what is recorded, and its cost.
+_SMALL, _SMALL_COST = 0.02, 4.0
+#: Improvements below this are none; sweeps after which the search gives up.
+_GAIN, _SWEEPS = 1e-6, 12
+#: With more drives than this, drives are not turned while they are exchanged.
+_MANY = 12
+#: So many motions' torques are kept.
+_CACHED = 3000
+
+
+class Choice(enum.Enum):
+    """What a hypothesis decides about a drive."""
+
+    JOINT = enum.auto()
+    SIGN = enum.auto()
+    UNIT = enum.auto()
+    OFFSET = enum.auto()
+    EFFORT = enum.auto()
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What one drive is.
+
+    Attributes:
+        unit: Of the position.
+        joint: Index of the joint, or −1.
+        sign: Of the position, +1 or −1. Command and velocity follow by the data.
+        shifted: Whether the position has another zero than the command.
+        torque: Whether the effort is one, or in units of its own, as a current.
+        effort_sign: Of a torque against the position.
+    """
+
+    unit: Unit
+    joint: int = -1
+    sign: int = 1
+    shifted: bool = False
+    torque: bool = True
+    effort_sign: int = 1
+
+
+class HypothesisScore(NamedTuple):
+    """How a hypothesis fares.
+
+    Attributes:
+        total: Logarithm of its odds, up to a constant.
+        offsets: Drive to the offset of its position, in joint units.
+        parts: Drive to the unexplained fractions of the variance: of the servo's law, of the
+            motion; NaN where they are not known.
+        evidence: What of the total the values say: all but what is usual.
+    """
+
+    total: float
+    offsets: tuple[float, ...]
+    parts: tuple[tuple[float, float], ...]
+    evidence: float
+
+
+class Scorer:
+    """Scores hypotheses on one bag and one model.
+
+    Attributes:
+        drives: Of the bag.
+        joints: Of the model.
+        alike: (drives, joints) how alike their names are.
+        strange: (drives, joints) where a joint of a part of the robot is another drive's by name.
+    """
+
+    def __init__(
+        self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
+    ) -> None:
+        """Compare the names; the longer drives moved, the more their motion says."""
+        self.drives = drives
+        self.joints = mechanism.joints
+        self._mechanism = mechanism
+        self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
+        names = [joint.name for joint in self.joints]
+        measured = similarities([drive.axis.name for drive in drives], names)
+        commanded = similarities(
+            [drive.command.name if drive.command else '' for drive in drives], names
+        )
+        self.alike = np.maximum(measured, commanded)
+        # Names that are like none of the model's are no more than places in a message.
+        nameless = not self.alike.any() and len(drives) == len(names)
+        self._in_order = _in_message_order(drives, nameless=nameless)
+        self._least_disorder = _REARRANGED if nameless else 0.0
+        self._names = _log_odds(measured) + _log_odds(commanded)
+        named = self.alike >= SAME_CORE
+        partial = len(names) <= _PARTIAL * len(drives)
+        self.strange = named.any(axis=0) & ~named & partial
+        self._local: dict[tuple[int, int], Guess] = {}
+        self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
+        # Most hypotheses change one drive: what the others explain stays as it is.
+        self._explained: dict[tuple[object, ...], tuple[float, float, float]] = {}
+        self._count = max(
+            (len(drive.position.values) for drive in drives if drive.position), default=0
+        )
+
+    def score(self, guesses: Sequence[Guess]) -> HypothesisScore:
+        """Return how a hypothesis fares."""
+        placed = [row for row, guess in enumerate(guesses) if guess.joint >= 0]
+        usual = sum(self._prior(row, guesses[row]) for row in placed)
+        usual -= _LEFT * (min(len(guesses), len(self.joints)) - len(placed))
+        usual -= _STRANGE * any(self.strange[row, guesses[row].joint] for row in placed)
+        usual -= self._disorder(guesses) + self._mixture(guesses)
+        evidence = 0.0
+        offsets, torques = self._offsets_and_torques(guesses)
+        parts = [(math.nan, math.nan)] * len(guesses)
+        motion = _motion_key(guesses, offsets)
+        for row in placed:
+            guess, offset = guesses[row], offsets[row]
+            least = _SLACK if self._torque(row, guess) is None else LEAST_SHIFT
+            evidence -= _OUTSIDE * (guess.shifted and abs(offset) < least)
+            key = (row, guess, offset, motion)
+            if key not in self._explained:
+                torque = None if torques is None else torques[:, guess.joint]
+                self._explained[key] = self._parts(row, guess, offset, torque)
+            servo, moved, gain = self._explained[key]
+            parts[row] = servo, moved
+            evidence += gain
+        return HypothesisScore(usual + evidence, tuple(offsets), tuple(parts), evidence)
+
+    def _prior(self, row: int, guess: Guess) -> float:
+        drive, hinge = self.drives[row], self.joints[guess.joint].hinge
+        # Where a velocity runs against its position, one of them is reversed.
+        negative = guess.sign < 0 or drive.speeding.correlation < -LEAST_CORRELATION
+        against = drive.command is not None and guess.sign * drive.command_sign < 0
+        cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
+        cost -= _BOTH_SIGNS * (negative and against)
+        cost += _EFFORT_SIGN * (guess.effort_sign < 0) + _SHIFTED * guess.shifted
+        cost += guess.unit.cost + (0.0 if guess.torque else _OWN)
+        cost += _NEVER * (guess.torque and drive.own_efforts)
+        if drive.command is not None:
+            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge).cost
+        if drive.speeding.correlation:
+            cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
+        return float(self._names[row, guess.joint]) - cost
+
+    def _mixture(self, guesses: Sequence[Guess]) -> float:
+        """Return the cost of units that differ in a message; a unit of positions costs once."""
+        cost = 0.0
+        topics = {drive.axis.topic for drive in self.drives}
+        for topic in topics:
+            own = [
+                (drive, guess)
+                for drive, guess in zip(self.drives, guesses, strict=True)
+                if drive.axis.topic == topic and guess.joint >= 0
+            ]
+            positions = Counter(guess.unit for _, guess in own)
+            efforts = Counter(guess.torque for drive, guess in own if drive.effort is not None)
+            for found, price in ((positions, _MIXED), (efforts, _MIXED_EFFORTS)):
+                cost += price * (found.total() - max(found.values(), default=0))
+            cost -= sum(unit.cost * (count - 1) for unit, count in positions.items())
+            cost -= _ALL_OWN * max(efforts[False] - 1, 0)
+        return cost
+
+    def _disorder(self, guesses: Sequence[Guess]) -> float:
+        """Return the cost of an order of joints that is not the model's."""
+        swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
+        return max(min(_SWAPPED * swapped, _SHUFFLED), self._least_disorder) if swapped else 0.0
+
+    def _offsets_and_torques(
+        self, guesses: Sequence[Guess]
+    ) -> tuple[list[float], NDArray[np.float64] | None]:
+        """Return the offset of each position, and the (n, k) torques of the motion with them."""
+        offsets = [self._offset(row, guess, None) for row, guess in enumerate(guesses)]
+        torques = self._all_torques(guesses, offsets)
+        shifted = [
+            row
+            for row, guess in enumerate(guesses)
+            if guess.shifted and guess.joint >= 0 and self._torque(row, guess) is None
+        ]
+        if torques is None or not shifted:
+            return offsets, torques
+        for row in shifted:
+            # Without a measured effort, what gravity takes is not an offset.
+            offsets[row] = self._offset(row, guesses[row], torques[:, guesses[row].joint])
+        return offsets, self._all_torques(guesses, offsets)
+
+    def _command(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
+        """Return the (n,) commands in joint units."""
+        drive = self.drives[row]
+        if drive.command_values is None:
+            return None
+        unit = drive.command_unit(guess.unit, hinge=self.joints[guess.joint].hinge)
+        return guess.sign * drive.command_sign * unit.factor * drive.command_values
+
+    def _torque(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
+        """Return the (n,) measured efforts, N·m or N."""
+        effort = self.drives[row].effort
+        return (
+            guess.sign * guess.effort_sign * effort if effort is not None and guess.torque else None
+        )
+
+    def _moved(self, row: int, guess: Guess, offset: float = 0.0) -> SmoothSignal | None:
+        """Return how the joint moved, in its own units."""
+        signal = self.drives[row].position
+        return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
+
+    def _gain(self, part: float) -> float:
+        """Return what an unexplained fraction of a variance adds to the odds; 0 if it is NaN."""
+        return 0.0 if math.isnan(part) else -self._weight * math.log(min(part + _LEAST_PART, 1.0))
+
+    def _offset(self, row: int, guess: Guess, torque: NDArray[np.float64] | None) -> float:
+        """Return the offset of a position that makes the servo's law hold on average."""
+        moved = self._moved(row, guess)
+        if not guess.shifted or guess.joint < 0 or moved is None:
+            return 0.0
+        law, command = self.joints[guess.joint].law, self._command(row, guess)
+        if law is None or not law.known or law.commanded is not Quantity.POSITION:
+            return 0.0
+        if command is None:
+            return 0.0
+        effort = self._torque(row, guess)
+        effort = torque if effort is None else effort
+        load = 0.0 if effort is None else float(np.mean(effort + law.damping * moved.rate))
+        return float(np.mean(command - moved.values)) - load / law.stiffness
+
+    def _outside(self, guess: Guess, moved: SmoothSignal) -> float:
+        """Return the cost of positions beyond the joint's range."""
+        joint = self.joints[guess.joint]
+        low, high = joint.low, joint.high
+        if not math.isfinite(high - low):
+            # Joints without a limit seldom turn more than a few times.
+            low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
+        margin, values = _MARGIN * (high - low), moved.values
+        part = float(np.mean((values < low - margin) | (values > high + margin)))
+        hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * hardly_moves
+
+    def _all_torques(
+        self, guesses: Sequence[Guess], offsets: list[float]
+    ) -> NDArray[np.float64] | None:
+        if not self._count or not self._mechanism.fixed:
+            return None
+        key = _motion_key(guesses, offsets)
+        if key not in self._torques:
+            if len(self._torques) > _CACHED:
+                self._torques.clear()
+                self._explained.clear()
+            moved = {
+                guess.joint: signal
+                for row, (guess, offset) in enumerate(zip(guesses, offsets, strict=True))
+                if guess.joint >= 0 and (signal := self._moved(row, guess, offset)) is not None
+            }
+            self._torques[key] = self._mechanism.needed(moved, self._count)
+        return self._torques[key]
+
+    def _parts(
+        self, row: int, guess: Guess, offset: float, torque: NDArray[np.float64] | None
+    ) -> tuple[float, float, float]:
+        """Return the unexplained fractions of servo and motion, and what the values say in all."""
+        drive, joint = self.drives[row], self.joints[guess.joint]
+        moved = self._moved(row, guess, offset)
+        if moved is None:
+            return math.nan, math.nan, 0.0
+        cost = self._outside(guess, moved)
+        servo = servo_torque(joint, drive.commanded, self._command(row, guess), moved)
+        bases = None if torque is None else motion_bases(torque, moved)
+        law = motion = math.nan
+        effort = self._torque(row, guess)
+        if drive.effort is not None and effort is None:
+            sign, motion = _own_sign(guess.sign * drive.effort, bases)
+            raw = sign * guess.sign * drive.effort
+            law = math.nan if servo is None else scaled_law_part(raw, servo, moved)
+            if bases is not None and not drive.own_efforts:
+                like = 1 / MASSES < scale_of(raw, bases, SHOWS) < MASSES
+                cost += _LIKE_TORQUE * like + _EFFORT_SIGN * (sign < 0)
+        elif effort is not None:
+            if servo is not None:
+                law, of_gain = law_part(joint, effort, servo, moved)
+                cost += of_gain
+            motion = math.nan if bases is None else motion_part(joint, effort, bases)
+        elif servo is not None and bases is not None:
+            motion = motion_part(joint, servo, bases)
+            # With gains that are not the model's, positions behind their commands still tell loads
+            # apart; being less sure, it counts as a standard deviation, not as a variance.
+            loose = math.sqrt(scaled_part(servo, bases))
+            if self._gain(loose) > self._gain(motion) + _OTHER_GAINS:
+                motion, cost = loose, cost + _OTHER_GAINS
+        return law, motion, self._gain(law) + self._gain(motion) - cost
+
+    def _bases(
+        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
+    ) -> NDArray[np.float64] | None:
+        """Return the (n, 4) torques that a drive's joint takes, None where that is not known."""
+        torques = self._all_torques(guesses, list(offsets))
+        moved = self._moved(row, guesses[row])
+        if self.drives[row].effort is None or moved is None or torques is None:
+            return None
+        return motion_bases(torques[:, guesses[row].joint], moved)
+
+    def torque_per_unit(
+        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
+    ) -> float:
+        """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
+
+        NaN where the motion does not tell: bodies take less than half of it, friction and armature
+        the rest.
+        """
+        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        if bases is None or effort is None:
+            return math.nan
+        sign, _ = _own_sign(effort, bases)
+        return sign * scale_of(sign * effort, bases)
+
+    def contradiction(
+        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float], scale: float
+    ) -> float | None:
+        """Return how many times what the model needs a scaled effort is; None if it may be one."""
+        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        if bases is None or effort is None:
+            return None
+        return contradiction(self.joints[guesses[row].joint], scale * effort, bases)
+
+    def alone(self, row: int, joint: int) -> Guess:
+        """Return how a drive fits a joint best by itself."""
+        if (row, joint) not in self._local:
+            unit_choices = self.drives[row].position_units(hinge=self.joints[joint].hinge)
+            rivals = [
+                Guess(unit, joint, sign, shifted, torque)
+                for unit, shifted, sign, torque in itertools.product(
+                    unit_choices,
+                    (False, True),
+                    (1, -1),
+                    (True, False)[: 1 + (self.drives[row].effort is not None)],
+                )
+            ]
+            self._local[row, joint] = max(rivals, key=lambda rival: self.merit(row, rival))
+        return self._local[row, joint]
+
+    def merit(self, row: int, guess: Guess) -> float:
+        """Return how well a guess of a drive fares by itself, without what its motion takes."""
+        offset = self._offset(row, guess, None)
+        return self._prior(row, guess) + self._parts(row, guess, offset, None)[2]
+
+
+def _own_sign(effort: NDArray[np.float64], bases: NDArray[np.float64] | None) -> tuple[int, float]:
+    """Return the sign of an effort of unknown scale, and what the motion leaves unexplained."""
+    if bases is None:
+        return 1, math.nan
+    left = {sign: scaled_part(sign * effort, bases) for sign in (1, -1)}
+    sign = min(left, key=lambda sign: left[sign])
+    return sign, left[sign]
+
+
+def _in_message_order(
+    drives: tuple[RecordedDrive, ...], *, nameless: bool
+) -> list[tuple[int, int]]:
+    """Return the pairs of drives of one topic, the earlier first.
+
+    Drivers list joints along the arm or by the alphabet; the alphabet says nothing of the arm,
+    unless the names do not either.
+    """
+    pairs: list[tuple[int, int]] = []
+    for topic in dict.fromkeys(drive.axis.topic for drive in drives):
+        rows = [row for row, drive in enumerate(drives) if drive.axis.topic == topic]
+        names = [drives[row].axis.name for row in rows]
+        # An index says as much as an order of names does.
+        if nameless or names != sorted(names) or all(name.isdigit() for name in names):
+            pairs += itertools.combinations(rows, 2)
+    return pairs
+
+
+def _motion_key(guesses: Sequence[Guess], offsets: list[float]) -> tuple[object, ...]:
+    """Return what the motion of all joints, and so their torques, depends on."""
+    return tuple(
+        (guess.joint, guess.sign, guess.unit.factor, round(offset, 6))
+        for guess, offset in zip(guesses, offsets, strict=True)
+        if guess.joint >= 0
+    )
+
+
+def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
+    odds = np.clip(score, 0.5, 0.99)
+    found: NDArray[np.float64] = np.log(odds / (1 - odds))
+    return found
+
+
+class BestHypothesis(NamedTuple):
+    """The best hypothesis.
+
+    Attributes:
+        guesses: One per drive.
+        verdict: How it fares.
+        margins: Drive and choice to how much worse the best rival is.
+    """
+
+    guesses: tuple[Guess, ...]
+    verdict: HypothesisScore
+    margins: dict[tuple[int, Choice], float]
+
+
+def search(scorer: Scorer) -> BestHypothesis:
+    """Find the hypothesis that nothing near it is better than."""
+    starts = [_assigned(scorer), *_in_order(scorer)]
+    current = max(starts[1:], key=lambda start: scorer.score(start).total)
+    ends = [_climb(scorer, start) for start in (starts[0], current)]
+    best = max(ends, key=lambda end: end.verdict.total)
+    _doubt_units(scorer, best)
+    return best
+
+
+def _assigned(scorer: Scorer) -> list[Guess]:
+    """Choose for each drive the joint that suits it best by itself, each joint once."""
+    guesses = [Guess(drive.position_units(hinge=True)[0]) for drive in scorer.drives]
+    shape = len(scorer.drives), len(scorer.joints)
+    merit = np.zeros(shape)
+    for row, joint in np.ndindex(shape):
+        merit[row, joint] = scorer.merit(row, scorer.alone(row, joint))
+    for row, joint in zip(*scipy.optimize.linear_sum_assignment(-merit), strict=True):
+        guesses[row] = scorer.alone(int(row), int(joint))
+    return guesses
+
+
+def _in_order(scorer: Scorer) -> Iterator[list[Guess]]:
+    """Give the drives the joints in order, in each unit of angles and of efforts."""
+    metres = units(Quantity.POSITION, hinge=False, whole=False)[0]
+    for angle, torque in itertools.product(
+        units(Quantity.POSITION, hinge=True, whole=False), (True, False)
+    ):
+        joints = [*range(len(scorer.joints))][: len(scorer.drives)]
+        joints += [-1] * (len(scorer.drives) - len(joints))
+        yield [
+            Guess(
+                angle if joint < 0 or scorer.joints[joint].hinge else metres, joint, torque=torque
+            )
+            for joint in joints
+        ]
+
+
+def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
+    """Change guesses until no move is better."""
+    current, verdict = list(start), scorer.score(start)
+    margins: dict[tuple[int, Choice], float] = {}
+    for _ in range(_SWEEPS):
+        margins = {}
+        better = False
+        for choice, changed in _moves(scorer, current):
+            rival = [changed.get(row, guess) for row, guess in enumerate(current)]
+            if rival == current:
+                continue
+            found = scorer.score(rival)
+            if found.total > verdict.total + _GAIN:
+                current[:], verdict, better = rival, found, True
+            for row in changed:
+                # Backlash and sag make an offset, too.
+                same = dataclasses.replace(rival[row], shifted=current[row].shifted) == current[row]
+                if same and abs(verdict.offsets[row] - found.offsets[row]) < _SLACK:
+                    continue
+                worse = max(verdict.total - found.total, 0.0)
+                margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
+        if not better:
+            break
+    return BestHypothesis(tuple(current), verdict, margins)
+
+
+def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[int, Guess]]]:
+    """Yield all hypotheses that differ in one choice; ``current`` may change on the way."""
+    for row in range(len(scorer.drives)):
+        for choice, changes in _changes(scorer, row, current[row]):
+            yield choice, {row: dataclasses.replace(current[row], **changes)}
+    yield from _common_moves(scorer, current)
+    signs = (1, -1) if len(scorer.drives) <= _MANY else (1,)
+    for a, b in itertools.combinations(range(len(scorer.drives)), 2):
+        for pair in _exchanges(scorer, current, (a, b), signs):
+            yield Choice.JOINT, dict(zip((a, b), pair, strict=True))
+    for row in range(len(scorer.drives)):
+        for joint in set(range(len(scorer.joints))) - {guess.joint for guess in current}:
+            yield Choice.JOINT, {row: scorer.alone(row, joint)}
+            for sign in signs:
+                yield Choice.JOINT, {row: _given(current[row], joint, sign)}
+        yield Choice.JOINT, {row: dataclasses.replace(current[row], joint=-1)}
+
+
+def _changes(scorer: Scorer, row: int, guess: Guess) -> Iterator[tuple[Choice, dict[str, Any]]]:
+    """Yield what changes a drive and leaves its joint."""
+    if guess.joint < 0:
+        return
+    for sign, shifted in itertools.product((1, -1), (False, True)):
+        choice = Choice.SIGN if sign != guess.sign else Choice.OFFSET
+        yield choice, {'sign': sign, 'shifted': shifted}
+    drive = scorer.drives[row]
+    for unit in drive.position_units(hinge=scorer.joints[guess.joint].hinge):
+        yield Choice.UNIT, {'unit': unit}
+    if drive.effort is not None:
+        for torque, sign in ((True, 1), (True, -1), (False, 1)):
+            yield Choice.EFFORT, {'torque': torque, 'effort_sign': sign}
+
+
+def _exchanges(
+    scorer: Scorer, current: list[Guess], rows: tuple[int, int], signs: tuple[int, ...]
+) -> Iterator[tuple[Guess, Guess]]:
+    """Yield the ways in which two drives exchange their joints."""
+    first, second = (current[row] for row in rows)
+    # Of a joint that turns and one that slides, the units are not the same.
+    hinges = {scorer.joints[guess.joint].hinge for guess in (first, second) if guess.joint >= 0}
+    for turns in itertools.product(signs, signs) if len(hinges) == 1 else ():
+        pair = _given(first, second.joint, turns[0]), _given(second, first.joint, turns[1])
+        yield pair
+        if first.shifted or second.shifted:
+            yield (
+                dataclasses.replace(pair[0], shifted=False),
+                dataclasses.replace(pair[1], shifted=False),
+            )
+    if min(first.joint, second.joint) >= 0:
+        yield scorer.alone(rows[0], second.joint), scorer.alone(rows[1], first.joint)
+
+
+def _given(guess: Guess, joint: int, sign: int) -> Guess:
+    return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
+
+
+def _common_moves(
+    scorer: Scorer, current: list[Guess]
+) -> Iterator[tuple[Choice, dict[int, Guess]]]:
+    """Yield the ways in which all hinges of a message change unit, sign or kind of effort."""
+    for topic in dict.fromkeys(drive.axis.topic for drive in scorer.drives):
+        rows = [
+            row
+            for row, drive in enumerate(scorer.drives)
+            if drive.axis.topic == topic
+            if current[row].joint >= 0 and scorer.joints[current[row].joint].hinge
+        ]
+        measured = [row for row in rows if scorer.drives[row].effort is not None]
+        choices: list[tuple[Choice, list[int], dict[str, Any]]] = [
+            # A mirrored arm moves as the arm does.
+            (Choice.SIGN, rows, {'sign': 1}),
+            (Choice.EFFORT, measured, {'torque': True}),
+            (Choice.EFFORT, measured, {'torque': False, 'effort_sign': 1}),
+        ]
+        angles = units(Quantity.POSITION, hinge=True, whole=False)
+        choices += [(Choice.UNIT, rows, {'unit': unit}) for unit in angles]
+        for choice, own, changes in choices:
+            yield choice, {row: dataclasses.replace(current[row], **changes) for row in own}
+
+
+def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
+    """Let an unknown unit of a message's positions be a rival of degrees and the like, in place.
+
+    Positions of motors before their gears, or in parts of a range, lie within the range in degrees,
+    too: what joints carry has to tell.
+    """
+    topics: dict[tuple[str, Unit], list[int]] = {}
+    for row, (drive, guess) in enumerate(zip(scorer.drives, best.guesses, strict=True)):
+        if guess.joint >= 0 and guess.unit.cost > 0 and not drive.whole:
+            topics.setdefault((drive.axis.topic, guess.unit), []).append(row)
+    for (_, unit), rows in topics.items():
+        for factor in (1 / _OTHER_UNIT, _OTHER_UNIT):
+            other = Unit('an unknown unit', factor * unit.factor, unit.cost)
+            rival = list(best.guesses)
+            for row in rows:
+                rival[row] = dataclasses.replace(rival[row], unit=other)
+            worse = best.verdict.evidence - scorer.score(rival).evidence + _KNOWN_UNIT
+            for row in rows:
+                known = best.margins.get((row, Choice.UNIT), math.inf)
+                best.margins[row, Choice.UNIT] = min(known, max(worse, 0.0))
