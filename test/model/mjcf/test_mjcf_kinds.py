@@ -436,10 +436,8 @@ def test_an_identified_inertia_keeps_the_spelling_of_the_text(tmp_path: Path) ->
 
 def test_a_subtree_is_scaled_with_bodies_that_have_no_name(tmp_path: Path) -> None:
     text = body(FULL).replace(' name="c"', '')
-    after, written = rewrite(tmp_path, text, {'body/b/subtree_mass': 2})
-    assert 'mass="4"' in after
+    _, written = rewrite(tmp_path, text, {'body/b/subtree_mass': 2})
     assert load_model(written.path).body_mass.tolist() == [0, 4, 2]
-    assert 'inertial' in written.notes[0]
 
 
 def test_axes_that_rounding_would_decide_are_written_out(tmp_path: Path) -> None:
