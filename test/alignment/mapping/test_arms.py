@@ -5,22 +5,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, in_namespace
 from sysid_ros.alignment.mapping.proposal import propose
 from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0, 12, 0.02)
 #: A follower lags its leader by so many samples, and by the time constant of its servo.
