@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import Mapping, PairRole, align, map_columns
+from sysid_ros.alignment.mapping.axes import find_axes
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
@@ -421,3 +422,17 @@ def test_an_array_of_efforts_is_not_given_to_position_servos(arm: Any, columns: 
     mapping = map_columns(bag, motors, 'auto')
     assert _pairs(mapping, PairRole.ACTUATOR)['m'][0] == '/arm_effort_controller/commands'
     assert 'it carries position' in _reasons(mapping)['/other/commands']
+
+
+def test_covariances_and_accelerations_of_an_imu_are_no_joints(columns: Any):
+    nine = {str(place): TIMES for place in range(9)}
+    fields = {
+        'angular_velocity': dict.fromkeys('xyz', TIMES),
+        'angular_velocity_covariance': nine,
+        'linear_acceleration_covariance': nine,
+        'orientation_covariance': nine,
+    }
+    imu = columns.topic('/imu', TIMES, fields, msgtype='sensor_msgs/msg/Imu')
+    assert {axis.topic for axis in find_axes(columns.bag(columns.state(TIMES), imu))} == {
+        '/joint_states'
+    }
