@@ -237,11 +237,13 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     """
     begun = time.perf_counter()
     joints: list[JointMotion] = []
+    inspected: list[HealthFinding] = []
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
 
     def look(bag: BagColumns, role: Role, model: mujoco.MjModel) -> None:
         if role == 'train':
             found = inspect(bag, model, mapping=mapping, stamps=config.stamps)
+            inspected.extend(found.findings)
             joints.extend(
                 JointMotion(bag.path.name, joint.name, joint.lag, joint.of_range)
                 for joint in found.joints
@@ -254,14 +256,14 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     count = len(seen.problem.parameters)
     observer.stage(f'taking the first steps of a fit, {count} parameters')
     found, _ = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    health = [h for r in problem.recordings for h in r.alignment.health]
+    known = {(item.bag, item.subject, item.kind) for item in health}
+    health += [h for h in inspected if (h.bag, h.subject, h.kind) not in known]
     return dataclasses.replace(
         found,
         joints=tuple(joints),
         saturations=tuple(s for run in training for s in saturations(problem.model, run)),
-        health=(
-            *(h for r in problem.recordings for h in r.alignment.health),
-            *unlike_stamps(problem.recordings),
-        ),
+        health=(*health, *unlike_stamps(problem.recordings)),
         seconds=time.perf_counter() - begun,
         notes=(*problem.notes, *seen.notes),
     )
