@@ -30,6 +30,15 @@ from sysid_ros.bags.storage import (
     suffix,
 )
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.vocabulary import (
+    COMMANDED,
+    COMPONENTS,
+    CURRENT,
+    MEASURED,
+    PWM,
+    QUANTITIES,
+    Quantity,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -45,49 +54,16 @@ _TABLE = 'table'
 _INFO = 'meta/info.json'
 #: Episodes of a dataset follow one another after such a pause, s: they are runs of their own.
 _PAUSE_S = 10.0
-#: Words of a column's name to the field that a message would have. The first that fits counts:
-#: the current position is a position.
+#: Words of a column's name to the field that a message would have; the first that fits counts.
 _QUANTITIES = {
-    'position': ('position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos', 'theta'),
-    'velocity': ('velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'),
-    'effort': ('effort', 'efforts', 'torque', 'torques', 'tau'),
-    'current': ('current', 'currents', 'curr', 'amps', 'iq'),
-    'pwm': ('pwm', 'duty'),
+    'position': QUANTITIES[Quantity.POSITION],
+    'velocity': QUANTITIES[Quantity.VELOCITY],
+    'effort': QUANTITIES[Quantity.EFFORT] - CURRENT - PWM,
+    'current': CURRENT,
+    'pwm': PWM,
 }
-_COMMANDED = frozenset(
-    [
-        'action',
-        'cmd',
-        'command',
-        'commands',
-        'commanded',
-        'control',
-        'des',
-        'desired',
-        'goal',
-        'ref',
-        'reference',
-        'setpoint',
-        'target',
-    ]
-)
 #: Words that say that something was measured, or of a joint, not what.
-_MEASURED = frozenset(
-    [
-        'dof',
-        'observation',
-        'obs',
-        'state',
-        'states',
-        'measured',
-        'meas',
-        'actual',
-        'present',
-        'feedback',
-    ]
-)
-#: Components of vectors: these belong to no joint.
-_COMPONENTS = frozenset('xyzw')
+_OF_JOINTS = MEASURED | {'dof'}
 _TIMES = frozenset(
     ['t', 'time', 'times', 'timestamp', 'timestamps', 'stamp', 'stamps', 'sec', 'secs', 'seconds']
 )
@@ -385,14 +361,14 @@ def _heading(text: str, file: str) -> _Heading:
         ),
         '',
     )
-    commanded = bool(_COMMANDED & {*words, *of_file})
+    commanded = bool(COMMANDED & {*words, *of_file})
     if not quantity and ('action' in words or {'observation', 'state'} <= set(words)):
         quantity = 'position'
     quantities = {word for several in _QUANTITIES.values() for word in several}
-    if _COMPONENTS & set(words[-1:]):
+    if COMPONENTS & set(words[-1:]):
         return _Heading(commanded=False, quantity='', label=text, factor=1.0)
     units = [word for word in words[-1:] if word in _UNITS] if quantity else []
-    drop = _COMMANDED | _MEASURED | quantities | set(units)
+    drop = COMMANDED | _OF_JOINTS | quantities | set(units)
     label = text
     for match, word in zip(reversed(found), reversed(words), strict=True):
         if word in drop:
