@@ -147,28 +147,30 @@ def _check_values(unknown: Unknown, origin: str) -> None:
     """Check start, bounds and prior of an unknown; ``origin`` says where its start is from."""
     name, nominal = unknown.name, unknown.nominal
     low, high = unknown.min_value, unknown.max_value
-    bounds = f'[{low:g}, {high:g}]'
     least, most = unknown.targets[0].bounds
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
         raise ParameterError(
-            f'Parameter {name!r} needs finite bounds and start, got {bounds} and {nominal}.'
+            f'Parameter {name!r} needs finite bounds and start, got [{low:g}, {high:g}] and '
+            f'{nominal}.'
         )
     if low >= high:
         raise ParameterError(
-            f'The bounds of parameter {name!r} are reversed: expected lower < upper, got {bounds}.'
+            f'The bounds of parameter {name!r} are reversed: expected lower < upper, got '
+            f'[{low:g}, {high:g}].'
         )
     if low < least or high > most:
         raise ParameterError(
-            f'The bounds {bounds} of parameter {name!r} leave what is physical: '
+            f'The bounds [{low:g}, {high:g}] of parameter {name!r} leave what is physical: '
             f'[{least:g}, {most:g}].'
         )
     if not low <= nominal <= high:
         raise ParameterError(
-            f'Parameter {name!r} starts at {nominal:g} ({origin}), outside its bounds {bounds}.'
+            f'Parameter {name!r} starts at {nominal:g} ({origin}), outside its bounds '
+            f'[{low:g}, {high:g}].'
         )
     if unknown.scale == 'log' and low <= 0:
         raise ParameterError(
-            f'Parameter {name!r} has a log scale: expected bounds above 0, got {bounds}.'
+            f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
         )
     mean, deviation = unknown.prior or (0.0, 1.0)
     if not (math.isfinite(mean) and 0 < deviation < math.inf):
