@@ -58,8 +58,8 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
             continue
         name = rewrite.nominal.body(row).name
         body = rewrite.source.find('body', name)
-        children = (node for node in rewrite.source.nodes if node.parent is body)
-        inertial = next((node for node in children if node.tag == 'inertial'), None)
+        own = (node for node in rewrite.source.nodes if node.parent is body)
+        inertial = next((node for node in own if node.tag == 'inertial'), None)
         if inertial is not None:
             _change(inertial, nominal, fitted)
             continue
