@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -14,14 +13,11 @@ import pytest
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import Motion
 from sysid_ros.excitation import design as designing
-from sysid_ros.excitation.design import design, half_widths, make_plan, off
+from sysid_ros.excitation.design import Plan, design, half_widths, make_plan, off
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment, sensor_noise
 from sysid_ros.excitation.limits import Guard, find_limits
 from sysid_ros.model.unknown import Scope, make_unknowns
-
-if TYPE_CHECKING:
-    from sysid_ros.excitation.design import Plan
 
 #: A slide that a servo moves, and a wall on its way.
 SLIDE = """

@@ -9,8 +9,9 @@ import os
 import re
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 
 from builders.plant_bags import record
 from builders.ros_graph import (
+    NodeProcess,
     RosClient,
     StartNode,
     as_arguments,
@@ -29,11 +31,6 @@ from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.store import history, roll_back
 from sysid_ros.virtual_robot import Noise, Plant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builders.ros_graph import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 

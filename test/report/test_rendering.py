@@ -5,17 +5,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.report.rendering import render_rollout
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SLIDER = """
 <mujoco>

@@ -7,8 +7,8 @@ from __future__ import annotations
 import difflib
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import differing_fields, fitted_model, load_model
 from sysid_ros.model.mjcf.write import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 DEMO = REPOSITORY / 'config' / 'demo' / 'arm.xml'

@@ -12,8 +12,8 @@ import contextlib
 import difflib
 import importlib.util
 import xml.etree.ElementTree as ET
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -21,13 +21,8 @@ import pytest
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.loading import load_model, load_spec
-from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.mjcf.write import WrittenModel, write_model
 from sysid_ros.model.targets import KINDS, Role, Target, resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from sysid_ros.model.mjcf.write import WrittenModel
 
 MODEL = """\
 <mujoco>
