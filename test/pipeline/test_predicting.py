@@ -11,9 +11,11 @@ import mujoco
 import numpy as np
 import pytest
 from rosbags.highlevel import AnyReader
+from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
 from builders.recorded_pendulum import FOLDER, calibration
+from sysid_ros.bags import BagWriter
 from sysid_ros.errors import ResultError
 from sysid_ros.pipeline import identify
 from sysid_ros.pipeline.forecast import Forecaster, forecaster, of_config, of_result
@@ -124,23 +126,33 @@ def test_a_model_alone_predicts_what_is_nominal_after_a_fit(prediction: JointPre
     np.testing.assert_array_equal(alone.predicted, prediction.nominal)
 
 
-def test_messages_say_it_all_on_topics_with_a_prefix(prediction: JointPrediction):
-    content = prediction.messages('~/')
-    names = ['~/measured', '~/nominal', '~/predicted', '~/residual']
-    assert [topic.name for topic in content.topics] == names
-    assert len(content.messages) == 4 * len(prediction.stamps_ns)
+def _written(prediction: JointPrediction, path: Path) -> dict[str, list[tuple[int, Any]]]:
+    """Return receive times, ns, and messages of the topics that a prediction writes."""
+    with BagWriter(path) as writer:
+        prediction.write(writer)
     types = get_typestore(Stores.ROS2_JAZZY)
+    found: dict[str, list[tuple[int, Any]]] = {}
+    with Reader(path) as reader:
+        for connection, stamp, data in reader.messages():
+            message = types.deserialize_cdr(data, connection.msgtype)
+            found.setdefault(connection.topic, []).append((stamp, message))
+    return found
+
+
+def test_messages_say_it_all(prediction: JointPrediction, tmp_path: Path):
+    found = _written(prediction, tmp_path / 'bag')
     series = prediction.series()
+    assert sorted(found) == ['/measured', '/nominal', '/predicted', '/residual']
     np.testing.assert_array_equal(series['residual'], prediction.measured - prediction.predicted)
-    for number, name in enumerate(series):
-        rows = np.flatnonzero(content.numbers == number)
-        np.testing.assert_array_equal(content.times_ns[rows], prediction.due_ns)
-        for row, place in list(enumerate(rows.tolist()))[::50]:
-            message: Any = types.deserialize_cdr(content.messages[place], STATE)
+    for name, values in series.items():
+        messages = found[f'/{name}']
+        assert [stamp for stamp, _ in messages] == prediction.due_ns.tolist()
+        for row in range(0, len(messages), 50):
+            message = messages[row][1]
             assert _stamp_ns(message) == prediction.stamps_ns[row]
             assert tuple(message.name) == prediction.joints
             fields = [message.position, message.velocity, message.effort]
-            np.testing.assert_array_equal(fields, series[name][row])
+            np.testing.assert_array_equal(fields, values[row])
 
 
 def test_a_quantity_that_is_not_measured_is_empty_in_the_messages(tmp_path: Path):
@@ -151,8 +163,7 @@ def test_a_quantity_that_is_not_measured_is_empty_in_the_messages(tmp_path: Path
     (tmp_path / 'arm.xml').write_text(text)
     found = predict_bag(BAG, forecaster(tmp_path / 'arm.xml'))
     assert found.quantities == (Quantity.POSITION, Quantity.EFFORT)
-    content = found.messages('/')
-    message: Any = get_typestore(Stores.ROS2_JAZZY).deserialize_cdr(content.messages[0], STATE)
+    message = _written(found, tmp_path / 'bag')['/measured'][0][1]
     assert len(message.position) == 2
     assert len(message.velocity) == 0
     np.testing.assert_array_equal(np.isfinite(message.effort), [True, False])
