@@ -27,7 +27,7 @@ COLOURS = {
     'command': (11, 107, 79),
 }
 
-pytestmark = [pytest.mark.slow, needs_chromium]
+pytestmark = [pytest.mark.nightly, needs_chromium]
 
 
 @pytest.fixture(scope='module')
