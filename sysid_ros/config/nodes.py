@@ -20,7 +20,6 @@ from sysid_ros.config.section import Section
 _MESSAGE_TYPE = re.compile(r'[a-z]\w*/msg/[A-Z]\w*')
 
 
-
 def _without_empty(values: object) -> object:
     # A launch file cannot pass an empty list; it passes an empty string.
     return (

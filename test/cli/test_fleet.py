@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from builders.cli_project import Sysid, run_process
-from builders.documents import validator_of
 from builders.fleets import STARTS, make_fleet
 from sysid_ros.config import load_fleet
 from sysid_ros.errors import ConfigError
@@ -41,7 +40,6 @@ def test_a_process_prints_the_population_and_who_failed_and_goes_on_where_it_was
     again = run_process('fleet', 'fleet.yaml', '--json', folder=folder)
 
     new = json.loads(again.out)
-    validator_of('fleet').validate(new)
     assert json.loads((folder / 'fleet' / 'fleet.json').read_text()) == new
     for document in (old, new):
         del document['created'], document['command']

@@ -74,7 +74,7 @@ def test_a_proposed_mapping_names_what_is_there_and_is_used(folder: Path, sysid:
 
 
 def test_pictures_lie_in_their_folder(folder: Path, sysid: Sysid):
-    _harmless(sysid('plot', 'bag', '-o', 'pictures'))
+    _harmless(sysid('inspect', 'bag', '--plots', 'pictures'))
     files = list((folder / 'pictures').iterdir())
     assert len(files) == len(NAMES)
     assert not [path for path in files if path.name.startswith(('-', '.'))]
@@ -87,9 +87,9 @@ def test_recover_names_what_it_saved(folder: Path, sysid: Sysid):
 
 
 @pytest.mark.usefixtures('folder')
-def test_a_name_that_is_not_there_is_a_sentence(sysid: Sysid):
+def test_a_bag_that_is_not_there_is_a_sentence(sysid: Sysid):
     for name in ('\x1b[31mrod', 'long' * 1249):
-        done = sysid('plot', 'bag', '--joint', name)
+        done = sysid('inspect', name)
         assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)
         assert not unseen(done.err)
         assert len(done.err) <= 1010
