@@ -100,6 +100,16 @@ def _servo() -> None:
     """Logs, fits, comparisons, pictures and MJCF of a servo on a pendulum."""
 
 
+def written(metavar: str, about: str) -> Any:
+    """Return the option for what a command writes, which has one name in all of them."""
+    return typer.Option('--output', '-o', metavar=metavar, help=about)
+
+
+def several(name: str, metavar: str, about: str) -> Any:
+    """Return an option that may be repeated."""
+    return typer.Option(name, metavar=metavar, default_factory=list, show_default=False, help=about)
+
+
 # Options and arguments that several commands have.
 
 Json = Annotated[bool, typer.Option('--json', help='print one JSON document')]
@@ -117,12 +127,10 @@ MaybeModel = Annotated[
 Calibration = Annotated[Path, typer.Argument(metavar='CONFIG', help='calibration.yaml')]
 Packages = Annotated[
     list[Path],
-    typer.Option(
+    several(
         '--package-path',
-        metavar='DIR',
-        default_factory=list,
-        show_default=False,
-        help='folder of a ROS package that a URDF refers to, or of several; may be repeated',
+        'DIR',
+        'folder of a ROS package that a URDF refers to, or of several; may be repeated',
     ),
 ]
 Namespace = Annotated[
@@ -135,12 +143,10 @@ Namespace = Annotated[
 ]
 Settings = Annotated[
     list[str],
-    typer.Option(
+    several(
         '--set',
-        metavar='KEY=VALUE',
-        default_factory=list,
-        show_default=False,
-        help='replace a value of the configuration, as solver.loss=huber; may be repeated',
+        'KEY=VALUE',
+        'replace a value of the configuration, as solver.loss=huber; may be repeated',
     ),
 ]
 

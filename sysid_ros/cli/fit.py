@@ -20,6 +20,8 @@ from sysid_ros.cli.app import (
     Settings,
     command,
     overrides_of,
+    several,
+    written,
 )
 from sysid_ros.errors import ConfigError, listed
 
@@ -39,19 +41,15 @@ def excite(
     packages: Packages,
     targets: Annotated[
         list[str],
-        typer.Option(
-            '--for',
-            metavar='TARGET',
-            default_factory=list,
-            show_default=False,
-            help='what is to be identified, as joint/*/armature; may be repeated',
+        several(
+            '--for', 'TARGET', 'what is to be identified, as joint/*/armature; may be repeated'
         ),
     ],
     config: Annotated[
         Path | None,
         typer.Option(metavar='FILE', help='calibration.yaml whose parameters those are'),
     ] = None,
-    output: Annotated[Path, typer.Option('--output', '-o', metavar='FILE', help='new CSV file')],
+    output: Annotated[Path, written('FILE', 'new CSV file')],
     duration: Annotated[
         float, typer.Option(metavar='S', min=1, max=3600, help='how long it takes')
     ] = 20.0,
@@ -232,7 +230,7 @@ def calibrate(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='DIR', help="for results; default the file's"),
+        written('DIR', "for results; default the file's"),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -309,12 +307,10 @@ def compare(
     ],
     drop: Annotated[
         list[str],
-        typer.Option(
-            metavar='PATTERN,…',
-            default_factory=list,
-            show_default=False,
-            help="also without these parameters, as 'joint/*/frictionloss'; one more model each "
-            'time',
+        several(
+            '--drop',
+            'PATTERN,…',
+            "also without these parameters, as 'joint/*/frictionloss'; one more model each time",
         ),
     ],
     settings: Settings,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sysid_ros.cli.app import Json, Namespace, Quiet, Settings, command, overrides_of
+from sysid_ros.cli.app import Json, Namespace, Quiet, Settings, command, overrides_of, written
 from sysid_ros.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,12 +62,7 @@ def check(
     namespace: Namespace = '',
     output: Annotated[
         Path | None,
-        typer.Option(
-            '--output',
-            '-o',
-            metavar='DIR',
-            help='for result and report of the fit; default none',
-        ),
+        written('DIR', 'for result and report of the fit; default none'),
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar='FILE', help='write the cases as JUnit XML')

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sysid_ros.cli.app import Bag, Json, MaybeModel, Model, Namespace, Packages, Quiet, command
+from sysid_ros.cli.app import (
+    Bag,
+    Json,
+    MaybeModel,
+    Model,
+    Namespace,
+    Packages,
+    Quiet,
+    command,
+    written,
+)
 from sysid_ros.errors import AlignmentError, ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -107,7 +117,7 @@ def recover(
     bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder, or one of its files')],
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='DIR', help='the new bag; default BAG_recovered'),
+        written('DIR', 'the new bag; default BAG_recovered'),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -150,7 +160,7 @@ def convert_bag(
     packages: Packages,
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='DIR', help='folder for the series; default none'),
+        written('DIR', 'folder for the series; default none'),
     ] = None,
     formats: Annotated[
         list[_SeriesFormat],
@@ -231,7 +241,7 @@ def propose_mapping(
     namespace: Namespace = '',
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='FILE', help='new mapping file; default prints it'),
+        written('FILE', 'new mapping file; default prints it'),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,
@@ -286,7 +296,7 @@ def show_model(
     packages: Packages,
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='FILE', help='new MJCF file; default prints it'),
+        written('FILE', 'new MJCF file; default prints it'),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sysid_ros.cli.app import Json, Quiet, command
+from sysid_ros.cli.app import Json, Quiet, command, several, written
 from sysid_ros.cli.app import servo as group
 from sysid_ros.errors import ConfigError
 
@@ -36,13 +36,7 @@ _ResetPeriod = Annotated[
 ]
 _Fix = Annotated[
     list[str],
-    typer.Option(
-        '--fix',
-        metavar='NAME=VALUE',
-        default_factory=list,
-        show_default=False,
-        help='a coefficient that is known, as kt=0.4; may be repeated',
-    ),
+    several('--fix', 'NAME=VALUE', 'a coefficient that is known, as kt=0.4; may be repeated'),
 ]
 _Definition = Annotated[
     str | None,
@@ -64,9 +58,7 @@ def fit(
     actuator: _Actuator,
     logdir: _Logdir,
     model: Annotated[str, typer.Option(metavar='NAME', help='friction law: m1 to m6')] = 'm6',
-    output: Annotated[
-        Path, typer.Option('--output', '-o', metavar='FILE', help='file for the coefficients')
-    ] = Path('params.json'),
+    output: Annotated[Path, written('FILE', 'file for the coefficients')] = Path('params.json'),
     validation_kp: _Kp = None,
     reset_period: _ResetPeriod = None,
     fix: _Fix,
@@ -235,9 +227,7 @@ def compare(
     ] = 'm1,m2,m3,m4,m5,m6',
     output: Annotated[
         Path | None,
-        typer.Option(
-            '--output', '-o', metavar='DIR', help='folder for the coefficients of each model'
-        ),
+        written('DIR', 'folder for the coefficients of each model'),
     ] = None,
     validation_kp: _Kp = None,
     reset_period: _ResetPeriod = None,
@@ -282,18 +272,13 @@ def plot(
     logdir: _Logdir,
     params: Annotated[
         list[Path],
-        typer.Option(
-            metavar='FILE',
-            default_factory=list,
-            show_default=False,
-            help='parameter file, or a folder of them; may be repeated',
-        ),
+        several('--params', 'FILE', 'parameter file, or a folder of them; may be repeated'),
     ],
     actuator: _Definition = None,
     reset_period: _ResetPeriod = None,
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='DIR', help='folder; default LOGDIR_plots'),
+        written('DIR', 'folder; default LOGDIR_plots'),
     ] = None,
     json: Json = False,
 ) -> int:
@@ -341,7 +326,7 @@ def export(
         typer.Option(help='the actuator; default dcmotor where the servo has a motor'),
     ] = None,
     actuator: _Definition = None,
-    output: Annotated[Path, typer.Option('--output', '-o', metavar='FILE', help='new MJCF file')],
+    output: Annotated[Path, written('FILE', 'new MJCF file')],
     json: Json = False,
 ) -> int:
     """Write a servo as plain MJCF, and say what is lost.
@@ -374,9 +359,7 @@ def logs(
     config: Annotated[
         Path, typer.Argument(metavar='CONFIG', help='servo_bag.yaml: what is where in the bag')
     ],
-    output: Annotated[
-        Path, typer.Option('--output', '-o', metavar='DIR', help='folder for the logs')
-    ],
+    output: Annotated[Path, written('DIR', 'folder for the logs')],
     json: Json = False,
 ) -> int:
     """Turn the bag of a servo on a pendulum into logs.

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from sysid_ros.cli.app import Json, Namespace, Packages, Quiet, command
+from sysid_ros.cli.app import Json, Namespace, Packages, Quiet, command, written
 from sysid_ros.errors import ConfigError, how_many
 
 _PANEL = 'start'
@@ -33,9 +33,7 @@ def init(
             'default the robot_description in the first bag',
         ),
     ],
-    output: Annotated[Path, typer.Option('--output', '-o', metavar='FILE', help='new file')] = Path(
-        'calibration.yaml'
-    ),
+    output: Annotated[Path, written('FILE', 'new file')] = Path('calibration.yaml'),
     force: Annotated[bool, typer.Option('--force', help='replace files that exist')] = False,
     packages: Packages,
     namespace: Namespace = '',

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from sysid_ros.cli.app import Bag, Json, Packages, Quiet, command
+from sysid_ros.cli.app import Bag, Json, Packages, Quiet, command, written
 
 _PANEL = 'use what was found'
 
@@ -29,7 +29,7 @@ def export_model(
     ] = 'mjcf',
     output: Annotated[
         Path,
-        typer.Option('--output', '-o', metavar='PATH', help='new file; for mjcf a new folder'),
+        written('PATH', 'new file; for mjcf a new folder'),
     ],
     samples: Annotated[
         int | None,
@@ -118,9 +118,7 @@ def predict(
         ),
     ],
     bag: Bag,
-    output: Annotated[
-        Path, typer.Option('--output', '-o', metavar='DIR', help='folder of the new bag')
-    ],
+    output: Annotated[Path, written('DIR', 'folder of the new bag')],
     json: Json = False,
 ) -> int:
     """Write a bag with what a model predicts beside it.
@@ -179,7 +177,7 @@ def fleet(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option('--output', '-o', metavar='DIR', help="for results; default the file's"),
+        written('DIR', "for results; default the file's"),
     ] = None,
     quiet: Quiet = False,
     json: Json = False,

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from builders.cli_project import Outcome, Project, Sysid
 from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
 from sysid_ros.pipeline import Identified, identify
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

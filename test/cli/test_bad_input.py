@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +17,6 @@ from rosbags.typesys import Stores, get_typestore
 
 from builders.commands import commands, options
 from sysid_ros.bags import BagWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 STATES = '/joint_states'
 #: Words of Python, of the validator and of nobody else.

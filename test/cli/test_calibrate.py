@@ -108,7 +108,7 @@ def test_quiet_says_where_the_result_is_and_the_verdict(quick: Project, sysid: S
         'result',
         'report',
         'kept in',
-        'ACCEPTED',
+        'ACCEPTED WITH RESERVATIONS',
     ]
     kept = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
     assert lines[-2].split()[-1] == str(kept)

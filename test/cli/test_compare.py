@@ -6,17 +6,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
+from builders.cli_project import Sysid
 from builders.histories import keep, make_result
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from builders.cli_project import Sysid
 
 FEW = [{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}]
 

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from builders.cli_project import Project
 from sysid_ros.cli.console import Progress, print_result
 from sysid_ros.estimation.solver.problem import Iteration
-from sysid_ros.identification.observer import Nobody, counted
+from sysid_ros.identification.observer import counted
 from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.result import (
     BaseParameter,
@@ -25,11 +24,6 @@ from sysid_ros.results.result import (
     LinkNumber,
     LinkResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from builders.cli_project import Project
 
 
 @pytest.fixture
@@ -197,10 +191,6 @@ def test_parts_of_a_stage_are_counted_on_a_terminal_and_said_once_in_a_log():
         assert ('2 of 3' in stream.getvalue()) is stream.isatty()
 
 
-def test_who_does_not_count_parts_is_not_told_of_them():
-    assert list(counted(Nobody(), 'ab', 2)) == ['a', 'b']
-
-
 def test_a_limit_of_time_is_said():
     stream = io.StringIO()
     Progress(stream, limit=60.0).iteration(_iteration(1, 100.0))
@@ -263,20 +253,3 @@ def test_numbers_of_links_that_stay_wide_are_counted_only(baseline: CalibrationR
     (row,) = [line for line in lines if line.startswith('tip ')]
     assert row.startswith('tip mass')
     assert 'Of the 3 masses, centres and moments of links, 2 stay wide' in ' '.join(lines)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('project')
-def test_a_reader_that_goes_away_gets_no_traceback():
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, 'wb') as gone:
-        done = subprocess.run(
-            [sys.executable, '-m', 'sysid_ros.cli', 'convert', 'train', 'arm.xml'],
-            stdout=gone,
-            stderr=subprocess.PIPE,
-            env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, sys.path))},
-            timeout=300,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (141, b'')

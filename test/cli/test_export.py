@@ -5,16 +5,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from builders.cli_project import Project, Sysid
 from sysid_ros.model.loading import load_model
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builders.cli_project import Project, Sysid
 
 FORMATS = ('mjcf', 'csv', 'actuators')
 
@@ -130,7 +126,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
         (('export', result, '--format', 'urdf', '-o', 'new'), 'is no URDF; expected --urdf FILE'),
         (('export', result, '--samples', '3', '-o', 'new'), 'Expected a result with a covariance'),
         (('export', result, '--samples', '0', '-o', 'new'), 'Expected one sample or more'),
-        (('export', result, '--format', 'sdf', '-o', 'new'), "Unknown --format 'sdf'"),
+        (('export', result, '--format', 'sdf', '-o', 'new'), "'sdf' is not one of 'mjcf'"),
         (('export', result, '--format', 'csv', '-o', 'calibration.yaml/new'), 'Cannot write'),
     ):
         done = sysid(*arguments)

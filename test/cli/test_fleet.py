@@ -5,21 +5,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from builders.cli_project import Sysid, run_process
 from builders.fleets import STARTS, make_fleet
-from sysid_ros.config import load_fleet
+from sysid_ros.config import Fleet, load_fleet
 from sysid_ros.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from sysid_ros.config import Fleet
 
 
 @pytest.mark.slow

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.cli_project import Sysid
 from builders.histories import keep, make_result
-
-if TYPE_CHECKING:
-    from builders.cli_project import Sysid
 
 WORN = (0.05, 0.7, 4.2)
 

@@ -10,18 +10,14 @@ import pty
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from builders.cli_project import REPOSITORY, Sysid
+from builders.cli_project import REPOSITORY, Outcome, Sysid
 from builders.hostile import NAMES, model_spec, record, unseen
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builders.cli_project import Outcome
 
 pytestmark = pytest.mark.slow
 

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from rosbags.highlevel import AnyReader
 
+from builders.cli_project import Outcome, Project, Sysid
 from sysid_ros.bags import BagWriter
 from sysid_ros.bags.copying import copy_bag
+from sysid_ros.pipeline import Identified
 from sysid_ros.report.numbers import TIMES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builders.cli_project import Outcome, Project, Sysid
-    from sysid_ros.pipeline import Identified
 
 #: Digits of exponents to digits.
 _PLAIN = str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹', '0123456789')
