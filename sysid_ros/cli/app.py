@@ -18,8 +18,6 @@ from typer.core import TyperGroup
 from sysid_ros.version import __version__
 
 Function = TypeVar('Function', bound=Callable[..., int])
-
-
 #: What people are about to do, in the order of ``sysid --help``.
 PANELS = (
     'start',
@@ -47,11 +45,6 @@ class _Panels(TyperGroup):
                 formatter.write_dl(panels[title])
 
 
-def _lines(title: str, lines: tuple[str, ...]) -> str:
-    """Return the end of a help; the mark before it keeps its lines apart."""
-    return '\n'.join(['\b', title, *(f'  sysid {line}' for line in lines)])
-
-
 app = typer.Typer(
     cls=_Panels,
     rich_markup_mode=None,
@@ -75,7 +68,9 @@ def command(
         *examples: What follows ``sysid`` in lines to copy, which end its help.
         of: The group that it belongs to.
     """
-    return of.command(name, rich_help_panel=panel, epilog=_lines('examples:', examples))
+    # The mark keeps the lines below it apart.
+    lines = ['\b', 'examples:', *(f'  sysid {line}' for line in examples)]
+    return of.command(name, rich_help_panel=panel, epilog='\n'.join(lines))
 
 
 def _print_version(asked: bool) -> None:

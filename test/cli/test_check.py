@@ -96,13 +96,6 @@ def test_a_baseline_that_cannot_be_used_is_bad_input(
     assert project.files() == before
 
 
-@pytest.mark.usefixtures('project')
-def test_a_tolerance_for_nothing_is_bad_input(sysid: Sysid):
-    done = sysid(*CHECK, 'baseline.json', '--set', 'check.tolerance={armatur: 0.1}')
-    assert done.code == 2
-    assert "The tolerance for 'armatur' matches no parameter; nearest: " in done.err
-
-
 def test_errors_are_shown_without_limits_and_nothing_fails(project: Project, sysid: Sysid):
     before = project.files()
     done = sysid('check', 'arm.xml', 'train', 'validate')

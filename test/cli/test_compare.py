@@ -47,14 +47,6 @@ def test_bags_have_to_be_the_same(project: Any, sysid: Callable[..., Any]):
     assert 'validate (validate)' in line
 
 
-@pytest.mark.slow
-def test_a_pattern_that_matches_nothing_is_refused(project: Any, sysid: Callable[..., Any]):
-    project.change(parameters=FEW)
-    done = sysid('compare', project.config, '--drop', 'joint/*/dampin', '--quiet')
-    assert (done.code, done.err.count('\n')) == (2, 1)
-    assert 'No parameter to drop matches' in done.err
-
-
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """Return the folders of two results below the working directory."""

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from builders.cli_project import Project, Sysid
-from sysid_ros.model.loading import load_model
 
 FORMATS = ('mjcf', 'csv', 'actuators')
 
@@ -33,25 +32,6 @@ def test_what_was_written_and_what_is_lost_is_said(
     if format_ == 'actuators':
         assert f'identified, and not in a file of format {format_}:' in done.out
         assert '  body/tip/mass 0.450044 kg' in done.out
-
-
-def test_the_exported_mjcf_is_the_identified_model(sysid: Sysid, result: Path) -> None:
-    assert sysid('export', result, '-o', 'mjcf').code == 0
-
-    model = load_model(result.parent / 'mjcf' / 'arm.xml')
-    assert model.body('tip').mass[0] == pytest.approx(0.450044191195836, rel=1e-12)
-
-
-@pytest.mark.parametrize('place', ['.', 'current', 'result.json'])
-def test_a_result_is_found_in_its_folder_and_as_the_current_one(
-    sysid: Sysid, result: Path, place: str
-) -> None:
-    if place == 'current':
-        (result.parent / 'out' / 'current').mkdir(parents=True)
-        result.rename(result.parent / 'out' / 'current' / 'result.json')
-
-    asked = 'out' if place == 'current' else place
-    assert sysid('export', asked, '-o', 'mjcf').code == 0
 
 
 def test_json_says_it_too(sysid: Sysid, result: Path) -> None:
@@ -102,12 +82,6 @@ def test_an_output_that_exists_is_left_alone(
     assert done.code == 2
     assert "'out' exists already and may be edited; choose another name." in done.err
     assert project.files() == before
-
-
-def test_an_empty_folder_may_be_filled(sysid: Sysid, result: Path, project: Project) -> None:
-    (project.folder / 'empty').mkdir()
-
-    assert sysid('export', result, '-o', 'empty').code == 0
 
 
 def test_bad_input_is_one_sentence_and_nothing_is_written(

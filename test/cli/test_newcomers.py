@@ -221,7 +221,7 @@ def test_values_that_are_no_numbers_are_counted(begin: Callable[..., None], sysi
 
     begin(measured(spoil))
     done = sysid('init', 'bags', 'arm.xml')
-    assert re.search(r'missing: /joint_states.position\[shoulder\] \(\d+\)', done.out)
+    assert re.search(r'missing values: /joint_states.position\[shoulder\] \(\d+\)', done.out)
     assert last_commands(done)[0] == ['preflight', 'calibration.yaml']
 
 
