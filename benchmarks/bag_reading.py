@@ -27,17 +27,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 JOINTS = tuple(f'joint_{k}' for k in range(12))
 FIELDS = ('position', 'velocity', 'effort')
@@ -84,8 +82,7 @@ def ours(path: Path) -> Arrays:
     """Read with sysid_ros."""
     topic = read_bag(path).topics[0]
     if topic.header_ns is None:
-        msg = 'Expected header stamps, found none.'
-        raise ValueError(msg)
+        raise ValueError('Expected header stamps, found none.')
     return Arrays(topic.receive_ns, topic.header_ns, tuple(field.values for field in topic.fields))
 
 

@@ -16,10 +16,12 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from scipy.interpolate import BPoly
 from scipy.stats import binom
@@ -34,11 +36,6 @@ from sysid_ros.model.loading import load_model
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.virtual_robot import Noise, Plant
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
 
 ARM = """<mujoco><compiler angle="radian"/>
 <option timestep=".002" integrator="implicitfast"><flag contact="disable"/></option>

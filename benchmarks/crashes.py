@@ -22,22 +22,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from recording import TOPICS, Processes, prepared, read_line
 from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.copying import copy_bag, new_bag
 from sysid_ros.errors import BagError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
 RATE = 500.0
 #: How long a recorder records before it is killed, at least and at most, seconds.

@@ -17,12 +17,13 @@ import os
 import platform
 import statistics
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
+from numpy.typing import NDArray
 
 from sysid_ros.model.targets import element_names
 from sysid_ros.pipeline.servos import servo_unknowns
@@ -31,11 +32,6 @@ from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_value
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 ARM = Path(__file__).parents[1] / 'config' / 'demo' / 'arm.xml'
 CANDIDATES = 64

@@ -23,10 +23,10 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
@@ -41,9 +41,6 @@ from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.virtual_robot import load_truth
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 SECONDS, RATE = 20.0, 100.0

@@ -16,21 +16,18 @@ import argparse
 import resource
 import time
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 
 from sysid_ros.estimation.torques import as_torques, with_inertial_priors
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.rollout.inverse import InverseSimulator
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
 PLACES = (

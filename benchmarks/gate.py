@@ -15,30 +15,24 @@ import hashlib
 import itertools
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.pipeline import calibrate
+from sysid_ros.pipeline import Calibration, calibrate
 from sysid_ros.virtual_robot import Noise, Plant
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.pipeline import Calibration
-
-    #: Time, positions and velocities to what the robot says.
-    Fault = Callable[
-        [float, NDArray[np.float64], NDArray[np.float64]],
-        tuple[NDArray[np.float64], NDArray[np.float64]],
-    ]
+Fault = Callable[
+    [float, NDArray[np.float64], NDArray[np.float64]],
+    tuple[NDArray[np.float64], NDArray[np.float64]],
+]
 
 ARM = """
 <mujoco>

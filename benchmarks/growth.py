@@ -12,18 +12,15 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from cases import arm, chain, robots
+from cases.case import Case
 from cases.contenders import MODULES, load, prepare
 from cases.memory import resident, settle
 from cases.meter import Meter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cases.case import Case
 
 SIZES = (1, 3, 10, 30, 100)
 #: Unknowns of a chain of twenty joints: all armatures, then dampings, frictions and springs.

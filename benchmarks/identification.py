@@ -24,20 +24,16 @@ import argparse
 import os
 import platform
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 from cases import cases, robots
-from cases.contenders import MODULES, fit, load
+from cases.case import Case
+from cases.contenders import MODULES, Outcome, fit, load
 from cases.memory import extra_memory
 from cases.meter import ideal_seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cases.case import Case
-    from cases.contenders import Outcome
 
 REFERENCE, OURS = MODULES
 MEMORY_CASES = 'b'

@@ -21,25 +21,20 @@ import multiprocessing
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from cases import noisy
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification import calculate_intervals
 from sysid_ros.identification.fit import fit
+from sysid_ros.signals.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.signals.trajectory import Trajectory
-
-    #: From a generator to what spoils (n, 4) clean samples.
-    Noise = Callable[[np.random.Generator], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+Noise = Callable[[np.random.Generator], Callable[[NDArray[np.float64]], NDArray[np.float64]]]
 
 DRAWS = 200
 #: Standard deviation of the noise, rad and rad/s.

@@ -12,27 +12,21 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import mujoco
 import numpy as np
 import scipy.signal
 import scipy.stats
 
-from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.identification.fit import fit
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.identification.continuing import Continued, Known, continue_from
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.identification.continuing import Continued
-    from sysid_ros.identification.fit import Fit
 
 ARM = """
 <mujoco>

@@ -16,10 +16,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
@@ -37,9 +38,6 @@ from sysid_ros.model.implied import (
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.pipeline.calibration import identify
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STATE, COMMAND = '/joint_states', '/joint_commands'
 JOINT_STATE = 'sensor_msgs/msg/JointState'

@@ -22,13 +22,15 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib as mpl
 import mujoco
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from PIL import Image
 from real.so101 import PARAMETERS
 
@@ -36,15 +38,8 @@ from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import read_yaml
 from sysid_ros.excitation.drives import load_driven
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, SignalPlot
 from sysid_ros.results.store import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.results.result import SignalPlot
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', ROOT.parent / 'shared' / 'data'))

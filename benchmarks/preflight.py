@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -23,6 +23,7 @@ from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
+from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
@@ -30,13 +31,9 @@ from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
-from sysid_ros.pipeline.preflight import predicted
+from sysid_ros.pipeline.preflight import Preflight, predicted
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.preflight import Preflight
 
 STEP, FINER = 0.002, 4
 OFF = (0.65, 1.5)

@@ -12,26 +12,20 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from cases.recorded import quadruped, servo
+from cases.recorded import Robot, quadruped, servo
+from numpy.typing import NDArray
 
 from sysid_ros.config import SolverConfig
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.pipeline.validation import leave_out as refit_without
 from sysid_ros.rollout.prediction import predict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from cases.recorded import Robot
-    from numpy.typing import NDArray
-
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[2] / 'shared' / 'data'))
 ROBOTS = {'servo_sysid': servo, 'go2_iit': quadruped}

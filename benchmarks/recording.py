@@ -26,17 +26,13 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from rosbags.rosbag2 import Reader
 
 from sysid_ros.bags.cdr import known_types
-
-if TYPE_CHECKING:
-    from typing import Self
-
-    from numpy.typing import NDArray
 
 TOPICS = tuple(f'/robot_{k}/joint_states' for k in range(4))
 JOINTS = 12
@@ -208,8 +204,9 @@ def read_line(process: subprocess.Popen[str], text: str = '') -> str:
         lines.append(line)
         if text in line:
             return line
-    msg = f'Expected the line {text!r}, but the process ended; it printed:\n{"".join(lines)}'
-    raise RuntimeError(msg)
+    raise RuntimeError(
+        f'Expected the line {text!r}, but the process ended; it printed:\n{"".join(lines)}'
+    )
 
 
 def tell(process: subprocess.Popen[str], text: str) -> None:

@@ -26,8 +26,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -38,11 +39,7 @@ from sysid_ros import demo
 from sysid_ros.config import SimulatedRobotConfig, load_calibration
 from sysid_ros.errors import SysidError
 from sysid_ros.pipeline import calibrate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult
 
 ASSETS = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 SETS, DURATION = 20, 10.0

@@ -15,20 +15,16 @@ import argparse
 import dataclasses
 import statistics
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from cases.starting import Example, arm, double_pendulum
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.quadratic import KEPT
-from sysid_ros.identification.fit import fit
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import StartChoice
-    from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.fit import Fit, fit
 
 STARTS = 20
 #: Distance from the optimum at which a fit is there, and at which a step still counts, in

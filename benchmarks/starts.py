@@ -12,15 +12,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import statistics
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from cases import arm, robots
+from cases.case import Case
 from cases.contenders import MODULES, fit, load
-
-if TYPE_CHECKING:
-    from cases.case import Case
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 STARTS = 20
 SEED = 0

@@ -12,25 +12,18 @@ from __future__ import annotations
 import argparse
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
-from cases.doubtful import PROBLEMS
+from cases.doubtful import PROBLEMS, Doubtful
 
 from sysid_ros.excitation import sum_of_sines
-from sysid_ros.identification.fit import fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.virtual_robot import load_truth
-
-if TYPE_CHECKING:
-    from cases.doubtful import Doubtful
-
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.model.unknown import Unknown
 
 DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 DRAWS = 20

@@ -21,8 +21,7 @@ __all__ = ['AlignedBag', 'Parameters', 'Result', '__version__', 'calibrate', 're
 def __getattr__(name: str) -> object:
     """Load the front door when it is asked for: nodes and ``sysid --help`` need none of it."""
     if name not in __all__:
-        msg = f'module {__name__!r} has no attribute {name!r}'
-        raise AttributeError(msg)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     from sysid_ros import api  # noqa: PLC0415 (see above)
 
     return getattr(api, name)

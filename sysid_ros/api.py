@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig
+import mujoco
+
+from sysid_ros.alignment import Alignment
+from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
 from sysid_ros.config import validate as validated
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.export.stored import read_again
+from sysid_ros.identification.observer import Observer
 from sysid_ros.model.implied import drop_implied
 from sysid_ros.model.loading import write_delays
 from sysid_ros.model.targets import Role
@@ -25,18 +30,11 @@ from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import find
+from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 
 if TYPE_CHECKING:
-    import threading
-
-    import mujoco
     from matplotlib.figure import Figure
-
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.config import StampChoice
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.signals.trajectory import Trajectory
 
 #: A path, as a string or as a Path.
 PathLike = str | Path
@@ -69,8 +67,9 @@ class Parameters(tuple[ParameterResult, ...]):
         if not isinstance(key, str):
             return super().__getitem__(key)
         if key not in self.names:
-            msg = f'The result has no parameter {key!r}; {nearest(key, self.names)}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'The result has no parameter {key!r}; {nearest(key, self.names)}.'
+            )
         return super().__getitem__(self.names.index(key))
 
     def __contains__(self, key: object) -> bool:
@@ -183,8 +182,9 @@ class Result:
             return draw_parameters(self.record)
         names = tuple(dict.fromkeys(plot.sensor for plot in self.record.plots))
         if what != 'sensors' and what not in names:
-            msg = f'Cannot plot {what!r}: {nearest(what, ("sensors", "parameters", *names))}.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'Cannot plot {what!r}: {nearest(what, ("sensors", "parameters", *names))}.'
+            )
         return draw_sensors(self.record, None if what == 'sensors' else what)
 
     def __repr__(self) -> str:

@@ -19,8 +19,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.special
@@ -30,12 +31,8 @@ from sysid_ros.cli.console import Progress, make_console, print_paths, print_res
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
 from sysid_ros.pipeline import identify, write
+from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from sysid_ros.results.result import CalibrationResult
 
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
 _COPIED = ('arm.xml', 'calibration.yaml')
@@ -125,8 +122,7 @@ class _Node:
             self._changed.wait_for(seen, timeout)
             if not self.said(text):
                 why = f'within {timeout:g} s' if self._reader.is_alive() else 'before it ended'
-                msg = f'The {self.name} did not say {text!r} {why}.'
-                raise RosError(msg)
+                raise RosError(f'The {self.name} did not say {text!r} {why}.')
 
     def said(self, text: str) -> bool:
         """Return whether a line contained a text."""
@@ -147,17 +143,16 @@ class _Node:
         while self._process.poll() is None:
             for other in needed:
                 if other.has_ended:
-                    msg = f'The {other.name} ended before the {self.name}; its lines say why.'
-                    raise RosError(msg)
+                    raise RosError(
+                        f'The {other.name} ended before the {self.name}; its lines say why.'
+                    )
             if time.monotonic() > deadline:
-                msg = f'The {self.name} did not end within {timeout:g} s.'
-                raise RosError(msg)
+                raise RosError(f'The {self.name} did not end within {timeout:g} s.')
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_SECONDS)
         self._reader.join(_END_TIMEOUT)
         if self._process.returncode:
-            msg = f'The {self.name} ended with exit code {self._process.returncode}.'
-            raise RosError(msg)
+            raise RosError(f'The {self.name} ended with exit code {self._process.returncode}.')
 
     @property
     def has_ended(self) -> bool:
@@ -208,8 +203,9 @@ def record(
     """
     for name in (*_COPIED, TRUTH):
         if not (assets / name).is_file():
-            msg = f'Expected {name} in the folder {str(assets)!r} of --assets, found none.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Expected {name} in the folder {str(assets)!r} of --assets, found none.'
+            )
     for old in ('bags', 'out', 'refit'):
         shutil.rmtree(folder / old, ignore_errors=True)
     folder.mkdir(parents=True, exist_ok=True)
@@ -250,12 +246,11 @@ def _record(
                 break
             seen = _held_up(bag, driver.command_rate, skipped)
             if last:
-                msg = (
+                raise RosError(
                     f'This machine is too busy for a robot in real time: in each of {_ATTEMPTS} '
                     f'recordings of {bag} it was held up, in the last one {seen}; a fit to that '
                     'would be rejected, so stop what else runs here and start the demo again.'
                 )
-                raise RosError(msg)
             print(f'This machine was too busy meanwhile, {seen}: recording it again', flush=True)
             shutil.rmtree(bag, ignore_errors=True)
 
@@ -322,8 +317,7 @@ def record_one(
             node.stop()
     failed = [node.name for node in nodes if not node.ended_well]
     if failed:
-        msg = f'These processes ended with an error: {", ".join(failed)}.'
-        raise RosError(msg)
+        raise RosError(f'These processes ended with an error: {", ".join(failed)}.')
     return exciter.count('commands were skipped')
 
 

@@ -11,12 +11,9 @@ ROS service answers ``success: false`` with it. What MuJoCo's sysid toolbox tell
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sized
 
 from sysid_ros.text import sentence, short
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sized
 
 
 class SysidError(Exception):

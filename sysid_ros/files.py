@@ -31,8 +31,7 @@ def replace_file(path: Path, content: bytes) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as err:
-        msg = f'Cannot write {str(path)!r}: {err.strerror}.'
-        raise ResultError(msg) from err
+        raise ResultError(f'Cannot write {str(path)!r}: {err.strerror}.') from err
 
 
 def check_new(path: Path | None) -> None:
@@ -42,8 +41,7 @@ def check_new(path: Path | None) -> None:
         ConfigError: The path exists.
     """
     if path is not None and path.exists():
-        msg = f'{str(path)!r} exists already and may be edited; choose another name.'
-        raise ConfigError(msg)
+        raise ConfigError(f'{str(path)!r} exists already and may be edited; choose another name.')
 
 
 def beside(path: Path, otherwise: str = '') -> str:
@@ -102,10 +100,10 @@ def check_writable(folder: Path) -> None:
     while not existing.exists() and existing != existing.parent:
         existing = existing.parent
     if not existing.is_dir():
-        msg = f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.'
-        raise ResultError(msg)
+        raise ResultError(f'Cannot write into {str(folder)!r}: {str(existing)!r} is not a folder.')
     try:
         Path(tempfile.mkdtemp(dir=existing)).rmdir()
     except OSError as err:
-        msg = f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
-        raise ResultError(msg) from err
+        raise ResultError(
+            f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
+        ) from err

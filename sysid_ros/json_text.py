@@ -11,15 +11,13 @@ import math
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from sysid_ros.errors import SysidError
 from sysid_ros.files import beside
 from sysid_ros.text import in_json
-
-if TYPE_CHECKING:
-    from sysid_ros.errors import SysidError
 
 #: A value is shown with at most so many characters.
 _SHOWN = 60
@@ -72,28 +70,23 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
             # Half of a pair of surrogates could not be written again.
             json.dumps(document, ensure_ascii=False).encode()
     except FileNotFoundError as err:
-        msg = f'There is no {what} {str(path)!r}; {beside(path)}.'
-        raise error(msg) from err
+        raise error(f'There is no {what} {str(path)!r}; {beside(path)}.') from err
     except OSError as err:
-        msg = f'Cannot read the {what} {str(path)!r}: {err.strerror}.'
-        raise error(msg) from err
+        raise error(f'Cannot read the {what} {str(path)!r}: {err.strerror}.') from err
     except json.JSONDecodeError as err:
         place = f'{err.msg} in line {err.lineno}, column {err.colno}'
-        msg = f'{str(path)!r} is not valid JSON: {place}.'
-        raise error(msg) from err
+        raise error(f'{str(path)!r} is not valid JSON: {place}.') from err
     except ValueError as err:
         why = (
             'it is not UTF-8 text'
             if isinstance(err, UnicodeError)
             else 'it has a number without end'
         )
-        msg = f'{str(path)!r} is not valid JSON: {why}.'
-        raise error(msg) from err
+        raise error(f'{str(path)!r} is not valid JSON: {why}.') from err
     except RecursionError as err:
         raise error(_too_deep(path)) from err
     if not isinstance(document, dict):
-        msg = f'Expected keys and values in {str(path)!r}, found {shown(document)}.'
-        raise error(msg)
+        raise error(f'Expected keys and values in {str(path)!r}, found {shown(document)}.')
     if not _is_flat(document):
         raise error(_too_deep(path))
     return document

@@ -13,10 +13,7 @@ import csv
 import io
 import re
 import unicodedata
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 #: What does something to a terminal or a page, or is not seen: Unicode's categories Cc and Cf (ESC,
 #: line breaks, marks that reverse the direction, spaces without width), Zl and Zp, and halves of

@@ -52,8 +52,7 @@ def parse_yaml(text: str) -> Any:
     except (ValueError, RecursionError) as err:
         # PyYAML lets through what Python says of a 13th month or a number of 5000 digits.
         reason = str(err).partition(';')[0]
-        msg = f'a value is not what it looks like: {reason}'
-        raise yaml.YAMLError(msg) from err
+        raise yaml.YAMLError(f'a value is not what it looks like: {reason}') from err
 
 
 def _check_size(text: str) -> None:
@@ -62,11 +61,9 @@ def _check_size(text: str) -> None:
     for event in yaml.parse(text, _LOADER):
         size.add(event)
         if len(size.around) > _DEEPEST:
-            msg = f'values are nested more than {_DEEPEST} deep'
-            raise yaml.YAMLError(msg)
+            raise yaml.YAMLError(f'values are nested more than {_DEEPEST} deep')
         if size.repeated > _MOST_VALUES:
-            msg = f'its aliases stand for more than {_MOST_VALUES} values'
-            raise yaml.YAMLError(msg)
+            raise yaml.YAMLError(f'its aliases stand for more than {_MOST_VALUES} values')
 
 
 class _Size:
@@ -93,8 +90,7 @@ class _Size:
                 self._anchors[anchor] = self.values - before
         elif isinstance(event, yaml.AliasEvent):
             if any(anchor == event.anchor for anchor, _ in self.around):
-                msg = f'the value of alias {event.anchor!r} contains itself'
-                raise yaml.YAMLError(msg)
+                raise yaml.YAMLError(f'the value of alias {event.anchor!r} contains itself')
             size = self._anchors.get(str(event.anchor), 1)
             self.values += size
             self.repeated += size

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytest_plugins = ['builders.bag_columns', 'builders.trajectories']
 

@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import pydantic
 import pytest
@@ -30,9 +31,6 @@ from sysid_ros.config import (
 from sysid_ros.errors import ConfigError
 from sysid_ros.estimation.solver.least_squares import BACKENDS
 from sysid_ros.estimation.solver.losses import LOSSES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 MINIMAL: dict[str, Any] = {
     'model': 'robot.xml',

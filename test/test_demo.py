@@ -10,9 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -26,9 +27,6 @@ from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import identify
 from sysid_ros.results.result import CalibrationResult, InferenceSummary
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ASSETS = REPOSITORY / 'config' / 'demo'

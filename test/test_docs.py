@@ -14,8 +14,9 @@ import itertools
 import re
 import shlex
 import types
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -45,9 +46,6 @@ from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
 from sysid_ros.servos.laws.servo import actuator_type
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

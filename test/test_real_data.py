@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +19,6 @@ from sysid_ros.bags import BagWriter
 from sysid_ros.cli import main
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures('undrawn')]
 

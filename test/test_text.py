@@ -11,8 +11,9 @@ import re
 import sys
 import tempfile
 import unicodedata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lxml.html
 import numpy as np
@@ -20,6 +21,7 @@ import pytest
 import yaml
 from hypothesis import given
 
+from builders.bag_columns import Columns
 from builders.hostile import (
     DANGEROUS,
     NAMES,
@@ -42,11 +44,6 @@ from sysid_ros.report.alignment import alignment_text
 from sysid_ros.report.tables import LiteralConsole, print_result, print_table, result_html
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import UNSEEN, file_stems, one_line, short
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builders.bag_columns import Columns
 
 RESULT = Path(__file__).parent / 'data' / 'results' / 'pendulum_schema_3.json'
 #: What a name of as many letters as any other is replaced by.

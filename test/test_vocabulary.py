@@ -6,16 +6,13 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from builders.cli_project import REPOSITORY
 from builders.commands import SYSID, commands
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 PACKAGE = REPOSITORY / 'sysid_ros'
 #: What is not said, and what is said instead. The keys of YAML and JSON files keep their names.

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,9 +12,6 @@ import yaml
 from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError
 from sysid_ros.yaml_text import block_entry, parse_yaml, scalar
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def _each_of_the_last(start: str, form: str) -> str:

@@ -4,15 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from cases.case import Case, Free, Recording, Signals, initial_state, record, scalars
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SECONDS = 2.0
 TIMESTEP = 0.002

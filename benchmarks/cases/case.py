@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    #: Applies a value, a parameter's vector, to a spec.
-    Modify = Callable[[mujoco.MjSpec, NDArray[np.float64]], None]
+Modify = Callable[[mujoco.MjSpec, NDArray[np.float64]], None]
 
 #: Relative step of the central differences that the standard errors come from.
 _STEP = 1e-5

@@ -4,15 +4,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from cases import arm, others, robots
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from cases.case import Case
+from cases.case import Case
 
 _MAKERS: dict[str, Callable[[], Case]] = {
     'a': partial(arm.armature_case, 'a', '5-joint arm, 5 armatures, 2 s', 3.0),

@@ -11,18 +11,14 @@ import logging
 import re
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from cases.case import Case
 from cases.meter import Meter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from cases.case import Case
 
 #: Name in the table to the module that is imported as ``sysid``.
 MODULES = {'mujoco.sysid': 'mujoco.sysid', 'sysid_ros': 'sysid_ros.identification'}

@@ -6,18 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    import mujoco
-    from numpy.typing import NDArray
 
 IDENTIFIED, AT_BOUND, NOT_EXCITED = 'identified', 'at bound', 'not excited'
 PRIOR = 'prior-dominated'

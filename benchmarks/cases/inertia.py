@@ -10,13 +10,9 @@ toolbox, whose own version raises in MuJoCo 4.0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def pseudo_inertia(

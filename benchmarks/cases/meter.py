@@ -7,23 +7,20 @@ from __future__ import annotations
 import functools
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
 
+from cases.case import Case
+
 try:
     from mujoco.batch import Batch
 except ImportError:  # before MuJoCo 3.17
     Batch = None
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    from cases.case import Case
 
 
 class Call(NamedTuple):

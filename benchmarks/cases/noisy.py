@@ -9,10 +9,12 @@ around, as it is for bags: it is off, and the error goes on into the prediction.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.initial import initial_state
 from sysid_ros.model.targets import write_value
@@ -20,11 +22,6 @@ from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 ARM = """
 <mujoco>

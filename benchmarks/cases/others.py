@@ -4,17 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from cases.case import Case, Free, compiled, initial_state, record, scalars
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from cases.case import Modify, Recording
+from cases.case import Case, Free, Modify, Recording, compiled, initial_state, record, scalars
 
 SEQUENCES = 20
 _TIMESTEP = 0.002

@@ -10,23 +10,18 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
 
 #: Positions of the servo's log are in half turns.
 _HALF_TURN = np.pi

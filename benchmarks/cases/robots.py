@@ -8,22 +8,16 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from cases import arm
-from cases.case import Case, Free, initial_state, record, scalars
+from cases.case import Case, Free, Modify, initial_state, record, scalars
 from cases.inertia import body_theta, write_theta
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from cases.case import Modify
 
 ARM_SECONDS = 5.0
 TRUNK_SECONDS = 2.0
@@ -352,6 +346,5 @@ def _joint_sensors(
 def _file(package: str, path: str) -> str:
     found = importlib.util.find_spec(package)
     if found is None or not found.submodule_search_locations:
-        msg = f'Expected the files of {package}: pip install --no-deps {package}.'
-        raise RuntimeError(msg)
+        raise RuntimeError(f'Expected the files of {package}: pip install --no-deps {package}.')
     return str(Path(found.submodule_search_locations[0]) / path)

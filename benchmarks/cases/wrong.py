@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -12,9 +13,6 @@ from numpy.typing import NDArray
 
 from cases import noisy
 from sysid_ros.estimation.terms import TermKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 Array = NDArray[np.float64]
 

@@ -17,25 +17,20 @@ import io
 import os
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.cli.main import main as run
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.loading import Problem, load
+from sysid_ros.results.result import CalibrationResult
 from sysid_ros.rollout.prediction import predict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import CalibrationResult
 
 DATA = (
     Path(os.environ.get('SYSID_SHARED_DATA', Path(__file__).parents[3] / 'shared' / 'data'))

@@ -18,12 +18,14 @@ import resource
 import tempfile
 import time
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.identification.observer import Nobody
@@ -31,11 +33,6 @@ from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.loading import load
 from sysid_ros.rollout.prediction import make_simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 DATA = Path(os.environ.get('SYSID_REAL_DATA', Path(__file__).parents[3] / 'real'))
 TERMS = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'sensor/*_effort/bias')

@@ -15,10 +15,13 @@ import importlib.util
 import json
 import math
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import (
@@ -30,12 +33,15 @@ from sysid_ros.bags.storage import (
     suffix,
 )
 from sysid_ros.errors import BagError, nearest
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
+from sysid_ros.vocabulary import (
+    COMMANDED,
+    COMPONENTS,
+    CURRENT,
+    MEASURED,
+    PWM,
+    QUANTITIES,
+    Quantity,
+)
 
 STATES, COMMANDS = '/joint_states', '/joint_commands'
 _STATE = 'sensor_msgs/msg/JointState'
@@ -45,49 +51,16 @@ _TABLE = 'table'
 _INFO = 'meta/info.json'
 #: Episodes of a dataset follow one another after such a pause, s: they are runs of their own.
 _PAUSE_S = 10.0
-#: Words of a column's name to the field that a message would have. The first that fits counts:
-#: the current position is a position.
+#: Words of a column's name to the field that a message would have; the first that fits counts.
 _QUANTITIES = {
-    'position': ('position', 'positions', 'pos', 'angle', 'angles', 'q', 'qpos', 'theta'),
-    'velocity': ('velocity', 'velocities', 'vel', 'dq', 'qd', 'qvel', 'speed', 'speeds'),
-    'effort': ('effort', 'efforts', 'torque', 'torques', 'tau'),
-    'current': ('current', 'currents', 'curr', 'amps', 'iq'),
-    'pwm': ('pwm', 'duty'),
+    'position': QUANTITIES[Quantity.POSITION],
+    'velocity': QUANTITIES[Quantity.VELOCITY],
+    'effort': QUANTITIES[Quantity.EFFORT] - CURRENT - PWM,
+    'current': CURRENT,
+    'pwm': PWM,
 }
-_COMMANDED = frozenset(
-    [
-        'action',
-        'cmd',
-        'command',
-        'commands',
-        'commanded',
-        'control',
-        'des',
-        'desired',
-        'goal',
-        'ref',
-        'reference',
-        'setpoint',
-        'target',
-    ]
-)
 #: Words that say that something was measured, or of a joint, not what.
-_MEASURED = frozenset(
-    [
-        'dof',
-        'observation',
-        'obs',
-        'state',
-        'states',
-        'measured',
-        'meas',
-        'actual',
-        'present',
-        'feedback',
-    ]
-)
-#: Components of vectors: these belong to no joint.
-_COMPONENTS = frozenset('xyzw')
+_OF_JOINTS = MEASURED | {'dof'}
 _TIMES = frozenset(
     ['t', 'time', 'times', 'timestamp', 'timestamps', 'stamp', 'stamps', 'sec', 'secs', 'seconds']
 )
@@ -172,8 +145,9 @@ def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns
         ]
     for topic in topics or ():
         if topic not in found:
-            msg = f'The table {str(path)!r} has no topic {topic!r}; {nearest(topic, found)}.'
-            raise BagError(msg)
+            raise BagError(
+                f'The table {str(path)!r} has no topic {topic!r}; {nearest(topic, found)}.'
+            )
     kept = [found[name] for name in sorted(found) if topics is None or name in topics]
     return BagColumns(path, tuple(kept), tuple(unread))
 
@@ -187,20 +161,22 @@ def _read_csv(file: Path) -> _Table:
             names = [name.strip() for name in next(csv.reader([first], delimiter=delimiter), [])]
             rows = [row for row in csv.reader(lines, delimiter=delimiter) if any(row)]
     except (OSError, ValueError, csv.Error) as err:
-        msg = f'The table {str(file)!r} cannot be read: {err}.'
-        raise BagError(msg) from err
+        raise BagError(f'The table {str(file)!r} cannot be read: {err}.') from err
     if not names or all(math.isfinite(_number(name)) for name in names):
-        msg = f'Expected the names of the columns in the first line of {str(file)!r}, found none.'
-        raise BagError(msg)
+        raise BagError(
+            f'Expected the names of the columns in the first line of {str(file)!r}, found none.'
+        )
     twice = next((name for name in names if name and names.count(name) > 1), None)
     if twice is not None:
-        msg = f'Expected columns with different names in {str(file)!r}, found {twice!r} twice.'
-        raise BagError(msg)
+        raise BagError(
+            f'Expected columns with different names in {str(file)!r}, found {twice!r} twice.'
+        )
     uneven = next((line for line, row in enumerate(rows, 2) if len(row) != len(names)), None)
     if uneven is not None or not rows:
         found = f'{len(rows[uneven - 2])} in line {uneven}' if uneven else 'no line with any'
-        msg = f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.'
-        raise BagError(msg)
+        raise BagError(
+            f'Expected {len(names)} values in each line of {str(file)!r}, found {found}.'
+        )
     table = _Table(file.stem)
     for name, cells in zip(names, zip(*rows, strict=True), strict=True):
         _add(table, name or 'unnamed', [_cell(cell) for cell in cells], None)
@@ -209,19 +185,19 @@ def _read_csv(file: Path) -> _Table:
 
 def _read_parquet(file: Path) -> _Table:
     if importlib.util.find_spec('pyarrow') is None:
-        msg = (
+        raise BagError(
             f'Expected the Python package pyarrow to read {str(file)!r}, found none; get it with '
             "`pip install 'sysid_ros[parquet]'`."
         )
-        raise BagError(msg)
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
         found = pq.ParquetFile(file).read()
     except (pa.ArrowException, OSError, ValueError) as err:
-        msg = f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
-        raise BagError(msg) from err
+        raise BagError(
+            f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
+        ) from err
     table = _Table(file.stem)
     known = _feature_names(file)
     for name in found.column_names:
@@ -242,8 +218,9 @@ def _feature_names(file: Path) -> dict[str, list[str]]:
         features = json.loads(info.read_text('utf8'))['features']
         return {name: _flat(feature.get('names')) for name, feature in features.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as err:
-        msg = f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
-        raise BagError(msg) from err
+        raise BagError(
+            f'Expected the features of a LeRobot dataset in {str(info)!r}, found none.'
+        ) from err
 
 
 def _flat(names: Any) -> list[str]:
@@ -339,17 +316,17 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
     """
     name = next((key for key in table.columns if _time_unit(key)), None)
     if name is None:
-        msg = (
+        raise BagError(
             f'Expected a column of times (time, timestamp or t) in {str(path)!r}, '
             f'found {", ".join(list(table.columns)[:8])}.'
         )
-        raise BagError(msg)
     values, unit = table.columns[name], _time_unit(name)
     episodes = table.columns.get('episode_index')
     periods = np.diff(values)
     if not np.isfinite(values).all() or not (periods > 0).any():
-        msg = f'Expected times that run on in column {name!r} of {str(path)!r}, found none.'
-        raise BagError(msg)
+        raise BagError(
+            f'Expected times that run on in column {name!r} of {str(path)!r}, found none.'
+        )
     if unit is None or math.isnan(unit):
         period = float(np.median(periods[periods > 0]))
         sizes = [item for item in (1.0, 1e-3, 1e-6, 1e-9) if _plausible(values[0], period, item)]
@@ -385,14 +362,14 @@ def _heading(text: str, file: str) -> _Heading:
         ),
         '',
     )
-    commanded = bool(_COMMANDED & {*words, *of_file})
+    commanded = bool(COMMANDED & {*words, *of_file})
     if not quantity and ('action' in words or {'observation', 'state'} <= set(words)):
         quantity = 'position'
     quantities = {word for several in _QUANTITIES.values() for word in several}
-    if _COMPONENTS & set(words[-1:]):
+    if COMPONENTS & set(words[-1:]):
         return _Heading(commanded=False, quantity='', label=text, factor=1.0)
     units = [word for word in words[-1:] if word in _UNITS] if quantity else []
-    drop = _COMMANDED | _MEASURED | quantities | set(units)
+    drop = COMMANDED | _OF_JOINTS | quantities | set(units)
     label = text
     for match, word in zip(reversed(found), reversed(words), strict=True):
         if word in drop:

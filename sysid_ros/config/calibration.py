@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -16,8 +17,6 @@ from sysid_ros.config.section import Section
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0.01, le=1e4)]
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
@@ -162,10 +161,9 @@ class ValidationConfig(Section):
     @classmethod
     def _holds_out_something(cls, chosen: object) -> object:
         if isinstance(chosen, dict) and (not chosen or not all(chosen.values())):
-            msg = (
+            raise ValueError(
                 'Expected families of bags as {slow: [slow_*], fast: [fast_*]}, found an empty one'
             )
-            raise ValueError(msg)
         return chosen
 
 
@@ -231,8 +229,7 @@ class ServoConfig(Section):
     @model_validator(mode='after')
     def _is_complete(self) -> ServoConfig:
         if self.params is None and (self.type is None or self.model is None):
-            msg = 'Expected type and model, or params, in servos, found neither'
-            raise ValueError(msg)
+            raise ValueError('Expected type and model, or params, in servos, found neither')
         return self
 
 
@@ -328,15 +325,15 @@ class DataConfig(Section):
     def _is_a_mapping(cls, mapping: object) -> object:
         if isinstance(mapping, (str, dict, Path, MappingConfig)):
             return mapping
-        msg = f'Expected auto, a mapping or the name of a mapping file, found {mapping!r}'
-        raise ValueError(msg)
+        raise ValueError(
+            f'Expected auto, a mapping or the name of a mapping file, found {mapping!r}'
+        )
 
     @field_validator('sensors')
     @classmethod
     def _names_a_sensor(cls, sensors: tuple[str, ...] | None) -> tuple[str, ...] | None:
         if sensors is not None and not sensors:
-            msg = 'Expected at least one name in sensors, or no such key, found none'
-            raise ValueError(msg)
+            raise ValueError('Expected at least one name in sensors, or no such key, found none')
         return sensors
 
 
@@ -361,12 +358,12 @@ class CalibrationConfig(DataConfig):
     @model_validator(mode='after')
     def _is_complete(self) -> CalibrationConfig:
         if not any(bag.role == 'train' for bag in self.bags):
-            msg = 'Expected at least one bag with role train in bags, found none'
-            raise ValueError(msg)
+            raise ValueError('Expected at least one bag with role train in bags, found none')
         found = any(servo.identify not in ('none', ()) for servo in self.servos)
         if not self.parameters and not found:
-            msg = 'Expected at least one entry in parameters (evaluate needs none), found none'
-            raise ValueError(msg)
+            raise ValueError(
+                'Expected at least one entry in parameters (evaluate needs none), found none'
+            )
         return self
 
 

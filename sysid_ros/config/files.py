@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -24,9 +25,6 @@ from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import beside, matching
 from sysid_ros.yaml_text import parse_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 T = TypeVar('T', bound=BaseModel)
 
@@ -48,21 +46,18 @@ def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
     try:
         document = parse_yaml(path.read_text(encoding='utf-8'))
     except FileNotFoundError as err:
-        msg = f'There is no file {str(path)!r}; {beside(path, otherwise)}.'
-        raise ConfigError(msg) from err
+        raise ConfigError(f'There is no file {str(path)!r}; {beside(path, otherwise)}.') from err
     except OSError as err:
-        msg = f'Cannot read {str(path)!r}: {err.strerror}.'
-        raise ConfigError(msg) from err
+        raise ConfigError(f'Cannot read {str(path)!r}: {err.strerror}.') from err
     except UnicodeDecodeError as err:
-        msg = f'{str(path)!r} is not valid YAML: byte {err.start} is not UTF-8 text.'
-        raise ConfigError(msg) from err
+        raise ConfigError(
+            f'{str(path)!r} is not valid YAML: byte {err.start} is not UTF-8 text.'
+        ) from err
     except yaml.YAMLError as err:
-        msg = f'{str(path)!r} is not valid YAML: {_yaml_complaint(err)}.'
-        raise ConfigError(msg) from err
+        raise ConfigError(f'{str(path)!r} is not valid YAML: {_yaml_complaint(err)}.') from err
     if not isinstance(document, dict):
         found = {type(None): 'nothing', list: 'a list'}.get(type(document), repr(document))
-        msg = f'Expected keys and values in {str(path)!r}, found {found}.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Expected keys and values in {str(path)!r}, found {found}.')
     return document
 
 
@@ -269,8 +264,7 @@ def _put(values: dict[str, Any], key: str, value: Any) -> None:
     for section in sections:
         inner = values.setdefault(section, {})
         if not isinstance(inner, dict):
-            msg = f'Cannot set {key!r}: {section!r} is not a section.'
-            raise ConfigError(msg)
+            raise ConfigError(f'Cannot set {key!r}: {section!r} is not a section.')
         values = inner
     values[last] = value
 
@@ -301,8 +295,9 @@ def load_servos(path: Path) -> tuple[ServoConfig, ...]:
     """
     values = read_yaml(path)
     if 'servos' not in values:
-        msg = f'Expected the section servos in {str(path)!r}; {nearest("servos", values)}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected the section servos in {str(path)!r}; {nearest("servos", values)}.'
+        )
     section = validate(_Servos, {'servos': values['servos']}, str(path))
     return tuple(_located(servo, path.parent) for servo in section.servos)
 
@@ -315,10 +310,12 @@ def load_segments(path: Path) -> SegmentsConfig:
     """
     values = read_yaml(path)
     if 'segments' not in values:
-        msg = f'Expected the section segments in {str(path)!r}; {nearest("segments", values)}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected the section segments in {str(path)!r}; {nearest("segments", values)}.'
+        )
     section = values['segments']
     if not isinstance(section, dict):
-        msg = f'Expected keys and values for segments in {str(path)!r}, found {section!r}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected keys and values for segments in {str(path)!r}, found {section!r}.'
+        )
     return validate(SegmentsConfig, section, f'segments in {path}')

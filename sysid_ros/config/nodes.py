@@ -31,8 +31,9 @@ def _is_an_expression(expression: str, info: ValidationInfo) -> str:
     try:
         re.compile(expression)
     except re.error as err:
-        msg = f'Expected a regular expression for {info.field_name!r}, found {expression!r} ({err})'
-        raise ValueError(msg) from err
+        raise ValueError(
+            f'Expected a regular expression for {info.field_name!r}, found {expression!r} ({err})'
+        ) from err
     return expression
 
 
@@ -78,11 +79,10 @@ class RecorderConfig(Section):
     def _are_types(cls, types: tuple[str, ...]) -> tuple[str, ...]:
         for name in types:
             if not _MESSAGE_TYPE.fullmatch(name):
-                msg = (
+                raise ValueError(
                     "Expected names of message types in 'types', as sensor_msgs/msg/JointState, "
                     f'found {name!r}'
                 )
-                raise ValueError(msg)
         return types
 
 

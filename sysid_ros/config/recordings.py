@@ -49,15 +49,13 @@ class ChannelMapping(Section):
             return value
         found = _CHANNEL.fullmatch(value)
         if found is None:
-            msg = f'Expected a channel as /topic.field[label], found {value!r}'
-            raise ValueError(msg)
+            raise ValueError(f'Expected a channel as /topic.field[label], found {value!r}')
         return {key: part for key, part in found.groupdict().items() if part is not None}
 
     @model_validator(mode='after')
     def _has_one_choice(self) -> ChannelMapping:
         if self.label is not None and self.labels is not None:
-            msg = f'Expected label or labels for {self.topic} {self.field}, found both'
-            raise ValueError(msg)
+            raise ValueError(f'Expected label or labels for {self.topic} {self.field}, found both')
         return self
 
 
@@ -116,11 +114,10 @@ class SegmentsConfig(Section):
         for ranges in several:
             for item in ranges if isinstance(ranges, (list, tuple)) else [ranges]:
                 if not _is_range(item):
-                    msg = (
+                    raise ValueError(
                         f'Expected ranges as [[2.0, 30.5]] for {info.field_name!r}, each from an '
                         f'earlier to a later time, or a bag and its ranges, found {item!r}'
                     )
-                    raise ValueError(msg)
         return value
 
 

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
 from sysid_ros.errors import nearest
-
-if TYPE_CHECKING:
-    from pydantic import ValidationError
-    from pydantic_core import ErrorDetails
 
 #: A value is shown with at most so many characters.
 _SHOWN = 60
@@ -47,8 +44,7 @@ class Section(BaseModel):
     @classmethod
     def _may_be_a_file(cls, value: object) -> object:
         if isinstance(value, Path) and '\0' in str(value):
-            msg = f'Expected the name of a file, found {str(value)!r}'
-            raise ValueError(msg)
+            raise ValueError(f'Expected the name of a file, found {str(value)!r}')
         return value
 
 

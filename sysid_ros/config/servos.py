@@ -78,14 +78,14 @@ class ServoBagConfig(Section):
     @model_validator(mode='after')
     def _has_what_it_needs(self) -> ServoBagConfig:
         if bool(self.joint) == (self.position is not None):
-            msg = f'Expected either joint or position, found {"both" if self.joint else "neither"}'
-            raise ValueError(msg)
+            raise ValueError(
+                f'Expected either joint or position, found {"both" if self.joint else "neither"}'
+            )
         if self.command is None and self.torque_enable is not False:
-            msg = (
+            raise ValueError(
                 'Expected the channel of the goal positions as command, found none; a servo that '
                 'is off needs none: torque_enable: false'
             )
-            raise ValueError(msg)
         return self
 
 
@@ -142,6 +142,7 @@ class ServoFitConfig(Section):
         given = [name for name, value in tried.items() if value is not None]
         given += ['workers'] if self.workers > 1 else []
         if self.method == 'least-squares' and given:
-            msg = f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
-            raise ValueError(msg)
+            raise ValueError(
+                f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
+            )
         return self

@@ -6,32 +6,26 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import mujoco
+import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.descent import RESERVED
-from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
+from sysid_ros.estimation.solver.problem import FitLog, ResidualLike
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.prediction import make_simulator
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
-    from sysid_ros.estimation.solver.problem import FitLog, ResidualLike
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.drives import Drives
-    from sysid_ros.rollout.simulation import Simulator
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.signals.trajectory import Trajectory
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import measured
 from sysid_ros.model.units import reads_force
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.measurement import MeasurementModel, Readings, Signal
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.measurement import MeasurementModel, Readings, Signal
+from sysid_ros.rollout.runs import Run
+from sysid_ros.rollout.simulation import Simulator
 
 #: In place of a sensor's index: the residual is not of a measurement but of a prior.
 PRIOR = -1
@@ -165,8 +160,7 @@ def samples_of(
     )
     if not sensors:
         never = f' (never moving: {", ".join(dead)})' if dead else ''
-        msg = f'Nothing to fit: {len(parts)} sequences without a measured sample{never}.'
-        raise FitError(msg)
+        raise FitError(f'Nothing to fit: {len(parts)} sequences without a measured sample{never}.')
     ids = {sensor: number for number, sensor in enumerate(sensors)}
     sequence, time, sensor = [], [], []
     for index, compared in every:

@@ -4,17 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.rollout.runs import Run
+from sysid_ros.signals.trajectory import Trajectory
 
 #: MAD of a normal distribution in units of its standard deviation.
 MAD_OF_NORMAL = 0.6745

@@ -7,7 +7,7 @@ Left out, it would bend the parameters, and their intervals would not know of it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -18,12 +18,8 @@ from sysid_ros.model.targets import MOST_TRAJECTORIES, Role, Target
 from sysid_ros.model.units import reads_force
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import meaning
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.rollout.runs import Run
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025

@@ -5,17 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.unknown import Unknown
 
 #: Eigenvalues of a correlation matrix below this fraction of the largest are rounding errors.
 _SMALLEST_EIGENVALUE = 1e-12

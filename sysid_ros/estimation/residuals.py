@@ -5,34 +5,25 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.estimation.layout import dead_sensors, lay_out, samples_of
+from sysid_ros.estimation.layout import Compared, Part, dead_sensors, lay_out, samples_of
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
-from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.solver.differences import Differences
+from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.problem import StepChanges
-from sysid_ros.rollout.measurement import MeasurementModel, combined, measurement_models
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.measurement import MeasurementModel, Signal, combined, measurement_models
 from sysid_ros.rollout.simulation import Block, Simulator
+from sysid_ros.signals.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.layout import Compared, Part
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.measurement import Signal
-    from sysid_ros.signals.trajectory import Trajectory
-
-    #: What is predicted for a sequence: (n, k) for each of its series.
-    Predicted = tuple[NDArray[np.float64], ...]
-    #: What a simulation recorded: (steps, width) by field.
-    Record = dict[str, NDArray[np.float64]]
+Predicted = tuple[NDArray[np.float64], ...]
+Record = dict[str, NDArray[np.float64]]
 
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
 #: candidate gives, and finite, so that the solver steps back. It is at least the first, and at

@@ -5,25 +5,21 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.arrivals import WithArrivals
+from sysid_ros.estimation.residuals import Record, Residuals
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import unlogged
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.residuals import Record, Residuals
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 _PHYSICS = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
 _INPUTS = mujoco.mjtState.mjSTATE_CTRL.value | mujoco.mjtState.mjSTATE_QFRC_APPLIED.value

@@ -5,10 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.start.motion import (
     FEWEST_SAMPLES,
@@ -23,19 +25,12 @@ from sysid_ros.estimation.start.motion import (
     unsound,
 )
 from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import force_weights, tendon_motion
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import prepare
+from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.signals import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 #: The derivatives have passed a low-pass whose cut-off is so many times that of the comparison,
 #: which then changes forces that were measured and predicted alike.

@@ -4,17 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from sysid_ros.estimation.arrivals import Arrivals
+from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.least_squares import LIMITS, stopped
-from sysid_ros.estimation.start import ROUGH_TOLERANCE
-
-if TYPE_CHECKING:
-    from sysid_ros.estimation.arrivals import Arrivals
-    from sysid_ros.estimation.context import FitContext
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.start import FirstSolution
+from sysid_ros.estimation.solver.least_squares import LIMITS, Solution, stopped
+from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution
 
 #: The noise of each sensor is estimated anew from the residuals at most so often, and not again
 #: once no estimate moved by more than this fraction.

@@ -127,15 +127,13 @@ class SimulatedMotion(NamedTuple):
     """One simulation of a motion.
 
     Attributes:
-        times: (n,) s.
-        qpos: (n, nq).
+        qpos: (n, nq) in each step.
         qvel: (n, nv).
         forces: (n, nu) of the actuators.
         torques: (n, njnt) of all actuators at each joint.
         diverged: Whether it became unstable.
     """
 
-    times: NDArray[np.float64]
     qpos: NDArray[np.float64]
     qvel: NDArray[np.float64]
     forces: NDArray[np.float64]
@@ -257,13 +255,11 @@ class Experiment:
 
     def _traces(self, motion: Motion, candidates: NDArray[np.float64]) -> list[SimulatedMotion]:
         simulator = self._simulator.of([self.sequence(motion)])
-        timestep = float(self.limits.model.opt.timestep)
         found = []
         for block in simulator.simulate(candidates, [np.arange(len(candidates))]):
             for rows, diverged in zip(block.rows['sensordata'], block.diverged, strict=True):
-                times = timestep * np.arange(len(rows), dtype=np.float64)
                 qpos, qvel, forces, torques = (rows[:, own].copy() for own in self._probes)
-                found.append(SimulatedMotion(times, qpos, qvel, forces, torques, bool(diverged)))
+                found.append(SimulatedMotion(qpos, qvel, forces, torques, bool(diverged)))
         return found
 
     def sequence(self, motion: Motion, since: float = 0.0) -> Trajectory:

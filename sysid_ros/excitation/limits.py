@@ -235,9 +235,10 @@ class Collisions:
         mujoco.mj_comPos(self._model, self._data)
         mujoco.mj_collision(self._model, self._data)
         found: dict[tuple[int, int], float] = {}
-        for contact in self._data.contact[: self._data.ncon]:
-            pair = (int(contact.geom1), int(contact.geom2))
-            found[pair] = min(found.get(pair, np.inf), float(contact.dist))
+        contact = self._data.contact
+        # One by one, contacts take longer than their search.
+        for pair, distance in zip(map(tuple, contact.geom.tolist()), contact.dist, strict=True):
+            found[pair] = min(found.get(pair, np.inf), float(distance))
         return found
 
 

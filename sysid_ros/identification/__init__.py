@@ -15,8 +15,7 @@ def __getattr__(name: str) -> object:
     """Find a name of the toolbox, which is loaded when it is first asked for."""
     toolbox = importlib.import_module('sysid_ros.toolbox')
     if name not in {'__all__', *toolbox.__all__}:
-        msg = f'module {__name__!r} has no attribute {name!r}'
-        raise AttributeError(msg)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     return getattr(toolbox, name)
 
 

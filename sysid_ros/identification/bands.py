@@ -4,20 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.identification.fit import Fit
 from sysid_ros.rollout.prediction import predict_each
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Directions in which parameters are known better than this part of the worst move nothing.
 _LEAST = 1e-6

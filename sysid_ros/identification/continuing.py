@@ -6,29 +6,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.inference.drift import JointEstimate, difference
+from sysid_ros.identification.fit import Fit
+from sysid_ros.inference import Inference
+from sysid_ros.inference.drift import Difference, JointEstimate, difference
+from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.inference import Inference
-    from sysid_ros.inference.drift import Difference
-    from sysid_ros.model.unknown import Unknown
-
-    #: Fits the new data: parameters, from their nominal values; what is known of some of them
-    #: together; and the fit to the same data that ended at these values, if there was one.
-    Fitter = Callable[[tuple[Unknown, ...], JointPrior | None, Fit | None], Fit]
+Fitter = Callable[[tuple[Unknown, ...], JointPrior | None, Fit | None], Fit]
 
 #: So much of the earlier information only keeps the new data's own fit from running away where
 #: they say nothing; what they say is computed without it.
@@ -96,8 +88,7 @@ def continue_from(
     first = fit(_starting(parameters, x), known.prior().weighted(_ANCHOR), None)
     found = first.data_only
     if found is None:
-        msg = 'Expected a fit with what the data alone say, found one without.'
-        raise FitError(msg)
+        raise FitError('Expected a fit with what the data alone say, found one without.')
     seen = difference(before, found.of(columns), level)
     kept = np.flatnonzero(~seen.changed)
     prior, forgotten = None, parameters

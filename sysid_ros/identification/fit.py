@@ -5,15 +5,20 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.arrivals import choose_arrivals
+from sysid_ros.estimation.arrivals import WithArrivals, choose_arrivals
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.noise import encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
@@ -21,16 +26,21 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import (
     LIMITS,
+    Solution,
     SolverSettings,
     no_effect,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.problem import FitLog
+from sysid_ros.estimation.solver.problem import FitLog, Iteration
+from sysid_ros.estimation.solver.starts import Attempt
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
+    FirstSolution,
     Start,
     check_choice,
     initialize,
@@ -40,33 +50,14 @@ from sysid_ros.estimation.start import (
 from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.estimation.terms import terms
 from sysid_ros.estimation.weighting import solve_weighted
-from sysid_ros.inference import infer, sharpened
-from sysid_ros.inference.inference import data_only
+from sysid_ros.inference import Inference, Interval, infer, sharpened
+from sysid_ros.inference.inference import DataOnly, data_only
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
+from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.inverse import InverseSimulator
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Mapping, Sequence
-
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import StartChoice
-    from sysid_ros.estimation.arrivals import WithArrivals
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.estimation.solver.starts import Attempt
-    from sysid_ros.estimation.start import FirstSolution
-    from sysid_ros.inference import Inference, Interval
-    from sysid_ros.inference.inference import DataOnly
-    from sysid_ros.rollout.drives import Drives
-    from sysid_ros.rollout.simulation import Simulator
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
 #: takes some ten times its size, 1 GB.
@@ -274,11 +265,13 @@ def fit(  # noqa: PLR0913 (documented API)
     check_distinct(parameters)
     known = dict(noise or {})
     if not sequences or not parameters:
-        msg = f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
-        raise FitError(msg)
+        raise FitError(
+            f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
+        )
     if windowed and starts > 1:
-        msg = f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
-        raise FitError(msg)
+        raise FitError(
+            f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
+        )
     strides = _strides(sequences, len(parameters))
     sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
     log = FitLog(observe, stage)

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
+from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
+import mujoco
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
@@ -19,15 +21,8 @@ from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution, Start
 from sysid_ros.estimation.weighting import solve_weighted
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Sequence
-
-    import mujoco
-
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.identification.fit import Fit
+from sysid_ros.signals.trajectory import Trajectory
 
 
 def with_arrivals_in(

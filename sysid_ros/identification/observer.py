@@ -4,13 +4,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from sysid_ros.estimation.solver.problem import Iteration
-
+from sysid_ros.estimation.solver.problem import Iteration
 
 _Item = TypeVar('_Item')
 

@@ -4,23 +4,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from sysid_ros.inference.dependence import echelon
 from sysid_ros.inference.remedies import Effect, add_up, effect
+from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from sysid_ros.inference.dependence import DependentSet
-    from sysid_ros.model.unknown import Unknown
 
 #: A direction is one of small integers when each of its components is that near to one, none of
 #: these is larger than so much, and rounding the direction widens the interval by less than a

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 #: Relative error that a column of differences may have (see ``solver.differences``).
 COLUMN_ERROR = 3e-5

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import Loss, VerdictKind
 from sysid_ros.errors import some
+from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.terms import Term
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.combinations import plus_minus
 from sysid_ros.inference.drift import JointEstimate
@@ -21,21 +26,13 @@ from sysid_ros.inference.lacking import lacking
 from sysid_ros.inference.linear import linearised, robot_priors, with_encoders
 from sysid_ros.inference.spread import ENOUGH, LEVEL, QUANTILE, Ends, spread
 from sysid_ros.inference.verdicts import Verdict, verdicts, widest
+from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.terms import Term
     from sysid_ros.inference.combinations import Combination
     from sysid_ros.inference.lacking import Lacking, Lacks
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Disagreement, Spread
-    from sysid_ros.model.unknown import Unknown
 
 
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold

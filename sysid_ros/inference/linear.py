@@ -6,26 +6,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.config.calibration import Loss
+from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
+from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.losses import curvature, rho
+from sysid_ros.estimation.solver.problem import ResidualLike
 from sysid_ros.inference.dependence import split, threshold, triangle
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import ResidualLike
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.unknown import Unknown
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6

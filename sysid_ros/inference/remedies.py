@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.unknown import Unknown
 
 
 class Effect(enum.Enum):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import scipy.fft
 import scipy.special
+from numpy.typing import NDArray
 
 from sysid_ros.errors import listed
 from sysid_ros.estimation.layout import PRIOR
@@ -24,8 +25,6 @@ from sysid_ros.inference.stationary import (
 )
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sysid_ros.inference.linear import Linear
 
 

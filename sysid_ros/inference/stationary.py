@@ -4,18 +4,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
+from numpy.typing import NDArray
+
+from sysid_ros.estimation.layout import Samples
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.layout import Samples
     from sysid_ros.inference.linear import Linear
 
 #: Largest order of the autoregression that describes a sensor's noise. It has so many samples for

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
 from sysid_ros.estimation.layout import PRIOR
@@ -22,14 +23,12 @@ from sysid_ros.inference.dependence import (
 from sysid_ros.inference.linear import robot_priors
 from sysid_ros.inference.remedies import exciting, separating
 from sysid_ros.inference.spread import QUANTILE
+from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from sysid_ros.inference.at_bounds import AtBounds
     from sysid_ros.inference.linear import Linear
     from sysid_ros.inference.spread import Ends, Spread
-    from sysid_ros.model.unknown import Unknown
 
 #: Parameters whose estimates correlate more than this cannot be told apart. It widens an interval
 #: by the root of the inflation, against that with all others known.

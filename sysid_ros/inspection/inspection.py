@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.clocks import longest_part
-from sysid_ros.alignment.health import HealthFinding, unfinished_files
+from sysid_ros.alignment.health import FindingKind, HealthFinding, unfinished_files
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
 from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
@@ -120,7 +120,7 @@ class BagJoints(NamedTuple):
         problem: Why nothing could be paired; empty otherwise.
         part: What of the bag is looked at: the longest part in which no clock was set.
         stamped: Topic to the times of its rows there.
-        findings: What was found about clocks.
+        findings: What was found about files and clocks.
     """
 
     joints: tuple[Joint, ...]
@@ -164,7 +164,8 @@ def bag_joints(
         joints = joints_by_name(part, times)
     else:
         joints = joints_of_model(part, model, pairing, times)
-    return BagJoints(joints, pairing, problem, part, stamped, (*jumps, *found))
+    told = (*unfinished_files(bag), *jumps, *found)
+    return BagJoints(joints, pairing, problem, part, stamped, told)
 
 
 def inspect(
@@ -180,38 +181,53 @@ def inspect(
         AlignmentError: The mapping names what is not in the bag or the model.
     """
     found = bag_joints(bag, model, mapping, stamps)
-    facts, own = bag_facts(bag), bag_facts(found.part)
     messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
-    paired = {pair.topic for pair in found.mapping.pairs} if found.mapping else set()
-    findings = [*unfinished_files(bag), *found.findings]
-    topics = []
-    channels = []
-    for topic in found.part.topics:
-        report = report_topic(topic, found.stamped[topic.topic])
-        topics.append(dataclasses.replace(report, messages=messages[topic.topic]))
-        reports = report_channels(topic)
-        channels += reports
-        if topic.topic in paired or is_of_a_robot(topic):
-            findings += topic_findings(own, topic, found.stamped[topic.topic], reports)
-    findings += joint_findings(bag.path.name, found.joints)
-    fits = None
-    if model is not None:
-        pairing = found.mapping
-        fits = MappingReport(
-            pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
+    topics = [
+        dataclasses.replace(
+            report_topic(topic, found.stamped[topic.topic]), messages=messages[topic.topic]
         )
-        said = {(item.subject, item.kind) for item in pairing.health} if pairing else set()
-        findings = [item for item in findings if (item.subject, item.kind) not in said]
-        findings += pairing.health if pairing else ()
-    steps = {item.channel: item.step for item in channels}
+        for topic in found.part.topics
+    ]
+    channels = {topic.topic: report_channels(topic) for topic in found.part.topics}
+    steps = {item.channel: item.step for each in channels.values() for item in each}
+    pairing = found.mapping
+    fits = MappingReport(
+        pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
+    )
     return Inspection(
-        bag=facts,
+        bag=bag_facts(bag),
         topics=tuple(topics),
         unread=bag.unread,
-        channels=tuple(channels),
+        channels=tuple(item for each in channels.values() for item in each),
         joints=tuple(_joint(joint, _reach(model, joint), steps) for joint in found.joints),
-        mapping=fits,
-        findings=tuple(findings),
+        mapping=None if model is None else fits,
+        findings=findings(found, channels),
+    )
+
+
+def findings(
+    found: BagJoints, channels: dict[str, list[ChannelReport]]
+) -> tuple[HealthFinding, ...]:
+    """Say what is wrong with clocks, topics that matter to a fit, their columns, and joints."""
+    whole = bag_facts(found.part)
+    pairing = found.mapping
+    paired = {pair.topic for pair in pairing.pairs} if pairing else set()
+    each = [*found.findings, *(pairing.health if pairing else ())]
+    for topic in found.part.topics:
+        if topic.topic in paired or is_of_a_robot(topic):
+            own = channels[topic.topic]
+            each += topic_findings(whole, topic, found.stamped[topic.topic], own)
+    each += joint_findings(whole.path.name, found.joints)
+    # What the mapping says of a column comes first.
+    said: dict[tuple[str, FindingKind], list[HealthFinding]] = {}
+    for item in each:
+        said.setdefault((item.subject, item.kind), []).append(item)
+    mapped = set(pairing.health) if pairing else set()
+    return tuple(
+        item
+        for same in said.values()
+        for item in same
+        if item in mapped or not mapped.intersection(same)
     )
 
 

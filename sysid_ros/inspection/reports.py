@@ -65,7 +65,7 @@ _ROBOT_TYPES = (
 FEWEST_PERIODIC = 5
 #: A silence at the beginning or the end of a bag is reported from this on, s.
 SILENCE_S = 1.0
-#: A drift is shown when it is known to this, millionths, one standard deviation.
+#: A drift is shown when it is known to this, ppm, one standard deviation.
 _KNOWN_DRIFT = 5.0
 
 
@@ -203,7 +203,7 @@ class TopicReport:
             to receive, or ``simulated``.
         clock: Receive time minus header stamp at the first message, without what held messages up,
             s; NaN without header stamps.
-        drift: What the recorder's clock gains on the header stamps, millionths; NaN unless it is
+        drift: What the recorder's clock gains on the header stamps, ppm; NaN unless it is
             known to 5.
     """
 

@@ -147,40 +147,37 @@ def _check_values(unknown: Unknown, origin: str) -> None:
     """Check start, bounds and prior of an unknown; ``origin`` says where its start is from."""
     name, nominal = unknown.name, unknown.nominal
     low, high = unknown.min_value, unknown.max_value
-    physical_low, physical_high = unknown.targets[0].bounds
-    msg = ''
+    least, most = unknown.targets[0].bounds
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
-        msg = (
-            f'Parameter {name!r} needs finite bounds and start, got [{low}, {high}] and {nominal}.'
+        raise ParameterError(
+            f'Parameter {name!r} needs finite bounds and start, got [{low:g}, {high:g}] and '
+            f'{nominal}.'
         )
-    elif low >= high:
-        msg = (
-            f'The bounds of parameter {name!r} are reversed: '
-            f'expected lower < upper, got [{low:g}, {high:g}].'
+    if low >= high:
+        raise ParameterError(
+            f'The bounds of parameter {name!r} are reversed: expected lower < upper, got '
+            f'[{low:g}, {high:g}].'
         )
-    elif low < physical_low or high > physical_high:
-        msg = (
+    if low < least or high > most:
+        raise ParameterError(
             f'The bounds [{low:g}, {high:g}] of parameter {name!r} leave what is physical: '
-            f'[{physical_low:g}, {physical_high:g}].'
+            f'[{least:g}, {most:g}].'
         )
-    elif not low <= nominal <= high:
-        msg = (
-            f'Parameter {name!r} starts at {nominal:g} ({origin}), '
-            f'outside its bounds [{low:g}, {high:g}].'
+    if not low <= nominal <= high:
+        raise ParameterError(
+            f'Parameter {name!r} starts at {nominal:g} ({origin}), outside its bounds '
+            f'[{low:g}, {high:g}].'
         )
-    elif unknown.scale == 'log' and low <= 0:
-        msg = (
+    if unknown.scale == 'log' and low <= 0:
+        raise ParameterError(
             f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
         )
-    elif unknown.prior is not None:
-        mean, deviation = unknown.prior
-        if not (math.isfinite(mean) and 0 < deviation < math.inf):
-            msg = (
-                f'The prior of parameter {name!r} needs a finite mean and a standard deviation '
-                f'above 0, got {mean:g} and {deviation:g}.'
-            )
-    if msg:
-        raise ParameterError(msg)
+    mean, deviation = unknown.prior or (0.0, 1.0)
+    if not (math.isfinite(mean) and 0 < deviation < math.inf):
+        raise ParameterError(
+            f'The prior of parameter {name!r} needs a finite mean and a standard deviation above '
+            f'0, got {mean:g} and {deviation:g}.'
+        )
 
 
 def _default_bounds(target: Target, nominal: float, scale: Scale) -> tuple[float, float]:

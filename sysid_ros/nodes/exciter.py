@@ -14,6 +14,7 @@ from typing import Any
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
+from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
 from std_msgs.msg import Float64MultiArray
@@ -26,7 +27,7 @@ from sysid_ros.excitation.drives import compile_driven, home_position, load_driv
 from sysid_ros.excitation.limits import Breach, Guard, find_limits
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.excitation.rehearsal import LONGEST, lead_in, rehearse
-from sysid_ros.nodes.motion import JointStates, ReadinessCheck, Schedule
+from sysid_ros.nodes.motion import JointStates, Schedule
 from sysid_ros.nodes.parameters import declare, resolve_topic
 from sysid_ros.nodes.runtime import Stop
 
@@ -35,6 +36,13 @@ DEFAULT_TOPICS = {
     'JointTrajectory': 'joint_trajectory_controller/joint_trajectory',
 }
 
+#: The graph is looked at this often, s.
+_LOOK_SECONDS = 0.1
+#: What is still missing is logged this often, s.
+_REMIND_SECONDS = 3.0
+#: The subscribers of the commands must not have changed for so long, s: those of one robot are
+#: discovered one after the other, and a recorder should not miss the beginning.
+_SETTLE_SECONDS = 0.5
 #: Progress is logged this often, s.
 _PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
@@ -103,7 +111,12 @@ class Exciter:
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name='sender')
-        self._readiness = ReadinessCheck(node, self._publisher, self._missing, self._start_motion)
+        self._reminded = -_REMIND_SECONDS
+        self._listeners = 0
+        self._listening_since = time.monotonic()
+        # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
+        steady = Clock(clock_type=ClockType.STEADY_TIME)
+        self._timer = node.create_timer(_LOOK_SECONDS, self._look, clock=steady)
 
     def close(self) -> None:
         """Bring the robot to a halt, if it moves."""
@@ -126,17 +139,25 @@ class Exciter:
 
     # Waiting for the robot
 
-    def _start_motion(self) -> None:
-        self._motion = self._from_here()
-        if self._states is None:
-            self._log.warning("parameter 'wait_for' is empty: nothing watches the robot's limits")
-        self._thread.start()
-
-    def _missing(self) -> list[str]:
+    def _look(self) -> None:
+        """Begin when nothing is missing and the graph has settled; until then say what is."""
+        now = time.monotonic()
+        listeners = self._publisher.get_subscription_count()
+        if listeners != self._listeners:
+            self._listeners, self._listening_since = listeners, now
         missing = [] if self._states is None else [self._states.missing()]
-        if not self._publisher.get_subscription_count():
-            missing.append(f'a subscriber of {self._publisher.topic_name}')
-        return list(filter(None, missing))
+        missing.append('' if listeners else f'a subscriber of {self._publisher.topic_name}')
+        if any(missing):
+            if now - self._reminded >= _REMIND_SECONDS:
+                self._reminded = now
+                self._log.info(f'waiting for {" and ".join(filter(None, missing))}')
+        elif now - self._listening_since >= _SETTLE_SECONDS:
+            self._timer.cancel()
+            self._motion = self._from_here()
+            if self._states is None:
+                text = "parameter 'wait_for' is empty: nothing watches the robot's limits"
+                self._log.warning(text)
+            self._thread.start()
 
     def _on_state(self, stamp: int, message: Any) -> None:
         commanded = self._in_force(stamp)

@@ -1,42 +1,59 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``simulated_robot`` node does: run a plant in real time between two topics."""
+"""What the ``simulated_robot`` node does: run a plant in real time between its topics."""
 
 from __future__ import annotations
 
+import array
 import math
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Float64MultiArray, String
-from trajectory_msgs.msg import JointTrajectory
+from std_msgs.msg import String
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
-from sysid_ros.errors import ConfigError, RosError, nearest
+from sysid_ros.errors import ConfigError
 from sysid_ros.model.description import read_description
+from sysid_ros.nodes.inbox import CommandInbox
 from sysid_ros.nodes.parameters import declare, resolve_topic
 from sysid_ros.nodes.runtime import Stop, latched
-from sysid_ros.nodes.simulation import (
-    DEPTH,
-    CommandInbox,
-    CommandTopic,
-    RealTimeSimulation,
-    StateSender,
-    stamp,
-)
-from sysid_ros.virtual_robot import Noise, Plant, load_truth
-from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
 from sysid_ros.vocabulary import Quantity
+
+#: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
+#: within this and its delay; the stamps of samples and the effect of commands do not move by it.
+_LAG = 0.010
+#: Longest pause of the stepping thread, s: commands are fetched at least so often.
+_LONGEST_PAUSE = 0.010
+#: Longest simulated time between two looks at the commands, s, when it has to catch up.
+_LONGEST_STRIDE = 0.050
+#: What is worth a warning, s, and how long the start may take to get up to speed.
+_BEHIND = 0.020
+_WARM_UP = 1.0
+#: Warnings of one kind are at least so far apart, s.
+_WARN_SECONDS = 5.0
+#: Messages held by the middleware until they are sent.
+_DEPTH = 1000
+_NS = 10**9
+#: Stamps with jitter are at least so far apart, ns.
+_LEAST_NS = 1000
 
 
 class SimulatedRobot:
-    """A plant that follows the wall clock."""
+    """A plant that follows the wall clock in a thread of its own.
+
+    Sample k has the stamp t0 + k / rate, t0 being the clock at the start: late computation delays a
+    message, but neither moves its stamp nor adds up.
+    """
 
     def __init__(self, node: Node, stop: Stop) -> None:
         """Declare parameters, build the plant and begin to publish.
@@ -44,145 +61,124 @@ class SimulatedRobot:
         Raises:
             SysidError: A parameter, the model or the truth is not valid.
         """
+        self._log = node.get_logger()
+        self._stop = stop
         config = declare(node, SimulatedRobotConfig)
-        plant = _plant(config)
+        self._plant = plant = _plant(config)
         if not plant.settled:
-            text = 'the robot does not come to rest in its home pose; it starts moving'
-            node.get_logger().warning(text)
-        sender = StateSender(
-            node,
-            resolve_topic(node, 'joint_states_topic', config.joint_states_topic),
-            plant.joints,
-            jitter=config.stamp_jitter,
-            loss=config.loss,
-            seed=config.seed,
+            self._log.warning('the robot does not come to rest in its home pose; it starts moving')
+        # Jitter and loss are those of a poor driver.
+        self._jitter, self._loss = config.stamp_jitter, config.loss
+        self._random = np.random.default_rng((config.seed, 1))
+        names = (
+            'joint_states_topic',
+            'commands_topic',
+            'trajectory_topic',
+            'applied_commands_topic',
         )
+        topics = [resolve_topic(node, name, getattr(config, name)) for name in names]
+        states, arrays, trajectories, applied = topics
+        self._state = JointState(name=list(plant.joints))
+        self._states = node.create_publisher(JointState, states, _DEPTH)
+        self._applied = node.create_publisher(JointState, applied, _DEPTH)
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         path = Path(config.model)
         text = read_description(path).mjcf or path.read_text(encoding='utf-8', errors='replace')
         self._mjcf.publish(String(data=text))
-        commands = _Commands(plant)
-        inbox = CommandInbox(
-            node,
-            CommandTopic(
-                resolve_topic(node, 'commands_topic', config.commands_topic),
-                Float64MultiArray,
-                commands.of_array,
-            ),
-            CommandTopic(
-                resolve_topic(node, 'trajectory_topic', config.trajectory_topic),
-                JointTrajectory,
-                commands.of_trajectory,
-            ),
+        self._quantities = {
+            row: Quantity.POSITION if drive.takes_positions else command_quantity(plant.model, row)
+            for row, drive in enumerate(plant.drives)
+            if drive.joint
+        }
+        self._inbox = CommandInbox(node, plant, arrays, trajectories)
+        self._period = min(1.0 / config.rate, _LONGEST_PAUSE)
+        self._stamp_ns = self._since_ns = 0
+        self._ready = (
+            f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on {states}, '
+            f'commands from {arrays} and {trajectories}'
         )
-        applied = node.create_publisher(
-            JointState,
-            resolve_topic(node, 'applied_commands_topic', config.applied_commands_topic),
-            DEPTH,
-        )
-        ready = (
-            f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on '
-            f'{sender.topic}, commands from {" and ".join(inbox.topics)}'
-        )
-        self._running = RealTimeSimulation(
-            node,
-            stop,
-            plant,
-            sender,
-            inbox,
-            rate=config.rate,
-            ready=ready,
-            applied=lambda since_ns, values: applied.publish(commands.applied(since_ns, values)),
-        )
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name='stepping')
+        self._thread.start()
 
     def close(self) -> None:
         """Stop stepping."""
-        self._running.close()
+        self._closing.set()
+        self._thread.join()
+        self._inbox.close()
+        if self._plant.late:
+            self._log.warning(f'{self._plant.late} commands came too late for their time of effect')
 
+    def _run(self) -> None:
+        try:
+            self._follow_clock()
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            self._stop.request(err)
 
-class _Commands:
-    """Reads commands for a plant."""
+    def _follow_clock(self) -> None:
+        start_ns = time.time_ns()
+        announced = False
+        plant = self._plant
+        warned, warned_late = _WARM_UP - _WARN_SECONDS, -math.inf
+        while not self._closing.is_set():
+            now = (time.time_ns() - start_ns) / _NS
+            behind = now - _LAG - plant.time
+            if behind > _BEHIND + self._period and now - warned > _WARN_SECONDS:
+                warned = now
+                self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
+            for arrival_ns, values in self._inbox.fetch():
+                late = plant.command((arrival_ns - start_ns) / _NS, values)
+                if late and now - warned_late > _WARN_SECONDS:
+                    warned_late = now
+                    self._log.warning('a command came too late and takes effect at once')
+                if isinstance(values, np.ndarray):
+                    self._send_applied(arrival_ns + round(late * _NS), values)
+            for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
+                self._send_state(start_ns, sample)
+                if not announced:
+                    announced = True
+                    self._log.info(self._ready)
+            elapsed = (time.time_ns() - start_ns) / _NS
+            is_late = elapsed - _LAG - plant.time > self._period + plant.timestep
+            # Else it wakes up next on the grid of the period.
+            self._closing.wait(0.0 if is_late else self._period - elapsed % self._period)
 
-    def __init__(self, plant: Plant) -> None:
-        self._drives = plant.drives
-        self._since_ns = 0
-        self._on_joints = [row for row, drive in enumerate(plant.drives) if drive.joint]
-        self._quantities = {
-            row: Quantity.POSITION
-            if plant.drives[row].takes_positions
-            else command_quantity(plant.model, row)
-            for row in self._on_joints
-        }
-        self._by_joint = {
-            drive.joint: row
-            for row, drive in enumerate(plant.drives)
-            if drive.joint and drive.takes_positions
-        }
+    def _send_state(self, start_ns: int, sample: Sample) -> None:
+        late = self._jitter * self._random.standard_normal()
+        if self._random.random() < self._loss:
+            return
+        stamp_ns = start_ns + round((sample.time + late) * _NS)
+        self._stamp_ns = max(stamp_ns, self._stamp_ns + _LEAST_NS)
+        message = self._state
+        message.header.stamp = _stamp(self._stamp_ns)
+        message.position = array.array('d', sample.position.tobytes())
+        message.velocity = array.array('d', sample.velocity.tobytes())
+        message.effort = array.array('d', sample.effort.tobytes())
+        self._states.publish(message)
 
-    def of_array(self, message: Any) -> NDArray[np.float64]:
-        """Read one command per actuator."""
-        if len(message.data) != len(self._drives):
-            raise RosError(
-                f'expected one value per actuator, {len(self._drives)}, found {len(message.data)}'
-            )
-        return _finite(message.data)
-
-    def applied(self, since_ns: int, values: NDArray[np.float64]) -> JointState:
+    def _send_applied(self, since_ns: int, values: NDArray[np.float64]) -> None:
         """Say by joint what (nu,) commands ask of the drives, and since when."""
-        message = JointState(name=[self._drives[row].joint for row in self._on_joints])
+        drives = self._plant.drives
+        message = JointState(name=[drives[row].joint for row in self._quantities])
         # Of commands that act at once because all came too late, the last one lasts.
         self._since_ns = max(since_ns, self._since_ns + 1)
-        message.header.stamp = stamp(self._since_ns)
+        message.header.stamp = _stamp(self._since_ns)
+        asked = [
+            drives[row].position(float(values[row]))
+            if drives[row].takes_positions
+            else float(values[row])
+            for row in self._quantities
+        ]
         for quantity in set(self._quantities.values()):
-            asked = [
-                self._of_joint(row, float(values[row]))
-                if self._quantities[row] is quantity
-                else math.nan
-                for row in self._on_joints
-            ]
-            setattr(message, quantity, asked)
-        return message
-
-    def _of_joint(self, row: int, value: float) -> float:
-        drive = self._drives[row]
-        return drive.position(value) if drive.takes_positions else value
-
-    def of_trajectory(self, message: Any) -> TrajectoryCommand:
-        """Read all points, for a controller that follows them from the message's arrival on."""
-        if not message.points:
-            raise RosError('expected a point, found none')
-        rows, count = [self._row(name) for name in message.joint_names], len(message.joint_names)
-        spans = [point.time_from_start for point in message.points]
-        after = np.array([span.sec + span.nanosec / 1e9 for span in spans])
-        if np.any(np.diff(after) <= 0):
-            raise RosError(
-                f'expected points at increasing times from the start, found {after.tolist()}'
-            )
-        slopes = np.array([self._drives[row].slope for row in rows])
-        offsets = np.array([self._drives[row].offset for row in rows])
-        points = np.full((len(after), 3, len(self._drives)), np.nan)
-        for number, point in enumerate(message.points):
-            for order, name in enumerate(('positions', 'velocities', 'accelerations')):
-                values = _finite(getattr(point, name))
-                if len(values) != count and (len(values) or name == 'positions'):
-                    raise RosError(f'expected {count} {name}, found {len(values)}')
-                if len(values):
-                    points[number, order, rows] = slopes * values + (0.0 if order else offsets)
-        return TrajectoryCommand(after, points)
-
-    def _row(self, joint: str) -> int:
-        if joint not in self._by_joint:
-            raise RosError(
-                f'no position servo moves a joint {joint!r}; {nearest(joint, self._by_joint)}'
-            )
-        return self._by_joint[joint]
+            own = [found is quantity for found in self._quantities.values()]
+            setattr(message, quantity, np.where(own, asked, math.nan).tolist())
+        self._applied.publish(message)
 
 
-def _finite(values: Any) -> NDArray[np.float64]:
-    found = np.array(values, dtype=np.float64)
-    if not np.all(np.isfinite(found)):
-        raise RosError(f'expected finite values, found {found.tolist()}')
-    return found
+def _stamp(time_ns: int) -> Time:
+    """Return a time since the epoch as messages have it."""
+    seconds, nanoseconds = divmod(time_ns, _NS)
+    return Time(sec=seconds, nanosec=nanoseconds)
 
 
 def _plant(config: SimulatedRobotConfig) -> Plant:
@@ -198,7 +194,7 @@ def _plant(config: SimulatedRobotConfig) -> Plant:
         seed=config.seed,
     )
     truth = load_truth(Path(config.truth)) if config.truth else {}
-    servos = None
+    servos: Any = None
     if config.servos:
         from sysid_ros.pipeline.servos import joints_of  # noqa: PLC0415 (slow)
 

@@ -5,21 +5,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from sysid_ros.config import MemoryConfig, load_calibration
+from sysid_ros.config import MemoryConfig, ThresholdsConfig, load_calibration
 from sysid_ros.errors import ResultError
+from sysid_ros.identification.observer import Observer
 from sysid_ros.pipeline.calibration import check, identify, write
 from sysid_ros.pipeline.evaluation import HORIZON, evaluate
+from sysid_ros.results.case import Case
 from sysid_ros.results.evaluation import Evaluation, differences, judge_evaluation
 from sysid_ros.results.headline import in_one_line
+from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import RESULT, find
-
-if TYPE_CHECKING:
-    from sysid_ros.config import ThresholdsConfig
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.results.case import Case
-    from sysid_ros.results.result import CalibrationResult
 
 #: Name of a stored evaluation in the folder of a baseline, where a result is ``result.json``.
 EVALUATION = 'evaluation.json'

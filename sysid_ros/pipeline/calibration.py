@@ -6,24 +6,28 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from sysid_ros.alignment import Format, write_series
-from sysid_ros.config import MemoryConfig
+from sysid_ros.alignment import Alignment, Format, write_series
+from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.solver.least_squares import LIMITS
 from sysid_ros.files import check_writable
+from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.held_out import with_arrivals_in
-from sysid_ros.identification.observer import Nobody
+from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.model.description import Description
-from sysid_ros.model.loading import compile_spec, read_model
+from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import decode
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.stated import changed, stated
+from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
 from sysid_ros.pipeline.film import draw_motion, motion_of
@@ -47,26 +51,15 @@ from sysid_ros.pipeline.timestep import (
     with_timestep,
 )
 from sysid_ros.pipeline.validation import check_families, validate
-from sysid_ros.results.case import Place, parameter_cases
-from sysid_ros.results.comparison import causes, check_tolerance, compare
+from sysid_ros.results.case import Case, Place, parameter_cases
+from sysid_ros.results.comparison import ComparedQuantity, causes, check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft, find
+from sysid_ros.servos.laws.joints import ServoJoints
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Mapping, Sequence
-
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.loading import RobotModel
-    from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.film import Motion
     from sysid_ros.pipeline.loading import Problem, Subject
-    from sysid_ros.results.case import Case
-    from sysid_ros.results.comparison import ComparedQuantity
-    from sysid_ros.servos.laws.joints import ServoJoints
 
 #: The stages after a fit, which end in a result.
 ENDING = ('predicting all recordings, nominal and fitted', 'writing result, report and model')

@@ -14,11 +14,14 @@ are joints without an actuator, where the model could not say so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping as MappingOf
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, are_magnitudes
 from sysid_ros.alignment.mapping.by_name import command_quantity
@@ -37,18 +40,11 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
+from sysid_ros.bags import BagColumns
 from sysid_ros.errors import ConfigError, FitError, nearest, some
 from sysid_ros.pipeline.following import follows, likeness, values_of
 from sysid_ros.rollout.inverse import transmissions
 from sysid_ros.vocabulary import Quantity, is_command
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping as MappingOf
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import BagColumns
 
 #: A joint that stays within this of one place does not move, rad (2°) or m: brakes and servos give.
 _MOVES = {True: 0.035, False: 0.005}
@@ -88,17 +84,18 @@ def switched_off(
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
             hint = nearest(pattern, filter(None, names))
-            msg = f'Expected an actuator of the model in undriven, found {pattern!r}; {hint}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Expected an actuator of the model in undriven, found {pattern!r}; {hint}.'
+            )
         driven = next((name for name in servos if fnmatchcase(name, pattern)), None)
         if driven is not None:
-            msg = f'Actuator {driven!r} is in servos and in undriven; choose one.'
-            raise ConfigError(msg)
+            raise ConfigError(f'Actuator {driven!r} is in servos and in undriven; choose one.')
     used = {int(group) for group in model.actuator_group}
     free = next((group for group in reversed(range(_GROUPS)) if group not in used), None)
     if free is None:
-        msg = f'All {_GROUPS} groups of actuators are in use: none is left to be undriven.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'All {_GROUPS} groups of actuators are in use: none is left to be undriven.'
+        )
     copy = spec.copy()
     copy.option.disableactuator |= 1 << free
     for actuator in copy.actuators:
@@ -360,9 +357,8 @@ def _check_followed(
             f'{joint.name} is told to move by {asked:.2g} {unit}{instead}, and moves by {moved:.2g}'
         )
     if still:
-        msg = (
+        raise FitError(
             f'No joint follows its commands in bag {bag.path.name!r}, {"; ".join(still[:_TOLD])}: '
             'record with the motors on, correct the mapping as `sysid map BAG MODEL` proposes, or '
             "say undriven: ['*'] in the configuration if the motors were off."
         )
-        raise FitError(msg)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import ConfigError, listed
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.start.motion import measured_joints, resampled
@@ -26,25 +29,20 @@ from sysid_ros.estimation.torques import (
     standing,
     with_inertial_priors,
 )
+from sysid_ros.identification.fit import Fit
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
+from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.driven import NotToldError
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.model.targets import Target
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
-    from sysid_ros.signals.trajectory import Trajectory
 
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9
@@ -87,8 +85,9 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     problem = problem if simulates else _told(problem)
     reason = None if simulates else _not_by_forces(problem)
     if chosen == 'torque' and reason is not None:
-        msg = f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Estimator torque is not possible: {reason}; leave it to auto or use simulation.'
+        )
     if chosen == 'auto' and reason is None and not problem.refused:
         unknown = standing(problem.model, problem.sequences('train'))
         if unknown or not _driven_by_forces(problem):
@@ -113,11 +112,10 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         sentence = 'whole simulations, not forces along the motion: too little of it is undisturbed'
         return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
     if not seen.sequences('train'):
-        msg = (
+        raise ConfigError(
             'Expected a training recording with ten periods or more of motion and measured '
             'forces that no limit or contact disturbs, found none.'
         )
-        raise ConfigError(msg)
     return Estimated(
         seen, EstimatorKind.TORQUE, _of_forces(problem, seen, asked=chosen == 'torque')
     )

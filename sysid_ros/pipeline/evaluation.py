@@ -7,21 +7,21 @@ from __future__ import annotations
 import dataclasses
 import fnmatch
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
-from sysid_ros.config import BagSelection, DataConfig
+from sysid_ros.config import BagSelection, CalibrationConfig, DataConfig
 from sysid_ros.errors import ConfigError, how_many
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.observer import Nobody
+from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.model.stated import stated
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, with_motors
-from sysid_ros.pipeline.forecast import forecaster, known_problem
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.forecast import Forecaster, Known, forecaster, known_problem
+from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import DIVERGED, horizon_errors, residuals_of
 from sysid_ros.results.evaluation import (
     EvaluatedBag,
@@ -29,17 +29,8 @@ from sysid_ros.results.evaluation import (
     ModelValue,
     PredictionError,
 )
-from sysid_ros.results.result import EstimatorKind
+from sysid_ros.results.result import EstimatorKind, HorizonJoint
 from sysid_ros.results.summary import versions_now
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.forecast import Forecaster, Known
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
-    from sysid_ros.results.result import HorizonJoint
 
 #: Seconds after measured states at which errors are given unless told otherwise.
 HORIZON = (0.2, 1.0)
@@ -86,8 +77,7 @@ def evaluate(
         )
     if not errors:
         names = ', '.join(bag.name for bag in told)
-        msg = f'Expected measurements of what the model senses in {names}, found none.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Expected measurements of what the model senses in {names}, found none.')
     values = [
         ModelValue(key=entry.key, value=entry.value, file=str(entry.file), line=entry.line)
         for entry in stated(known.recorded.source.description)

@@ -5,20 +5,19 @@
 from __future__ import annotations
 
 import math
+import threading
 import time
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
+from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.observer import Observer
 
 if TYPE_CHECKING:
-    import threading
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.identification.observer import Observer
     from sysid_ros.pipeline.loading import Problem
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
@@ -89,8 +88,7 @@ def fit_training(
         idle = next(filter(None, (bag.idle_actuators for bag in problem.recordings)), '')
         if not idle:
             raise
-        msg = f'{str(err).rstrip(".")}; bag {idle}.'
-        raise FitError(msg) from err
+        raise FitError(f'{str(err).rstrip(".")}; bag {idle}.') from err
 
 
 def deadline_of(config: CalibrationConfig) -> float:
@@ -113,7 +111,8 @@ def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
         matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
         if not matching:
             hint = nearest(pattern, sensors)
-            msg = f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
+            )
         found.update(dict.fromkeys(matching, sigma))
     return found

@@ -102,12 +102,8 @@ def calibrate_robot(
     """Return the result of one robot without its curves, or a sentence that says why there is none.
 
     This runs on a worker. One that dies leaves no finished result. Two that do the same do no harm:
-    each writes a whole result, and the last one is named as finished.
-
-    Args:
-        config: What is asked for.
-        folder: Of the fleet's file.
-        command: How the user asked for it, for the provenance.
+    each writes a whole result, and the last one is named as finished. ``folder`` is that of the
+    fleet's file.
     """
     finished = config.output / _FINISHED
     try:
@@ -126,9 +122,7 @@ def calibrate_robot(
 def content_hash(config: CalibrationConfig, folder: Path) -> str:
     """Return the hash of a configuration and of the content of all that it names.
 
-    Args:
-        config: What is asked for.
-        folder: Of the fleet's file. Below it names of files count, but not where it lies.
+    Names of files count below the folder of the fleet's file, but not where that lies.
     """
     model = read_model(config.model, config.package_path)
     # A compiled model holds what the text refers to, such as meshes.

@@ -10,19 +10,15 @@ A hand that moves a limp arm knows nothing of the commands.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS
 from sysid_ros.alignment.mapping.axes import AxesMotion, respond
-from sysid_ros.alignment.pairs import raw_values, topic_columns
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.pairs import Pair
-    from sysid_ros.bags import BagColumns
+from sysid_ros.alignment.pairs import Pair, raw_values, topic_columns
+from sysid_ros.bags import BagColumns
 
 #: A joint does not follow whose speed and whose position correlate with those of its command by
 #: less than these at every lag: 66 motions of a real servo reach .45 in speed or more.

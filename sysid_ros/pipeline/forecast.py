@@ -4,35 +4,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+import mujoco
 import numpy as np
 
+from sysid_ros.bags import BagColumns
 from sysid_ros.config import CalibrationConfig, load_calibration, validate
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ResultError
+from sysid_ros.identification.observer import Observer
 from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.loading import read_model
 from sysid_ros.model.targets import of_sequence, resolve
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import Subject, load
+from sysid_ros.pipeline.estimators import Estimated, estimated
+from sysid_ros.pipeline.loading import Problem, Subject, load
 from sysid_ros.pipeline.timestep import stepped
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import mujoco
-
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.estimators import Estimated
-    from sysid_ros.pipeline.loading import Problem
 
 _YAML = frozenset({'.yaml', '.yml'})
 
@@ -83,11 +77,10 @@ def of_result(path: Path, config: CalibrationConfig | None = None) -> Forecaster
     if config is None:
         config = validate(CalibrationConfig, result.provenance.config, f'config in {place}')
         if not config.model.exists():
-            msg = (
+            raise ResultError(
                 f'The model {str(config.model)!r} of the result {str(place)!r} is not there: '
                 'expected to be called where the calibration was, or its calibration.yaml.'
             )
-            raise ResultError(msg)
     return Forecaster(config, result)
 
 

@@ -5,25 +5,36 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import Alignment, align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
-from sysid_ros.bags import read_bag
-from sysid_ros.config import ParameterConfig, load_mapping
+from sysid_ros.alignment.stamps import StampSource
+from sysid_ros.bags import BagColumns, read_bag
+from sysid_ros.config import (
+    CalibrationConfig,
+    MappingConfig,
+    ParameterConfig,
+    SegmentsConfig,
+    StampChoice,
+    load_mapping,
+)
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import BagError, ConfigError, listed, nearest
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
+from sysid_ros.identification.observer import Observer
 from sysid_ros.inspection.lag import late_velocities, only, without_late
 from sysid_ros.model.implied import (
     add_actuators,
@@ -31,10 +42,10 @@ from sysid_ros.model.implied import (
     implied_sentence,
     takes_efforts,
 )
-from sysid_ros.model.loading import compile_spec, load_spec, read_model
+from sysid_ros.model.loading import RobotModel, compile_spec, load_spec, read_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.targets import of_sequence
-from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, check_distinct, make_unknowns
 from sysid_ros.pipeline.driven import (
     NotToldError,
     check_driven,
@@ -43,21 +54,8 @@ from sysid_ros.pipeline.driven import (
     without_undriven,
 )
 from sysid_ros.pipeline.servos import joints_of, unknowns_of, usual
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.alignment.stamps import StampSource
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import CalibrationConfig, MappingConfig, SegmentsConfig, StampChoice
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.loading import RobotModel
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.servos.laws.joints import ServoJoints
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Ends of the names of files in MJCF.
 _MJCF = frozenset({'.xml', '.mjcf'})
@@ -339,8 +337,9 @@ def _select(alignment: Alignment, sensors: tuple[str, ...]) -> Alignment:
     for sensor in sensors:
         if not any(fnmatchcase(name, sensor) for name in mapped):
             hint = nearest(sensor, sorted(mapped))
-            msg = f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
+            )
     sequences, begins = [], []
     for sequence, begin in zip(alignment.sequences, alignment.begins, strict=True):
         measurements = only(sequence.measurements, lambda name: _is_any(name, sensors))
@@ -434,13 +433,13 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
             folder = Path(selection.path).parent
             near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
             hint = nearest(Path(selection.path).name, near)
-            msg = f'No bag matches {selection.path!r}; {hint}.'
-            raise BagError(msg)
+            raise BagError(f'No bag matches {selection.path!r}; {hint}.')
         for match in matches:
             path = Path(match)
             if found.setdefault(path, selection.role) != selection.role:
-                msg = f'Bag {str(path)!r} is both training and validation data; choose one role.'
-                raise ConfigError(msg)
+                raise ConfigError(
+                    f'Bag {str(path)!r} is both training and validation data; choose one role.'
+                )
     return list(found.items())
 
 
@@ -453,5 +452,6 @@ def _check_segments(segments: SegmentsConfig, bags: list[str]) -> None:
     for key, ranges in (('times', segments.times), ('without', segments.without)):
         for name in ranges if isinstance(ranges, dict) else ():
             if not any(fnmatchcase(bag, name) for bag in bags):
-                msg = f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
-                raise ConfigError(msg)
+                raise ConfigError(
+                    f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
+                )

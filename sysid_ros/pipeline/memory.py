@@ -7,32 +7,37 @@ from __future__ import annotations
 import dataclasses
 import glob
 import math
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.errors import ConfigError, ResultError, listed
+from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.files import sha256
 from sysid_ros.identification.continuing import continue_from
+from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import of_sequence
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.drift import describe, known_of
-from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Drift,
+    FileHash,
+    ParameterResult,
+    Provenance,
+    StartKind,
+)
 from sysid_ros.results.store import RESULT, find, named
 
 if TYPE_CHECKING:
-    import threading
-
-    from sysid_ros.config import CalibrationConfig, MemoryConfig
-    from sysid_ros.estimation.priors import JointPrior
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.results.result import Drift, ParameterResult, Provenance
 
 _TRAINED = ('train', 'memory')
 
@@ -125,11 +130,13 @@ def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str
 def _usable(result: CalibrationResult, path: Path) -> CalibrationResult:
     if not result.accepted:
         reason = result.acceptance.rstrip('.')
-        msg = f'Expected an accepted result to continue, but {str(path)!r} was rejected: {reason}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected an accepted result to continue, but {str(path)!r} was rejected: {reason}.'
+        )
     if result.inference is None:
-        msg = f'Expected a result with a covariance to continue, found none in {str(path)!r}.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected a result with a covariance to continue, found none in {str(path)!r}.'
+        )
     return result
 
 
@@ -154,19 +161,17 @@ def without_known_bags(
         elif role == 'train':
             left_out.append(path.name)
         else:
-            msg = (
+            raise ConfigError(
                 f'Expected unseen data in the validation bag {str(path)!r}, but the earlier '
                 f'result {str(memory.path)!r} was fitted to it; choose another bag.'
             )
-            raise ConfigError(msg)
     if not left_out:
         return config, ()
     if not any(role == 'train' for _, role in kept):
-        msg = (
+        raise ConfigError(
             f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
             f'found only {listed(left_out)}; record another or set memory.previous to none.'
         )
-        raise ConfigError(msg)
     chosen = tuple(
         config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
         for path, role in kept

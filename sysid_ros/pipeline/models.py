@@ -6,17 +6,23 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import ConfigError, FitError, nearest
-from sysid_ros.identification.observer import counted
+from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.validation import (
+    Mask,
     Predictor,
     families_of,
     leave_out,
@@ -25,20 +31,8 @@ from sysid_ros.pipeline.validation import (
     training_bags,
 )
 from sysid_ros.results.result import ROLES
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.pipeline.validation import Mask
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Mean squares below this are rounding: their logarithm would decide everything.
 _TINY = 1e-24
@@ -148,8 +142,9 @@ def compare_models(
         SysidError: A fit is not possible.
     """
     if len(candidates) < FEWEST_PARTS:
-        msg = 'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
+        )
     return compare_problems(candidates, _problems(candidates, observer), observer, cancel)
 
 
@@ -172,11 +167,10 @@ def compare_problems(
         observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
         fit = fit_training(candidate.config, problem, observer, cancel)
         if fit.window is not None:
-            msg = (
+            raise FitError(
                 f'The fit of {candidate.name!r} rests on windows, so that whole recordings cannot '
                 'be predicted to compare models; expected shorter ones: set window in segments.'
             )
-            raise FitError(msg)
         fitted.append(_Fitted(candidate, problem, fit))
     return _judged(fitted, observer, cancel)
 
@@ -220,11 +214,10 @@ def _check_same_data(first: Problem, other: Problem, name: str) -> None:
         expected = expected_contents[what]
         if expected != found:
             odd = min(expected ^ found)
-            msg = (
+            raise ConfigError(
                 f'Models can be compared on the same {what} only: {odd!r} is in one of '
                 f'the first and {name!r}, not in both.'
             )
-            raise ConfigError(msg)
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:
@@ -250,13 +243,11 @@ def without(problem: Problem, drop: Sequence[str]) -> Problem:
         }
         if not matches:
             hint = nearest(pattern, [parameter.name for parameter in problem.parameters])
-            msg = f'No parameter to drop matches {pattern!r}; {hint}.'
-            raise ConfigError(msg)
+            raise ConfigError(f'No parameter to drop matches {pattern!r}; {hint}.')
         dropped |= matches
     kept = tuple(p for p in problem.parameters if p.name not in dropped)
     if not kept:
-        msg = f'Dropping {", ".join(drop)} leaves no parameter to fit; drop fewer.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Dropping {", ".join(drop)} leaves no parameter to fit; drop fewer.')
     return dataclasses.replace(problem, parameters=kept)
 
 

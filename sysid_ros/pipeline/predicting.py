@@ -5,39 +5,32 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole
 from sysid_ros.alignment.stamps import longest_increasing
+from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.copying import copy_bag, new_bag
 from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import SegmentsConfig
-from sysid_ros.config.calibration import BagSelection
+from sysid_ros.config.calibration import BagSelection, Role
 from sysid_ros.errors import AlignmentError, BagError
-from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.forecast import known_problem
+from sysid_ros.identification.observer import Nobody, Observer
+from sysid_ros.pipeline.forecast import Forecaster, known_problem
 from sysid_ros.pipeline.windowed import predict_in_windows
+from sysid_ros.rollout.simulation import Prediction
+from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.vocabulary import Quantity
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.bags import BagColumns, TopicColumns
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.pipeline.forecast import Forecaster
-    from sysid_ros.rollout.simulation import Prediction
-    from sysid_ros.signals.trajectory import Trajectory
 
 #: What the topics of a prediction are called, behind a prefix.
 MEASURED, NOMINAL, PREDICTED, RESIDUAL = 'measured', 'nominal', 'predicted', 'residual'
@@ -197,11 +190,10 @@ def predict_bag(
     known = known_problem(forecast, observer or Nobody(), look)
     (columns,) = kept
     if columns.set_back:
-        msg = (
+        raise BagError(
             f"Expected a bag in which time goes on, found that the recorder's clock was set back "
             f'in {str(bag)!r}: what was measured has no place of its own in it.'
         )
-        raise BagError(msg)
     problem = known.seen.problem
     alignment, sequences = problem.recordings[0].alignment, problem.sequences('train')
     models = [known.nominal] if result is None else [known.predictor, known.nominal]
@@ -269,11 +261,10 @@ def _gathered(
             due.append(_received(stamps[-1], topics[part.topic], sources[part.topic]))
             tables.append(part.tables)
     if not tables:
-        msg = (
+        raise AlignmentError(
             'Expected a run in which positions, velocities or efforts of joints are measured in '
             f'bag {alignment.bag!r}, found none; `sysid convert` says what is in it.'
         )
-        raise AlignmentError(msg)
     measured, predicted, *nominal = np.concatenate(tables, axis=1)
     return JointPrediction(
         tuple(model.joint(joint).name for joint in places.joints),

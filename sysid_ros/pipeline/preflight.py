@@ -6,50 +6,41 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.config import load_mapping
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.bags import BagColumns
+from sysid_ros.config import CalibrationConfig, load_mapping
+from sysid_ros.config.calibration import Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.observer import Observer
+from sysid_ros.inference import Combination, Interval
 from sysid_ros.inference.dependence import threshold
-from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.linear import Linear, linearised
 from sysid_ros.inspection.inspection import inspect
+from sysid_ros.inspection.lag import Lag
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import deadline_of, known_noise
-from sysid_ros.pipeline.loading import load, unlike_stamps
+from sysid_ros.pipeline.loading import Problem, load, unlike_stamps
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator, predict
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.health import HealthFinding
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.config.calibration import Loss, Role
-    from sysid_ros.estimation.layout import Samples
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.inference import Combination, Interval
-    from sysid_ros.inference.linear import Linear
-    from sysid_ros.inspection.lag import Lag
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Simulations that leave more of the variance of the motion than this do not follow it.
 _UNEXPLAINED = 0.5
@@ -237,11 +228,13 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     """
     begun = time.perf_counter()
     joints: list[JointMotion] = []
+    inspected: list[HealthFinding] = []
     mapping = load_mapping(config.mapping) if isinstance(config.mapping, Path) else config.mapping
 
     def look(bag: BagColumns, role: Role, model: mujoco.MjModel) -> None:
         if role == 'train':
             found = inspect(bag, model, mapping=mapping, stamps=config.stamps)
+            inspected.extend(found.findings)
             joints.extend(
                 JointMotion(bag.path.name, joint.name, joint.lag, joint.of_range)
                 for joint in found.joints
@@ -254,14 +247,14 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     count = len(seen.problem.parameters)
     observer.stage(f'taking the first steps of a fit, {count} parameters')
     found, _ = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    health = [h for r in problem.recordings for h in r.alignment.health]
+    known = {(item.bag, item.subject, item.kind) for item in health}
+    health += [h for h in inspected if (h.bag, h.subject, h.kind) not in known]
     return dataclasses.replace(
         found,
         joints=tuple(joints),
         saturations=tuple(s for run in training for s in saturations(problem.model, run)),
-        health=(
-            *(h for r in problem.recordings for h in r.alignment.health),
-            *unlike_stamps(problem.recordings),
-        ),
+        health=(*health, *unlike_stamps(problem.recordings)),
         seconds=time.perf_counter() - begun,
         notes=(*problem.notes, *seen.notes),
     )
@@ -297,11 +290,10 @@ def predicted(
     started = time.perf_counter()
     training = problem.sequences('train')
     if not training or not problem.parameters:
-        msg = (
+        raise FitError(
             f'Nothing to predict: {len(training)} training sequences and '
             f'{len(problem.parameters)} parameters.'
         )
-        raise FitError(msg)
     threads = config.solver.threads
     stable, diverged = _stable(problem, training, problem.parameters, threads)
     # Windows that grow begin where motion can be predicted still.
@@ -486,12 +478,11 @@ def _stable(
     if not stable:
         worst = min(diverged, key=lambda item: item.seconds)
         instead = 'estimator: torque' if forces_tell(problem) else 'shorter segments'
-        msg = (
+        raise FitError(
             f'The simulation of every training sequence becomes unstable at the nominal values, '
             f'that of {worst.sequence!r} after {worst.seconds:.2f} s; expected values nearer to '
             f'the robot, a smaller timestep, or {instead}.'
         )
-        raise FitError(msg)
     return tuple(stable), tuple(diverged)
 
 

@@ -12,9 +12,10 @@ import dataclasses
 import glob
 import math
 import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -25,20 +26,22 @@ from sysid_ros.alignment.mapping.axes import EffortKind
 from sysid_ros.alignment.mapping.implied import imply_actuators, propose_with_actuators
 from sysid_ros.alignment.mapping.names import similarities
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.proposal import mapping_of
+from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, mapping_of
 from sysid_ros.alignment.pairs import PairRole, column_name
-from sysid_ros.bags import read_bag
+from sysid_ros.bags import BagColumns, read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.start.servo_law import servo_gains
 from sysid_ros.files import matching
+from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.observer import Observer
 from sysid_ros.inference.verdicts import widest
-from sysid_ros.inspection.inspection import inspect
+from sysid_ros.inspection.inspection import Inspection, JointReport, inspect
 from sysid_ros.model.implied import (
     add_actuators,
     free_joints,
@@ -47,24 +50,12 @@ from sysid_ros.model.implied import (
 )
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.targets import resolve
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import falling_base, load
-from sysid_ros.pipeline.preflight import predicted
+from sysid_ros.pipeline.loading import Problem, falling_base, load
+from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, predicted
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
-    from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.inspection.inspection import Inspection, JointReport
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
 
 #: Words in the name of a recording by which it is held out.
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
@@ -266,12 +257,12 @@ def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
     """
     models = [path for path in paths if Path(path).suffix.lower() in _MODEL_ENDS]
     if len(models) > 1:
-        msg = f'Expected one model beside the recordings, found {", ".join(models)}.'
-        raise ConfigError(msg)
+        raise ConfigError(f'Expected one model beside the recordings, found {", ".join(models)}.')
     bags = [bag for path in paths if path not in models for bag in find_bags(path)]
     if not bags:
-        msg = f'Expected recordings beside {models[0]!r}, as sysid init BAG… MODEL, found none.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            f'Expected recordings beside {models[0]!r}, as sysid init BAG… MODEL, found none.'
+        )
     return list(dict.fromkeys(bags)), Path(models[0]) if models else None
 
 
@@ -287,14 +278,12 @@ def find_bags(pattern: str) -> list[Path]:
         if path.is_dir() and not _is_bag(path):
             inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
             if not inside:
-                msg = f'Expected recordings in the folder {match!r}, found none.'
-                raise BagError(msg)
+                raise BagError(f'Expected recordings in the folder {match!r}, found none.')
             found += inside
         else:
             found.append(path)
     if not found:
-        msg = f'No recording matches {pattern!r}.'
-        raise BagError(msg)
+        raise BagError(f'No recording matches {pattern!r}.')
     return found
 
 
@@ -452,12 +441,11 @@ def _mapping(model: Path, options: InitOptions, training: Sequence[BagColumns]) 
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
     except AlignmentError as err:
         if not mapping_of(best).sensors:
-            msg = (
+            raise AlignmentError(
                 f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
                 f'({some(joint.name for joint in spec.joints)}); name the right model, or write '
                 'what belongs together after the proposal of `sysid map BAG MODEL`.'
-            )
-            raise AlignmentError(msg) from err
+            ) from err
         return best
     known = {(pair.role, pair.name, pair.topic, pair.field, pair.label) for pair in named}
     for pair in best.pairs:

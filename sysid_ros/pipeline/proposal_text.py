@@ -9,17 +9,13 @@ import glob
 import math
 import os
 import textwrap
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from sysid_ros.errors import some
+from sysid_ros.pipeline.proposal import CalibrationProposal, ProposedBag, ProposedTarget
 from sysid_ros.text import one_line
 from sysid_ros.yaml_text import scalar
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from sysid_ros.pipeline.proposal import CalibrationProposal, ProposedBag, ProposedTarget
 
 #: Comments are folded here.
 _WIDTH = 100

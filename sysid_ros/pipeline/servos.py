@@ -4,11 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import mujoco
+
+from sysid_ros.config import ServoConfig
 from sysid_ros.errors import ConfigError, ParameterError, nearest
-from sysid_ros.model.targets import Role, resolve
+from sysid_ros.model.targets import Role, Target, resolve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.drives import no_law
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
@@ -16,15 +20,6 @@ from sysid_ros.servos.laws.friction import Coefficient
 from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.text import file_stems
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    import mujoco
-
-    from sysid_ros.config import ServoConfig
-    from sysid_ros.model.targets import Target
 
 #: Of a pendulum, not of a joint of a robot.
 _OFFSET = 'q_offset'
@@ -94,8 +89,9 @@ def servo_unknowns(
     known = {name for drive in joints.drives for name in fitted(drive, joints)}
     for name in names or ():
         if name not in known:
-            msg = f'No servo here has the coefficient {name!r}; {nearest(name, sorted(known))}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'No servo here has the coefficient {name!r}; {nearest(name, sorted(known))}.'
+            )
     found: list[Unknown] = []
     for drive in joints.drives:
         for name, usual in fitted(drive, joints).items():
@@ -128,11 +124,10 @@ def start_of(joints: ServoJoints, target: Target) -> Coefficient:
     drive = joints.drive_of(target.name)
     usual = fitted(drive, joints)
     if target.attribute not in usual:
-        msg = (
+        raise ParameterError(
             f'The servo {drive.servo.name!r} of actuator {target.name!r} has no '
             f'{target.attribute!r}; {nearest(target.attribute, usual)}.'
         )
-        raise ParameterError(msg)
     return usual[target.attribute]
 
 
@@ -210,7 +205,8 @@ def _actuators(entry: ServoConfig, model: mujoco.MjModel) -> tuple[str, ...]:
     for pattern in entry.actuators:
         matches = [name for name in names if fnmatchcase(name, pattern)]
         if not matches:
-            msg = f'No actuator matches {pattern!r} in servos; {nearest(pattern, names)}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'No actuator matches {pattern!r} in servos; {nearest(pattern, names)}.'
+            )
         found.update(dict.fromkeys(matches))
     return tuple(found)

@@ -15,25 +15,23 @@ model's own, predictions are made with that.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import SolverConfig
 from sysid_ros.errors import ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import LIMITS
+from sysid_ros.identification.fit import Fit
 from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import SolverConfig
-    from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.signals.trajectory import Trajectory
 
 #: Steps that are tried for recordings of more steps than the last, in units of the model's; none is
 #: longer than the second, s.
@@ -225,8 +223,9 @@ def stepped(problem: Problem, seconds: float) -> Problem:
     try:
         model = spec.compile()
     except ValueError as err:
-        msg = f'The model does not compile with a time step of {seconds:g} s: {err}.'
-        raise ModelError(msg) from err
+        raise ModelError(
+            f'The model does not compile with a time step of {seconds:g} s: {err}.'
+        ) from err
     return dataclasses.replace(problem, spec=spec, model=model)
 
 

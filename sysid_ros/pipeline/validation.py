@@ -8,54 +8,48 @@ import dataclasses
 import fnmatch
 import itertools
 import math
+import threading
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 import scipy.special
+from numpy.typing import NDArray
 
-from sysid_ros.alignment.initial import initial_state
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.alignment.initial import InitialState, initial_state
+from sysid_ros.config import CalibrationConfig, SolverConfig
+from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
-from sysid_ros.identification.observer import Nobody, counted
+from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.observer import Nobody, Observer, counted
 from sysid_ros.inference import infer
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import driven, motion_noise
 from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint, WindowFit
 from sysid_ros.results.summary import Validation
+from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.rollout.simulation import Prediction
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment.initial import InitialState
-    from sysid_ros.config import CalibrationConfig, SolverConfig
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.identification.observer import Observer
-    from sysid_ros.model.unknown import Unknown
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.rollout.drives import Drives
-    from sysid_ros.rollout.simulation import Prediction
-    from sysid_ros.signals.trajectory import Trajectory
 
-    #: Which samples of a series of a sequence count.
-    Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
-    #: Name of a family of bags to its sequences.
-    Families = dict[str, tuple[Trajectory, ...]]
+#: Which samples of a series of a sequence count.
+Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
+#: Name of a family of bags to its sequences.
+Families = dict[str, tuple[Trajectory, ...]]
 
 #: A simulation that became unstable counts as this many times the noise, as it does in the fit.
 DIVERGED = 1e4
@@ -260,8 +254,9 @@ def _families(config: CalibrationConfig, problem: Problem, fit: Fit) -> Families
         return {}
     found = families_of(config.validation.leave_out, training_bags(problem))
     if found and fit.solution.status == 'time':
-        msg = 'No part of the data was left out in turn: the limit of time was reached.'
-        raise ConfigError(msg)
+        raise ConfigError(
+            'No part of the data was left out in turn: the limit of time was reached.'
+        )
     return found
 
 
@@ -302,8 +297,9 @@ def families_of(
         return {}
     if isinstance(leave_out, str):
         if len(filled) < 2:  # noqa: PLR2004 (one to fit, one to judge)
-            msg = f'Expected two training bags or more for leave_out: bag, found {len(filled)}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Expected two training bags or more for leave_out: bag, found {len(filled)}.'
+            )
         names = list(filled)
         groups = np.array_split(np.arange(len(names)), min(len(names), MOST_FOLDS))
         return {
@@ -322,23 +318,24 @@ def _named_families(chosen: Mapping[str, Sequence[str]], bags: Families) -> Fami
             matches = fnmatch.filter(bags, pattern)
             if not matches:
                 hint = nearest(pattern, list(bags))
-                msg = f'No training bag matches {pattern!r} in leave_out of validation; {hint}.'
-                raise ConfigError(msg)
+                raise ConfigError(
+                    f'No training bag matches {pattern!r} in leave_out of validation; {hint}.'
+                )
             for bag in matches:
                 if owner.setdefault(bag, family) != family:
-                    msg = (
+                    raise ConfigError(
                         f'Bag {bag!r} is in two families of leave_out, {owner[bag]!r} and '
                         f'{family!r}; expected one.'
                     )
-                    raise ConfigError(msg)
     found = {
         family: tuple(s for bag in bags if owner.get(bag) == family for s in bags[bag])
         for family in chosen
     }
     for family in chosen:
         if all(owner.get(bag) == family for bag in bags):
-            msg = f'Family {family!r} of leave_out holds all training bags: none is left to fit.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Family {family!r} of leave_out holds all training bags: none is left to fit.'
+            )
     return found
 
 
@@ -803,8 +800,9 @@ def fit_windows(
         known = [sequence for sequence in sequences if reasons[sequence.name] is None]
         if not known:
             reason = next(iter(reasons.values()))
-            msg = f'Windows of validation need a measured state to start from, but {reason}.'
-            raise FitError(msg)
+            raise FitError(
+                f'Windows of validation need a measured state to start from, but {reason}.'
+            )
         cutter = Cutter(Residuals(whole.of(known), fit.noise))
         longest = cutter.longest
         lengths = sorted(set(seconds))

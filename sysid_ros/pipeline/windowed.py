@@ -9,6 +9,7 @@ start is estimated from the measurements in its window, with the parameters as t
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,12 +22,10 @@ from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.start.windows import Cutter, Window
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.rollout.simulation import Prediction
+from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
     from sysid_ros.pipeline.validation import Predictor
-    from sysid_ros.signals.trajectory import Trajectory
 
 #: Starts are near already; so many iterations at most.
 _ITERATIONS = 5

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sysid_ros.report.html import render_report, write_report
 
 __all__ = ['render_report', 'write_report']
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load what draws when it is asked for: tables in a terminal need none of it."""
     if name not in __all__:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')

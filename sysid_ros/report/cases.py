@@ -7,17 +7,13 @@ from __future__ import annotations
 import html
 import math
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
 
 from sysid_ros.report.numbers import significant
+from sysid_ros.results.case import Case
 from sysid_ros.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from sysid_ros.results.case import Case
 
 _DIGITS = 5
 #: Rows of the Markdown table where all passed; what failed is listed in full.

@@ -11,21 +11,16 @@ linear map which depend on others say which sums are all that can ever be known 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.inertia import body_from_theta, pseudoinertia_from_theta
 from sysid_ros.results.links import half_per_deviation, link_places
-from sysid_ros.results.result import BaseParameter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.results.result import InferenceSummary, ParameterResult
+from sysid_ros.results.result import BaseParameter, InferenceSummary, ParameterResult
 
 #: Of a link, in this order: what comes first stays, what depends on it is added to it.
 _NAMES = ('Ixx', 'Ixy', 'Ixz', 'Iyy', 'Iyz', 'Izz', 'm·cx', 'm·cy', 'm·cz', 'm')

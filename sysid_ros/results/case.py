@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from sysid_ros.results.comparison import ComparedQuantity
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.comparison import ComparedQuantity
+from sysid_ros.results.result import CalibrationResult
 
 
 class CaseKind(StrEnum):

@@ -6,15 +6,12 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from sysid_ros.errors import ResultError, nearest, some
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult
 
 #: What rounding may change on another machine, as a part.
 ROUNDING = 1e-6
@@ -167,8 +164,9 @@ def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> No
     names = [parameter.name for parameter in baseline.parameters]
     for pattern in tolerance:
         if not any(_matches(name, pattern) for name in names):
-            msg = f'The tolerance for {pattern!r} matches no parameter; {nearest(pattern, names)}.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'The tolerance for {pattern!r} matches no parameter; {nearest(pattern, names)}.'
+            )
 
 
 def _matches(name: str, pattern: str) -> bool:

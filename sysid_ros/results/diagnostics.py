@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import Role
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.results.result import (
     ROLES,
@@ -22,14 +25,7 @@ from sysid_ros.results.result import (
     Standstill,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Role
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 #: Units of positions, and of positions and velocities.
 POSITIONS = frozenset({'rad', 'm'})

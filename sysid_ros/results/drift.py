@@ -4,24 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config import MemoryConfig
 from sysid_ros.identification.continuing import Known
-from sysid_ros.inference.drift import JointEstimate, difference
+from sysid_ros.inference.drift import Difference, JointEstimate, difference
 from sysid_ros.model.targets import of_sequence
-from sysid_ros.results.result import Drift, DriftedParameter
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from collections.abc import Set as AbstractSet
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.inference.drift import Difference
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter
 
 #: A sentence names so many changes.
 _NAMED = 3

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import fnmatch
 import math
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from sysid_ros.config import ThresholdsConfig
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ConfigError, ResultError, nearest, some
 from sysid_ros.json_text import read_object
@@ -18,11 +19,6 @@ from sysid_ros.model.stated import changes
 from sysid_ros.results.case import Case, CaseKind, Place
 from sysid_ros.results.comparison import ROUNDING, code_changed
 from sysid_ros.results.result import Document, Frozen, MaybeFloat
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from sysid_ros.config import ThresholdsConfig
 
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 1
@@ -97,16 +93,14 @@ class Evaluation(Document):
         document = read_object(path, ResultError, 'evaluation')
         found = document.get('schema_version')
         if found != SCHEMA_VERSION:
-            msg = (
+            raise ResultError(
                 f'Expected an evaluation of schema_version {SCHEMA_VERSION} in {str(path)!r}, '
                 f'found {found!r}.'
             )
-            raise ResultError(msg)
         try:
             return cls.model_validate(document)
         except ValidationError as err:
-            msg = f'The evaluation is damaged: {explain(err, cls, str(path))}'
-            raise ResultError(msg) from err
+            raise ResultError(f'The evaluation is damaged: {explain(err, cls, str(path))}') from err
 
 
 def judge_evaluation(
@@ -254,11 +248,10 @@ def _check_limits(found: Evaluation, thresholds: ThresholdsConfig) -> None:
         where = 'limits' if seconds is None else f'horizon {seconds:g}'
         for pattern in limits:
             if not fnmatch.filter(sensors, pattern):
-                msg = (
+                raise ConfigError(
                     f'The limit for {pattern!r} in {where} is for no error; '
                     f'{nearest(pattern, sensors)}.'
                 )
-                raise ConfigError(msg)
 
 
 def _places(found: Evaluation) -> dict[str, Place]:

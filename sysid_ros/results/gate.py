@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence, Sized
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import stdtrit
 
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config import GateConfig
+from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.results.diagnostics import MOTION, moving
@@ -31,16 +33,12 @@ from sysid_ros.results.result import (
     CalibrationResult,
     EstimatorKind,
     GateCheck,
+    ParameterResult,
+    SensorError,
     SolverStatus,
+    Standstill,
     UnjudgedResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence, Sized
-
-    from sysid_ros.config import GateConfig
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import ParameterResult, SensorError, Standstill
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})

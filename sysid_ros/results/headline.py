@@ -9,15 +9,12 @@ that is estimated from the residuals makes every model look as good as its noise
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import how_many
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.results.result import CalibrationResult, GateCheck, SensorError, UnjudgedResult
+from sysid_ros.results.result import CalibrationResult, GateCheck, SensorError, UnjudgedResult
 
 #: What sensors of a unit measure, the unit in which it is said, and by what factor.
 _PHYSICAL = (

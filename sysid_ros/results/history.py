@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from sysid_ros.results.drift import changes, drift_between
 from sysid_ros.results.headline import headline
+from sysid_ros.results.result import CalibrationResult, Drift, Standing
 from sysid_ros.results.store import history
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.results.result import CalibrationResult, Drift, Standing
 
 
 class ValueSummary(NamedTuple):

@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.inertia import body_from_theta
-from sysid_ros.results.result import LinkNumber, LinkResult
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.results.result import InferenceSummary, ParameterResult
+from sysid_ros.results.result import InferenceSummary, LinkNumber, LinkResult, ParameterResult
 
 #: What a log-Cholesky inertia is written to: ``body/NAME/inertia[K]``, ten of them.
 _TARGET = re.compile(r'body/(.+)/inertia\[(\d)\]')

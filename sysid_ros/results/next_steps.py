@@ -6,10 +6,11 @@ from __future__ import annotations
 
 import math
 import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,13 +20,8 @@ from sysid_ros.errors import some
 from sysid_ros.results.gate import Condition, suspicion
 from sysid_ros.results.refutations import MOST_SHARE, predicted_worse, wrong_times
 from sysid_ros.results.reservations import Reservation
-from sysid_ros.results.result import SolverStatus
+from sysid_ros.results.result import CalibrationResult, ParameterResult, SolverStatus
 from sysid_ros.results.store import CURRENT, RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: What lines with commands begin with.
 COMMAND = '     '

@@ -4,22 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.estimation.terms import TermKind
-from sysid_ros.results.result import SolverStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from sysid_ros.results.result import (
-        ParameterResult,
-        SensorError,
-        SolverSummary,
-        UnjudgedResult,
-    )
+from sysid_ros.results.result import (
+    ParameterResult,
+    SensorError,
+    SolverStatus,
+    SolverSummary,
+    UnjudgedResult,
+)
 
 #: A fit that was stopped within so many standard errors of the optimum has converged.
 NEAR = 1.0

@@ -5,19 +5,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import how_many, some
 from sysid_ros.results.refutations import beyond_the_sensor, predicted_worse
-from sysid_ros.results.result import GateCheck, SolverStatus
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from sysid_ros.results.result import UnjudgedResult
+from sysid_ros.results.result import GateCheck, SolverStatus, UnjudgedResult
 
 #: Errors on held-out motion that are more than so many times those of training were not learnt.
 _MOST_GROWTH = 2.0

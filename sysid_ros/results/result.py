@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
@@ -26,9 +27,6 @@ from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
 from sysid_ros.text import in_json
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 #: Changes when files of before cannot be read any more as what they say.
 SCHEMA_VERSION = 3
@@ -826,17 +824,16 @@ class CalibrationResult(UnjudgedResult):
         document = read_object(path, ResultError, 'result')
         found = document.get('schema_version')
         if found is None:
-            msg = f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
-            raise ResultError(msg)
+            raise ResultError(
+                f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
+            )
         if found not in _READABLE:
-            msg = (
+            raise ResultError(
                 f'The result {str(path)!r} has schema_version {found!r}; '
                 f'this version reads {SCHEMA_VERSION}.'
             )
-            raise ResultError(msg)
         document.setdefault('schema_minor', 0)
         try:
             return cls.model_validate(document)
         except ValidationError as err:
-            msg = f'The result is damaged: {explain(err, cls, str(path))}'
-            raise ResultError(msg) from err
+            raise ResultError(f'The result is damaged: {explain(err, cls, str(path))}') from err

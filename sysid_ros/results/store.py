@@ -22,15 +22,12 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sysid_ros.errors import ResultError, nearest
 from sysid_ros.results.result import CalibrationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 RESULT = 'result.json'
 CURRENT = 'current'
@@ -149,8 +146,9 @@ def history(output: Path) -> tuple[Stored, ...]:
     ]
     if not dated:
         what = 'found none' if output.is_dir() else 'there is no such folder'
-        msg = f'Expected folders such as 2026-11-25T23-47-29Z in {str(output)!r}, {what}.'
-        raise ResultError(msg)
+        raise ResultError(
+            f'Expected folders such as 2026-11-25T23-47-29Z in {str(output)!r}, {what}.'
+        )
     current = linked(output)
     return tuple(Stored(folder, folder == current) for *_, folder in sorted(dated))
 
@@ -163,13 +161,15 @@ def make_current(output: Path, name: str) -> Stored:
     """
     stored = {entry.name: entry for entry in history(output)}
     if name not in stored:
-        msg = f'There is no result {name!r} in {str(output)!r}; {nearest(name, reversed(stored))}.'
-        raise ResultError(msg)
+        raise ResultError(
+            f'There is no result {name!r} in {str(output)!r}; {nearest(name, reversed(stored))}.'
+        )
     result = stored[name].load()
     if not result.accepted:
         reason = result.acceptance.rstrip('.')
-        msg = f'Expected an accepted result to go back to, but {name} was rejected: {reason}.'
-        raise ResultError(msg)
+        raise ResultError(
+            f'Expected an accepted result to go back to, but {name} was rejected: {reason}.'
+        )
     with _writing(output):
         _switch(output, CURRENT, name)
     return Stored(stored[name].folder, current=True)
@@ -227,8 +227,7 @@ def _writing(output: Path) -> Iterator[None]:
                 # Not by closing it: a process that was forked meanwhile has it open, too.
                 fcntl.flock(lock, fcntl.LOCK_UN)
     except OSError as err:
-        msg = f'Cannot write into {str(output)!r}: {err.strerror or err}.'
-        raise ResultError(msg) from err
+        raise ResultError(f'Cannot write into {str(output)!r}: {err.strerror or err}.') from err
 
 
 def _switch(output: Path, link: str, name: str) -> None:

@@ -7,18 +7,25 @@ from __future__ import annotations
 import datetime as dt
 import importlib.metadata
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.results.diagnostics import diagnose, memory, rms, sensor_errors
+from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.identification.fit import Fit
+from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     CombinationResult,
     Disagreement,
+    FileHash,
+    Fold,
+    HorizonPoint,
     InferenceSummary,
     LackingTerm,
     NoiseScale,
@@ -30,19 +37,9 @@ from sysid_ros.results.result import (
     StartKind,
     TraceEntry,
     UnjudgedResult,
+    WindowFit,
 )
 from sysid_ros.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.results.diagnostics import SignalCurve
-    from sysid_ros.results.result import FileHash, Fold, HorizonPoint, WindowFit
 
 #: Points that a report can show in all, and per curve.
 _PLOT_POINTS = 100_000

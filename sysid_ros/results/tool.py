@@ -6,21 +6,17 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import ROLES, ToolError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.results.diagnostics import SignalCurve
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 #: Words in the name of a site that is where a robot works.
 _TOOL = re.compile(

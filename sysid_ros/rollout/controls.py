@@ -4,22 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.model.targets import Role
-from sysid_ros.rollout.runs import InterpolatedCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Target
-    from sysid_ros.rollout.runs import Command, HeldCommand, Run
+from sysid_ros.model.targets import Role, Target
+from sysid_ros.rollout.runs import Command, HeldCommand, InterpolatedCommand, Run
 
 
 class Timing(NamedTuple):

@@ -4,20 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import mujoco
+import numpy as np
+from mujoco.batch import Batch
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ParameterError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    import mujoco
-    import numpy as np
-    from mujoco.batch import Batch
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Target
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Target
+from sysid_ros.model.unknown import Unknown
 
 #: How an actuator comes to be driven by a law, in a clause.
 HOW = "expected the actuator under 'servos', with type and model, or params"
@@ -88,8 +85,7 @@ def check_compiled_once(unknowns: Sequence[Unknown], columns: Iterable[int]) -> 
         FitError: There is one.
     """
     for column in columns:
-        msg = (
+        raise FitError(
             f'Parameter {unknowns[column].name!r} is read by the compiler: beside servos, expected '
             'parameters that are numbers of the compiled model.'
         )
-        raise FitError(msg)

@@ -11,21 +11,16 @@ steps, and the gain times the command in force at the stamp is added.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import InterpolatedCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.rollout.runs import Run
+from sysid_ros.rollout.runs import InterpolatedCommand, Run
 
 #: A force this close to a limit is at it, relative to the limit.
 _AT_LIMIT = 1e-9

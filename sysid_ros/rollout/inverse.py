@@ -11,27 +11,22 @@ costs one product of matrices.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
+from numpy.typing import NDArray
 
 from sysid_ros.model.inertia import INERTIAL_FIELDS, rotation_from_quat
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.targets import Target
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import prepare
+from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.rollout.simulation import Block, Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Target
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 _JOINT_SENSORS = {
     mujoco.mjtSensor.mjSENS_JOINTPOS: 'position',

@@ -9,20 +9,16 @@ derivatives by all of them follow from one simulation.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.targets import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.signals import TimeSeries
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.signals import TimeSeries
 
 #: A sample this close to a step is on it, s: stamps are differences of rounded numbers.
 ON_STEP = 1e-9

@@ -6,22 +6,17 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
+from numpy.typing import NDArray
 
+from sysid_ros.model.targets import Writer
 from sysid_ros.model.targets.writer import APART
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.targets import Writer
-
 
 _lock = threading.Lock()
 #: What was set when each that is silent now began; the first is what the user had.

@@ -4,27 +4,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.measurement import measurement_models
 from sysid_ros.rollout.simulation import Prediction, Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.drives import Drives
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 
 def make_simulator(
@@ -62,11 +57,10 @@ def make_simulator(
     if isinstance(model, mujoco.MjModel):
         for unknown in unknowns:
             if any(target.role is Role.SPEC for target in unknown.targets):
-                msg = (
+                raise FitError(
                     f'Parameter {unknown.name!r} is read by the compiler: expected the spec of the '
                     'model, found a compiled model.'
                 )
-                raise FitError(msg)
         return kind(model, unknowns, sequences, threads, lead=lead, drives=drives)
     rebuild = Rebuild(model, unknowns)
     if rebuild.columns:

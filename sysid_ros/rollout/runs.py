@@ -4,26 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
-from sysid_ros.signals import SignalType
+from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.setpoints import STEP_NS
-from sysid_ros.signals.trajectory import SLOWEST_UPDATE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import SLOWEST_UPDATE, Trajectory
 
 #: Stamps of a series are at least so far apart, s.
 _SHORTEST = 1e-9
@@ -301,11 +294,10 @@ def prepare(
         ('act', sequence.initial_act, model.na),
     ):
         if values is not None and len(values) != size:
-            msg = (
+            raise FitError(
                 f'Sequence {sequence.name!r} starts with {len(values)} numbers of {what}, '
                 f'the model has {size}.'
             )
-            raise FitError(msg)
     commands = tuple(_commands(model, sequence))
     return Run(
         sequence,
@@ -341,8 +333,9 @@ def _commands(model: mujoco.MjModel, sequence: Trajectory) -> list[Command]:
             actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
             if actuator < 0:
                 known = [model.actuator(i).name for i in range(model.nactuator)]
-                msg = f'Sequence {sequence.name!r} commands {name!r}; {nearest(name, known)}.'
-                raise FitError(msg)
+                raise FitError(
+                    f'Sequence {sequence.name!r} commands {name!r}; {nearest(name, known)}.'
+                )
             first = int(model.actuator_ctrladr[actuator])
             for offset, values in enumerate(series.get(name).T):
                 kind = InterpolatedCommand if name in sequence.interpolated else HeldCommand
@@ -395,12 +388,12 @@ def _place(
         sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
         if sensor < 0:
             known = [model.sensor(i).name for i in range(model.nsensor)]
-            msg = f'Sequence {sequence!r} measures {name!r}; {nearest(name, known)}.'
-            raise FitError(msg)
+            raise FitError(f'Sequence {sequence!r} measures {name!r}; {nearest(name, known)}.')
         source, first, size = SENSORS, int(model.sensor_adr[sensor]), int(model.sensor_dim[sensor])
     if width != size:
-        msg = f'Sequence {sequence!r} measures {width} columns of {name!r}; the model has {size}.'
-        raise FitError(msg)
+        raise FitError(
+            f'Sequence {sequence!r} measures {width} columns of {name!r}; the model has {size}.'
+        )
     return source, range(first, first + size)
 
 
@@ -424,5 +417,6 @@ def _state_place(model: mujoco.MjModel, name: str, source: str, sequence: str) -
                 return int(model.jnt_qposadr[joint]), sizes[0]
             return int(model.jnt_dofadr[joint]), sizes[1]
         known = [model.joint(i).name for i in range(model.njnt)]
-    msg = f'Sequence {sequence!r} measures the {source} of {bare!r}; {nearest(bare, known)}.'
-    raise FitError(msg)
+    raise FitError(
+        f'Sequence {sequence!r} measures the {source} of {bare!r}; {nearest(bare, known)}.'
+    )

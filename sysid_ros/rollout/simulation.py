@@ -6,36 +6,26 @@ from __future__ import annotations
 
 import copy
 import os
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.model.rebuild import CandidateError
-from sysid_ros.model.targets import Role, Writer
+from sysid_ros.model.rebuild import CandidateError, Rebuild
+from sysid_ros.model.targets import Role, Target, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.contacts import WITHOUT, Contacts, may_touch
 from sysid_ros.rollout.controls import Controls, Timing
-from sysid_ros.rollout.drives import check_compiled_once, no_law
+from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
 from sysid_ros.rollout.instants import sampled_forces, take_apart
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import Pool, unlogged
-from sysid_ros.rollout.runs import prepare, retimed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Self
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.rebuild import Rebuild
-    from sysid_ros.model.targets import Target
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.drives import Drives
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.rollout.runs import Run, prepare, retimed
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25

@@ -107,7 +107,6 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Load the module of a name that makes results."""
     if name not in {'report', 'default_report', 'save_results'}:
-        msg = f'module {__name__!r} has no attribute {name!r}'
-        raise AttributeError(msg)
+        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     module = importlib.import_module(f'{__name__}.{"save" if name == "save_results" else "report"}')
     return module if name == 'report' else getattr(module, name)

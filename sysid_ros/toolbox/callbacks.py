@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import mujoco
@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.parameter import ParameterDict
@@ -22,10 +24,6 @@ from sysid_ros.toolbox.signal_modifier import apply_delayed_ts_window
 from sysid_ros.toolbox.trajectory import SystemTrajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.simulation import Simulator
     from sysid_ros.toolbox.recorded import Recorded, SensorStamps
     from sysid_ros.toolbox.signal_transform import SignalTransform
     from sysid_ros.toolbox.trajectory import ModelSequences
@@ -201,11 +199,10 @@ class CustomResiduals(FunctionResiduals):
         made = self._options.custom_rollout(**common, param_dicts=param_dicts)
         rollouts: list[SystemTrajectory] = [] if made is None else list(made)
         if len(rollouts) != count:
-            msg = (
+            raise FitError(
                 f'Expected custom_rollout to return {count} trajectories, one per model, '
                 f'found {len(rollouts)}.'
             )
-            raise FitError(msg)
         return rollouts
 
     def _compared(
@@ -226,11 +223,10 @@ class CustomResiduals(FunctionResiduals):
                 state=None if rollout.state is None else rollout.state.matrix,
             )
             if not isinstance(made, (tuple, list)) or len(made) != 3:  # noqa: PLR2004
-                msg = (
+                raise FitError(
                     'Expected modify_residual to return residuals, predicted and measured series, '
                     f'found {type(made).__name__}.'
                 )
-                raise FitError(msg)
             return made[0], made[1], made[2]
         series = entry.trajectory.sensordata
         if entry.signals:
@@ -249,11 +245,10 @@ def _columns(residuals: Sequence[Any], sequence: str) -> NDArray[np.float64]:
     columns = [np.ravel(np.asarray(residual, dtype=np.float64)) for residual in residuals]
     counts = sorted({len(column) for column in columns})
     if len(counts) > 1:
-        msg = (
+        raise FitError(
             'Expected modify_residual to return as many residuals for each candidate, found '
             f'{counts[0]} to {counts[-1]} for sequence {sequence!r}.'
         )
-        raise FitError(msg)
     return np.stack(columns, axis=1)
 
 

@@ -8,19 +8,15 @@ geoms; then the inferred one is made explicit first, so that what is written is 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.model.inertia import THETA_NAMES, body_from_theta, pi_from_inertial, theta_from_body
 from sysid_ros.toolbox.parameter import InertiaType, ModifierFn, Parameter
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Bounds by default, as in MuJoCo's toolbox: factors on the mass, metres about the centre of
 #: mass, factors on the squared stretches e^2d, and offsets about the shears.
@@ -79,8 +75,7 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     row = _row(model, body_name)
     mass, ipos = float(model.body_mass[row]), model.body_ipos[row]
     if not mass > 0:
-        msg = f'Body {body_name!r} has no mass, expected one to identify.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Body {body_name!r} has no mass, expected one to identify.')
     mass_range = mass * _pair(mass_bound_mult, _MASS_FACTORS, 'mass_bound_mult')
     offsets = _pair(ipos_bound_off, _IPOS_OFFSETS, 'ipos_bound_off')
     ipos_range = ipos[:, None] + offsets
@@ -103,8 +98,7 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
             )
     else:
         choices = nearest(str(inertia_type), [str(choice) for choice in InertiaType])
-        msg = f'Unknown inertia type {inertia_type!r}; {choices}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Unknown inertia type {inertia_type!r}; {choices}.')
     target = f'body/{body_name}/{_TARGETS[inertia_type, bool(scale_rot_inertia)]}'
     parameter = Parameter(
         f'{body_name}_inertia' if param_name is None else param_name,
@@ -146,11 +140,10 @@ def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None
     elif param.inertia_type is InertiaType.Pseudo:
         apply_body_theta_inertia(spec, name, values)
     else:
-        msg = (
+        raise ParameterError(
             f'Parameter {param.name!r} has no inertia_type, '
             'expected a parameter made by body_inertia_param.'
         )
-        raise ParameterError(msg)
 
 
 def apply_body_mass_ipos(
@@ -173,8 +166,9 @@ def apply_body_mass_ipos(
         value = float(finite_values(mass, 1, f'mass of body {body_name!r}')[0])
         if rot_inertia_scale:
             if not body.mass > 0:
-                msg = f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
-                raise ParameterError(msg)
+                raise ParameterError(
+                    f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
+                )
             _scale(body, value / body.mass)
         body.mass = value
     if ipos is not None:
@@ -232,20 +226,17 @@ def explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
     body = spec.body(body_name)
     if body is None or body_name == 'world':
         names = [other.name for other in spec.bodies if other.name and other.name != 'world']
-        msg = f'No body {body_name!r}; {nearest(body_name, names)}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, names)}.')
     if spec.compiler.settotalmass > 0:
-        msg = (
+        raise ParameterError(
             f'The mass of body {body_name!r} cannot be set while compiler settotalmass rescales '
             'all masses; scale the masses in the model instead.'
         )
-        raise ParameterError(msg)
     if spec.compiler.fusestatic and any(not child.joints for child in body.bodies):
-        msg = (
+        raise ParameterError(
             f'The inertia of body {body_name!r} cannot be set while compiler fusestatic adds that '
             'of its static children; expected fusestatic="false".'
         )
-        raise ParameterError(msg)
     infer_only_where_absent(spec)
     spec.adopt_inertial(body)
     return body
@@ -279,24 +270,23 @@ def _theta_of(model: mujoco.MjModel, row: int, body_name: str) -> Array:
             model.body_inertia[row],
         )
     except ParameterError as err:
-        msg = f'The inertia of body {body_name!r} has no θ: {err}'
-        raise ParameterError(msg) from err
+        raise ParameterError(f'The inertia of body {body_name!r} has no θ: {err}') from err
 
 
 def _row(model: mujoco.MjModel, body_name: str) -> int:
     row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name))
     if row <= 0:
         names = [model.body(other).name for other in range(1, model.nbody)]
-        msg = f'No body {body_name!r}; {nearest(body_name, filter(None, names))}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, filter(None, names))}.')
     return row
 
 
 def _pair(values: ArrayLike | None, default: tuple[float, float], what: str) -> Array:
     pair = np.asarray(default if values is None else values, dtype=np.float64).reshape(-1)
     if pair.shape != (2,):
-        msg = f'Expected {what} to be a lower and an upper value, found {pair.size} values.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Expected {what} to be a lower and an upper value, found {pair.size} values.'
+        )
     return pair
 
 
@@ -308,8 +298,7 @@ def finite_values(values: ArrayLike, size: int, what: str) -> Array:
     """
     array = np.asarray(values, dtype=np.float64).reshape(-1)
     if array.size != size or not np.all(np.isfinite(array)):
-        msg = f'Expected {size} finite value(s) as {what}, found {array.tolist()}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'Expected {size} finite value(s) as {what}, found {array.tolist()}.')
     return array
 
 

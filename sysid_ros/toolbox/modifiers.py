@@ -5,15 +5,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.inertia import full_inertia as inertia_to_fullinertia
 from sysid_ros.model.inertia import pi_from_theta, pseudoinertia_from_pi, theta_from_pseudoinertia
-from sysid_ros.model.targets import Role
+from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.targets.spec import LISTS, write_spec
 from sysid_ros.text import one_sentence
 from sysid_ros.toolbox.inertia_parameter import (
@@ -31,11 +33,6 @@ from sysid_ros.toolbox.inertia_parameter import (
 from sysid_ros.toolbox.unknowns import component_targets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.model.targets import Target
     from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 
 
@@ -80,8 +77,9 @@ def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.
     try:
         return copy.compile()
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot compile the model with the values of the parameters: {one_sentence(err)}.'
-        raise ModelError(msg) from err
+        raise ModelError(
+            f'Cannot compile the model with the values of the parameters: {one_sentence(err)}.'
+        ) from err
 
 
 def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjSpec:
@@ -134,8 +132,9 @@ def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
     actuator = _servo(spec, actuator_name)
     (gain,) = finite_values(value, 1, f'kv of actuator {actuator_name!r}')
     if gain < 0:
-        msg = f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
+        )
     actuator.biasprm[2] = -gain
     return spec
 
@@ -183,12 +182,12 @@ def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
     else:
         names = [owner.actuator(row).name for row in range(owner.nactuator)]
     if name not in names:
-        msg = f'No actuator {name!r}; {nearest(name, filter(None, names))}.'
-        raise ParameterError(msg)
+        raise ParameterError(f'No actuator {name!r}; {nearest(name, filter(None, names))}.')
     actuator = owner.actuator(name)
     if not is_position_actuator(actuator):
-        msg = f'Actuator {name!r} is not a position actuator, expected gain kp and bias -kp.'
-        raise ParameterError(msg)
+        raise ParameterError(
+            f'Actuator {name!r} is not a position actuator, expected gain kp and bias -kp.'
+        )
     return actuator
 
 
@@ -269,8 +268,9 @@ def _write_body(spec: mujoco.MjSpec, target: Target, value: float) -> None:
         top = explicit_inertial(spec, target.name)
         for body in (top, *top.find_all('body')):
             if not body.name:
-                msg = f'Expected named bodies below {target.name!r} for target {target.path!r}.'
-                raise ParameterError(msg)
+                raise ParameterError(
+                    f'Expected named bodies below {target.name!r} for target {target.path!r}.'
+                )
             explicit_inertial(spec, body.name).mass *= value
             scale_body_inertia(spec, body.name, value)
     elif attribute == 'ipos':
@@ -304,6 +304,7 @@ def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
     try:
         spec.discard_visual()
     except (ValueError, mujoco.FatalError) as err:
-        msg = f'Cannot leave out the visuals of model {spec.modelname!r}: {one_sentence(err)}.'
-        raise ModelError(msg) from err
+        raise ModelError(
+            f'Cannot leave out the visuals of model {spec.modelname!r}: {one_sentence(err)}.'
+        ) from err
     return spec

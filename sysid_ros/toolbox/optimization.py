@@ -6,20 +6,23 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import threading
 import warnings
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.special
+from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY
+from sysid_ros.config.calibration import ACCURACY, Backend, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.problem import FunctionResiduals
+from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, ResidualLike
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
-from sysid_ros.estimation.solver.starts import solve_from
+from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.callbacks import CustomResiduals
@@ -28,14 +31,6 @@ from sysid_ros.toolbox.stamps import find_shift
 from sysid_ros.toolbox.unknowns import unknowns_of
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Backend, Loss
-    from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
-    from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.toolbox.parameter import ParameterDict
     from sysid_ros.toolbox.stamps import StampShift
 
@@ -344,22 +339,20 @@ def _printing(observe: Callable[[Iteration], None] | None) -> Callable[[Iteratio
 def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
     """Return the name of the backend, and check that its settings are known."""
     if optimizer not in _BACKENDS:
-        msg = f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.'
-        raise FitError(msg)
+        raise FitError(f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.')
     for name in backend:
         if name in ('callback', 'iter_callback'):
-            msg = f'Expected observe=, which is called with each Iteration, found {name!r}.'
-            raise FitError(msg)
+            raise FitError(
+                f'Expected observe=, which is called with each Iteration, found {name!r}.'
+            )
         if name not in _UNUSED:
             known = ('max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
-            msg = f'Unknown setting {name!r} of optimize; {nearest(name, known)}.'
-            raise FitError(msg)
+            raise FitError(f'Unknown setting {name!r} of optimize; {nearest(name, known)}.')
     if not optimizer.startswith('scipy') or 'method' not in backend:
         return _BACKENDS[optimizer]
     method = backend['method']
     if method not in _METHODS:
-        msg = f'Unknown method {method!r}; {nearest(method, _METHODS)}.'
-        raise FitError(msg)
+        raise FitError(f'Unknown method {method!r}; {nearest(method, _METHODS)}.')
     return _METHODS[method]
 
 
@@ -392,11 +385,10 @@ class _OwnFunction:
         parts = [np.asarray(part, dtype=np.float64) for part in found]
         for part in parts if x.ndim > 1 else ():
             if part.shape[1:] != (count,) and not (count == 1 and part.ndim == 1):
-                msg = (
+                raise FitError(
                     f'Expected residuals of shape (n, {count}) for x of shape {x.shape}, found '
                     f"{part.shape}; optimizer='scipy' asks for one candidate at a time."
                 )
-                raise FitError(msg)
         residuals = np.concatenate([part.reshape(-1, count) for part in parts])
         self._size = len(residuals)
         return residuals
@@ -491,8 +483,9 @@ def calculate_intervals(
     residual = np.concatenate([np.ravel(part) for part in residuals_star])
     freedom = len(residual) - J.shape[1]
     if freedom <= 0:
-        msg = f'Expected more residuals than {J.shape[1]} parameters, got {len(residual)}.'
-        raise FitError(msg)
+        raise FitError(
+            f'Expected more residuals than {J.shape[1]} parameters, got {len(residual)}.'
+        )
     variance = float(residual @ residual) / freedom
     # Columns of unlike size are scaled to one first: eigenvalues of the bare JᵀJ say more about
     # the units than about the data.

@@ -13,28 +13,23 @@ from __future__ import annotations
 import copy
 import enum
 import math
+import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import mujoco
 import numpy as np
 import yaml
+from numpy.typing import ArrayLike, NDArray
 
+from sysid_ros.config.calibration import Scale
 from sysid_ros.errors import ParameterError, SysidError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.yaml_text import parse_yaml
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.config.calibration import Scale
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 
 #: Edits a spec so that it has the parameter's value; what it returns is not used.
@@ -134,18 +129,19 @@ class Parameter:
         self.inertia_type = None
         self.scale_rot_inertia = False
         if scale not in _SCALES:
-            msg = f'Unknown scale {scale!r} of parameter {name!r}; {nearest(scale, _SCALES)}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Unknown scale {scale!r} of parameter {name!r}; {nearest(scale, _SCALES)}.'
+            )
         if isinstance(self.target, tuple) and len(self.target) != self.size:
-            msg = (
+            raise ParameterError(
                 f'Parameter {name!r} has {self.size} components, '
                 f'expected as many targets, found {len(self.target)}.'
             )
-            raise ParameterError(msg)
         self.get_bounds()
         if scale == 'log' and np.any(self._nominal <= 0):
-            msg = f'Parameter {name!r} has a log scale, expected a nominal value above 0.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Parameter {name!r} has a log scale, expected a nominal value above 0.'
+            )
 
     @property
     def nominal(self) -> Array:
@@ -187,11 +183,10 @@ class Parameter:
     def value(self, values: ArrayLike) -> None:
         array = self._numbers(values, 'value', finite=True)
         if array.size != self.size:
-            msg = (
+            raise ParameterError(
                 f'Parameter {self.name!r} has {self.size} component(s), '
                 f'expected a value with as many, found {array.size}.'
             )
-            raise ParameterError(msg)
         self._value = array.reshape(self.shape).view(_Value)
 
     @property
@@ -218,8 +213,9 @@ class Parameter:
         except SysidError:
             raise
         except Exception as err:
-            msg = f'The modifier of parameter {self.name!r} failed: {_explained(err)}.'
-            raise ParameterError(msg) from err
+            raise ParameterError(
+                f'The modifier of parameter {self.name!r} failed: {_explained(err)}.'
+            ) from err
 
     def as_vector(self) -> Array:
         """Return a copy of the value, flat (size,)."""
@@ -242,17 +238,15 @@ class Parameter:
         low = np.array(self._min_value).reshape(-1)
         high = np.array(self._max_value).reshape(-1)
         for position in np.flatnonzero(~(low <= high)):
-            msg = (
+            raise ParameterError(
                 f'The bounds of parameter {self.component_names()[position]!r} are reversed: '
                 f'expected lower <= upper, found [{low[position]:g}, {high[position]:g}].'
             )
-            raise ParameterError(msg)
         if self.scale == 'log' and np.any(low <= 0):
-            msg = (
+            raise ParameterError(
                 f'Parameter {self.name!r} has a log scale, '
                 f'expected lower bounds above 0, found {low.min():g}.'
             )
-            raise ParameterError(msg)
         return low, high
 
     def component_names(self) -> list[str]:
@@ -272,8 +266,9 @@ class Parameter:
         rng = np.random.default_rng() if rng is None else rng
         low, high = self.get_bounds()
         if not np.all(np.isfinite(low) & np.isfinite(high)):
-            msg = f'Parameter {self.name!r} cannot be sampled, expected finite bounds.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Parameter {self.name!r} cannot be sampled, expected finite bounds.'
+            )
         if self.scale == 'log':
             drawn = np.exp(rng.uniform(np.log(low), np.log(high)))
             return np.clip(drawn, low, high)
@@ -324,11 +319,13 @@ class Parameter:
         try:
             array = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as err:
-            msg = f'The {what} of parameter {self.name!r} must be numbers, found {values!r}.'
-            raise ParameterError(msg) from err
+            raise ParameterError(
+                f'The {what} of parameter {self.name!r} must be numbers, found {values!r}.'
+            ) from err
         if np.any(np.isnan(array)) or (finite and not np.all(np.isfinite(array))):
-            msg = f'The {what} of parameter {self.name!r} must be finite, found {array.tolist()}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'The {what} of parameter {self.name!r} must be finite, found {array.tolist()}.'
+            )
         return array
 
     def _shaped(self, values: ArrayLike, what: str, *, finite: bool = False) -> Array:
@@ -336,28 +333,27 @@ class Parameter:
         if array.size == 1:
             return np.full(self.shape, array.item())
         if array.shape != self.shape:
-            msg = (
+            raise ParameterError(
                 f'Parameter {self.name!r} has shape {self.shape}, '
                 f'expected a {what} of this shape or a number, found shape {array.shape}.'
             )
-            raise ParameterError(msg)
         return array
 
     def _checked_prior(self, prior: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
         if not isinstance(prior, (tuple, list)) or len(prior) != 2:  # noqa: PLR2004 (a pair)
-            msg = f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
+            )
         mean, std = prior
         checked = (
             self._shaped(mean, 'mean of the prior', finite=True),
             self._shaped(std, 'standard deviation of the prior', finite=True),
         )
         if np.any(checked[1] <= 0):
-            msg = (
+            raise ParameterError(
                 f'The prior of parameter {self.name!r} needs a standard deviation above 0, '
                 f'found {checked[1].min():g}.'
             )
-            raise ParameterError(msg)
         return checked
 
 
@@ -383,14 +379,14 @@ class ParameterDict:
 
     def __getitem__(self, key: str) -> Parameter:
         if key not in self.parameters:
-            msg = f'No parameter {key!r}; {nearest(str(key), self.parameters)}.'
-            raise ParameterError(msg)
+            raise ParameterError(f'No parameter {key!r}; {nearest(str(key), self.parameters)}.')
         return self.parameters[key]
 
     def __setitem__(self, key: str, value: Parameter) -> None:
         if not isinstance(value, Parameter):
-            msg = f'Expected a Parameter under {key!r}, found {type(value).__name__}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Expected a Parameter under {key!r}, found {type(value).__name__}.'
+            )
         self.parameters[key] = value
 
     def __contains__(self, key: object) -> bool:
@@ -434,8 +430,9 @@ class ParameterDict:
         """
         for name in pdict:
             if name in self.parameters:
-                msg = f'There is a parameter {name!r} already; give one of them another name.'
-                raise ParameterError(msg)
+                raise ParameterError(
+                    f'There is a parameter {name!r} already; give one of them another name.'
+                )
         self.parameters.update(pdict.items())
 
     @property
@@ -462,8 +459,7 @@ class ParameterDict:
         values = self._checked(vector, 'values')
         if not np.all(np.isfinite(values)):
             name = self.get_non_frozen_parameter_names()[int(np.argmin(np.isfinite(values)))]
-            msg = f'The value of parameter {name!r} must be finite.'
-            raise ParameterError(msg)
+            raise ParameterError(f'The value of parameter {name!r} must be finite.')
         start = 0
         for parameter in self._free().values():
             parameter.update_from_vector(values[start : start + parameter.size])
@@ -602,18 +598,21 @@ class ParameterDict:
         path = Path(path)
         if not path.is_file():
             siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
-            msg = f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
+            )
         try:
             content = parse_yaml(path.read_text('utf-8'))
         except (yaml.YAMLError, UnicodeDecodeError) as err:
             clause = ' '.join(str(err).split())
-            msg = f'The parameter file {str(path)!r} is not YAML: {clause}.'
-            raise ParameterError(msg) from err
+            raise ParameterError(
+                f'The parameter file {str(path)!r} is not YAML: {clause}.'
+            ) from err
         if not isinstance(content, dict):
             found = type(content).__name__
-            msg = f'Expected a mapping of names to parameters in {str(path)!r}, found {found}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Expected a mapping of names to parameters in {str(path)!r}, found {found}.'
+            )
         return cls(
             {str(name): _parameter(str(name), entry, path) for name, entry in content.items()}
         )
@@ -641,11 +640,10 @@ class ParameterDict:
     def _checked(self, vector: ArrayLike, what: str) -> Array:
         array = np.atleast_1d(np.asarray(vector, dtype=np.float64))
         if array.shape != (self.size,):
-            msg = (
+            raise ParameterError(
                 f'Expected {self.size} {what}, one per component that is not frozen, '
                 f'found shape {array.shape}.'
             )
-            raise ParameterError(msg)
         return array
 
 
@@ -748,11 +746,10 @@ def _entry(parameter: Parameter) -> dict[str, Any]:
 def _parameter(name: str, entry: Any, path: Path) -> Parameter:
     missing = [key for key in _NEEDED if not isinstance(entry, dict) or key not in entry]
     if missing:
-        msg = (
+        raise ParameterError(
             f'Parameter {name!r} in {str(path)!r} lacks {missing[0]!r}; '
             f'expected {", ".join(_NEEDED)}.'
         )
-        raise ParameterError(msg)
     parameter = Parameter(
         str(entry['name']),
         entry['nominal'],
@@ -769,8 +766,7 @@ def _parameter(name: str, entry: Any, path: Path) -> Parameter:
     if kind is not None:
         if kind not in InertiaType.__members__:
             choices = nearest(str(kind), InertiaType.__members__)
-            msg = f'Unknown inertia type {kind!r} of parameter {name!r}; {choices}.'
-            raise ParameterError(msg)
+            raise ParameterError(f'Unknown inertia type {kind!r} of parameter {name!r}; {choices}.')
         parameter.inertia_type = InertiaType[kind]
         parameter.scale_rot_inertia = bool(entry.get('scale_rot_inertia', False))
     return parameter

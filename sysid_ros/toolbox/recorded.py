@@ -9,24 +9,21 @@ sequence begins. A sample is compared with the model at the time that it carries
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.report.rendering import FULLPHYSICS
+from sysid_ros.rollout.measurement import Readings
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES, control_mapping, sensor_mapping
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.rollout.measurement import Readings
     from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
 
 
@@ -88,8 +85,7 @@ def record(
         missing = [signal for signal in signals if signal not in sensordata.signal_mapping]
         if missing:
             hint = nearest(missing[0], sensordata.signal_mapping)
-            msg = f'Sequence {name!r} has no signal {missing[0]!r}; {hint}.'
-            raise FitError(msg)
+            raise FitError(f'Sequence {name!r} has no signal {missing[0]!r}; {hint}.')
         sensordata = sensordata.slice_by_name(list(signals))
     if resample:
         origin = trajectory.start
@@ -105,12 +101,11 @@ def record(
     described = sample_times - (shift if late.any() else 0.0)
     kept = (described >= -tolerance) & (described <= control_times[-1] + tolerance)
     if not kept.any():
-        msg = (
+        raise FitError(
             f'Sequence {name!r} has controls from {control.times[0]:.9g} to '
             f'{control.times[-1]:.9g} s and starts at {origin:.9g} s, but its measurements, from '
             f'{sensordata.times[0]:.9g} to {sensordata.times[-1]:.9g} s, lie outside.'
         )
-        raise FitError(msg)
     measured = TimeSeries(
         sensordata.times[kept], sensordata.matrix[kept], sensordata.signal_mapping
     )
@@ -218,8 +213,9 @@ def check_selection(
     for option, given in (('sensor_weights', weights), ('enabled_observations', observations)):
         if _by_model(given) and given.keys().isdisjoint(names):
             name = next(iter(given))
-            msg = f'{option} names the model {name!r}, which is not here; {nearest(name, names)}.'
-            raise FitError(msg)
+            raise FitError(
+                f'{option} names the model {name!r}, which is not here; {nearest(name, names)}.'
+            )
     signals: dict[str, dict[str, SignalType]] = {}
     for group in groups:  # the sensors of its model, and what else was measured of it
         measured = (run.sensordata.signal_mapping for run in group.measured_rollout)
@@ -230,16 +226,15 @@ def check_selection(
         for name, kind in observed(observations, group.name).items():
             found = signals[group.name].get(name)
             if kind is not None and found is not None and found is not kind:
-                msg = (
+                raise FitError(
                     f'Signal {name!r} is of type {found.name}, but enabled_observations has it '
                     f'as {kind.name}.'
                 )
-                raise FitError(msg)
         for name, weight in weights_of(weights, group.name).items():
             known = list(signals[group.name]) if _by_model(weights) else all_signals
             if name not in known:
-                msg = f'There is no signal {name!r} to weight; {nearest(name, known)}.'
-                raise FitError(msg)
+                raise FitError(f'There is no signal {name!r} to weight; {nearest(name, known)}.')
             if not (np.ndim(weight) == 0 and 0 <= weight < np.inf):
-                msg = f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.'
-                raise FitError(msg)
+                raise FitError(
+                    f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.'
+                )

@@ -8,34 +8,27 @@ The report's packages are imported when a report is made: identification does no
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
 from sysid_ros.model.joints import SCALAR_JOINTS
-from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL, Copy, draw_film, lit
+from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL, Copy, Film, draw_film, lit
+from sysid_ros.results.result import CalibrationResult
 from sysid_ros.signals import TimeSeries
+from sysid_ros.toolbox.callbacks import BuildModelFn
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
+from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.result import fitted_result
 from sysid_ros.toolbox.rollout import sysid_rollout
-from sysid_ros.toolbox.trajectory import sequence_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import scipy.optimize
-    from numpy.typing import NDArray
-
-    from sysid_ros.report.film import Film
-    from sysid_ros.results.result import CalibrationResult
-    from sysid_ros.toolbox.callbacks import BuildModelFn
-    from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory
-
+from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
 
 REPORT = 'report.html'
 #: No more recordings than these are filmed.
@@ -106,8 +99,9 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     no_film = ''
     if generate_videos:
         if build_model is None:
-            msg = 'Expected build_model for the film, found None; or pass generate_videos=False.'
-            raise FitError(msg)
+            raise FitError(
+                'Expected build_model for the film, found None; or pass generate_videos=False.'
+            )
         try:
             films = _films(models_sequences, initial_params, opt_params, build_model)
         except ModelError as err:

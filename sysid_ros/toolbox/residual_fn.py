@@ -81,15 +81,13 @@ class ResidualFunction:
             return ResidualFunction(options)(x, params)
         x = np.asarray(x, dtype=np.float64)
         if x.ndim not in (1, 2):
-            msg = f'Expected x of shape (p,) or (p, m), got {x.shape}.'
-            raise FitError(msg)
+            raise FitError(f'Expected x of shape (p,) or (p, m), got {x.shape}.')
         candidates = x[None] if x.ndim == 1 else x.T
         if candidates.shape[1] != params.size:
-            msg = (
+            raise FitError(
                 f'Expected {params.size} values, one for each component of the parameters that '
                 f'are not frozen, got x of shape {x.shape}.'
             )
-            raise FitError(msg)
         prepared = self.prepared(params)
         residuals = prepared.residuals
         if isinstance(residuals, CustomResiduals):
@@ -166,15 +164,16 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
 def _checked(options: dict[str, Any]) -> Options:
     for name in options:
         if name not in Options._fields:
-            msg = f'Unknown option {name!r} of build_residual_fn; {nearest(name, Options._fields)}.'
-            raise FitError(msg)
+            raise FitError(
+                f'Unknown option {name!r} of build_residual_fn; {nearest(name, Options._fields)}.'
+            )
     if not options.get('models_sequences'):
-        msg = 'Expected models_sequences, a list of at least one ModelSequences, found none.'
-        raise FitError(msg)
+        raise FitError(
+            'Expected models_sequences, a list of at least one ModelSequences, found none.'
+        )
     stamps = options.get('sensor_stamps', 'auto')
     if stamps not in get_args(SensorStamps):
-        msg = f"Expected sensor_stamps 'auto', 'measured' or 'rollout', found {stamps!r}."
-        raise FitError(msg)
+        raise FitError(f"Expected sensor_stamps 'auto', 'measured' or 'rollout', found {stamps!r}.")
     found = Options(**options)
     bound_to = getattr(found.modify_residual, '__self__', None)
     if isinstance(bound_to, SignalTransform) and found.custom_rollout is None:
@@ -507,8 +506,7 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         traj_measured = [traj_measured]
     trajectories = list(traj_measured)
     if not trajectories:
-        msg = 'Expected a measured trajectory, found none.'
-        raise FitError(msg)
+        raise FitError('Expected a measured trajectory, found none.')
     given = params.copy()
 
     def build(candidate: ParameterDict, _: mujoco.MjSpec) -> mujoco.MjModel:
@@ -564,23 +562,22 @@ def construct_ts_from_defaults(
     for name, kind in kinds.items():
         if name not in measured_sensordata.signal_mapping:
             hint = nearest(name, measured_sensordata.signal_mapping)
-            msg = f'Observation {name!r} was not measured; {hint}.'
-            raise FitError(msg)
+            raise FitError(f'Observation {name!r} was not measured; {hint}.')
         found = measured_sensordata.signal_mapping[name][0]
         if found is not kind:
-            msg = f'Observation {name!r} is of type {found.name}, but declared as {kind.name}.'
-            raise FitError(msg)
+            raise FitError(
+                f'Observation {name!r} is of type {found.name}, but declared as {kind.name}.'
+            )
     measured = measured_sensordata
     if kinds:
         measured = measured.slice_by_name(list(kinds))
     data = np.full((len(pred_sensordata), measured.matrix.shape[1]), np.nan)
     for name, (kind, columns) in measured.signal_mapping.items():
         if kind is SignalType.CustomObs:
-            msg = (
+            raise FitError(
                 f'Observation {name!r} is a CustomObs, which the model does not predict; pass a '
                 'modify_residual that compares it.'
             )
-            raise FitError(msg)
         if kind in STATES:
             own = _of(state_ts, name).slice_by_name([name])
             times = pred_sensordata.times
@@ -598,6 +595,7 @@ def construct_ts_from_defaults(
 
 def _of(series: TimeSeries, name: str) -> TimeSeries:
     if name not in series.signal_mapping:
-        msg = f'Observation {name!r} was not simulated; {nearest(name, series.signal_mapping)}.'
-        raise FitError(msg)
+        raise FitError(
+            f'Observation {name!r} was not simulated; {nearest(name, series.signal_mapping)}.'
+        )
     return series

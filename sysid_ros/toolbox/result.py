@@ -5,9 +5,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
@@ -23,20 +26,11 @@ from sysid_ros.results.result import (
     SolverSummary,
 )
 from sysid_ros.results.summary import provenance_now, thinned_plots, trace_entries
+from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.optimization import calculate_intervals
+from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.residual_fn import ResidualFunction
-from sysid_ros.toolbox.trajectory import sequence_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    import scipy.optimize
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.trajectory import ModelSequences
-
+from sysid_ros.toolbox.trajectory import ModelSequences, sequence_labels
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
@@ -80,8 +74,9 @@ def fitted_result(
     first, old, _ = residual_fn(initial_params.as_vector(), initial_params)
     last, new, records = residual_fn(opt_params.as_vector(), opt_params)
     if not len(labels) == len(old) == len(new):
-        msg = f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
-        raise FitError(msg)
+        raise FitError(
+            f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
+        )
     curves = [
         curve
         for (label, _), start, end, record in zip(labels, old, new, records, strict=True)

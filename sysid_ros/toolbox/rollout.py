@@ -4,14 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 from mujoco.rollout import Rollout
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.signals import TimeSeries
+from sysid_ros.signals import SignalMapping, TimeSeries
 from sysid_ros.signals.mapping import control_mapping, sensor_mapping, state_mappings
 from sysid_ros.signals.resampling import held_means, regular_grid, snapped
 from sysid_ros.toolbox.trajectory import (
@@ -22,15 +24,8 @@ from sysid_ros.toolbox.trajectory import (
     state_size,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals import SignalMapping
-
-    Values = NDArray[np.float64]
-    States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
+Values = NDArray[np.float64]
+States = NDArray[np.float64] | Sequence[NDArray[np.float64]]
 
 #: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
 #: sensor's is a stamp too, that of its last computation.
@@ -88,8 +83,7 @@ def sysid_rollout(
     jobs = _jobs(models, control_signal, initial_states)
     threads = [datas] if isinstance(datas, mujoco.MjData) else list(datas)
     if not threads:
-        msg = 'Expected one MjData per thread, found none.'
-        raise FitError(msg)
+        raise FitError('Expected one MjData per thread, found none.')
     sizes: dict[int, list[int]] = {}
     for index, job in enumerate(jobs):
         sizes.setdefault(len(job.controls), []).append(index)
@@ -125,11 +119,10 @@ def _jobs(
     counts = len(several_models), len(controls), len(states)
     count = max(counts)
     if min(counts) == 0 or not {1, count}.issuperset(counts):
-        msg = (
+        raise FitError(
             f'Expected one model, control series and initial state for each rollout or for all, '
             f'found {counts[0]}, {counts[1]} and {counts[2]}.'
         )
-        raise FitError(msg)
     jobs = []
     # Candidates of one model share their commands, which are put on its steps only once.
     prepared: dict[tuple[int, bytes, float, float], tuple[Values, Values]] = {}
@@ -138,8 +131,9 @@ def _jobs(
         control, state = controls[index % len(controls)], states[index % len(states)]
         if state.shape != (state_size(model),):
             size = state_size(model)
-            msg = f'Initial state dimension {state.shape} does not match the ({size},) needed.'
-            raise FitError(msg)
+            raise FitError(
+                f'Initial state dimension {state.shape} does not match the ({size},) needed.'
+            )
         key = (id(control), model.names, float(model.opt.timestep), float(state[0]))
         if key not in prepared:
             prepared[key] = _steps(model, control, state)
@@ -154,11 +148,10 @@ def _steps(model: mujoco.MjModel, control: TimeSeries, state: Values) -> tuple[V
     timestep = float(model.opt.timestep)
     edges = regular_grid(np.array([start, max(start, control.times[-1])]), timestep)
     if len(edges) == 1:
-        msg = (
+        raise FitError(
             f'Expected commands over at least one step of {timestep:g} s from {start:.9g} s, '
             f'found the last at {control.times[-1]:.9g} s.'
         )
-        raise FitError(msg)
     values = control.matrix[:, control_columns(model, control)]
     return edges, held_means(control.times, values, snapped(edges, control.times, timestep))
 

@@ -6,28 +6,24 @@ from __future__ import annotations
 
 import io
 import numbers
+import os
 import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers_spec
 from sysid_ros.toolbox.optimization import calculate_intervals
+from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.result import estimates
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterator, Sequence
-
-    import scipy.optimize
-    from numpy.typing import NDArray
-
-    from sysid_ros.toolbox.parameter import ParameterDict
-    from sysid_ros.toolbox.trajectory import ModelSequences
+from sysid_ros.toolbox.trajectory import ModelSequences
 
 INITIAL = 'params_x_0.yaml'
 IDENTIFIED = 'params_x_hat.yaml'
@@ -135,6 +131,7 @@ def _models(
             spec.compile()
             text = spec.to_xml()
         except (ValueError, RuntimeError) as err:
-            msg = f'Cannot write model {group.name!r} with the identified values: {err}'
-            raise ModelError(msg) from err
+            raise ModelError(
+                f'Cannot write model {group.name!r} with the identified values: {err}'
+            ) from err
         yield name, text.encode()

@@ -7,22 +7,18 @@ The names and signatures are those of MuJoCo's sysid toolbox; no function change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import SignalError, nearest
-from sysid_ros.signals import TimeSeries
+from sysid_ros.signals import SignalMapping, TimeSeries
 from sysid_ros.signals.resampling import slack
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import ArrayLike, NDArray
-
-    from sysid_ros.signals import SignalMapping
     from sysid_ros.toolbox.parameter import Parameter
 
 #: A channel that varies by less than this fraction of its largest value is dead: it varies by no
@@ -48,8 +44,7 @@ def get_sensor_indices(
         sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
         if sensor < 0:
             known = filter(None, (model.sensor(row).name for row in range(model.nsensor)))
-            msg = f'The model has no sensor {name!r}; {nearest(name, known)}.'
-            raise SignalError(msg)
+            raise SignalError(f'The model has no sensor {name!r}; {nearest(name, known)}.')
         first = int(model.sensor_adr[sensor])
         places.extend(range(first, first + int(model.sensor_dim[sensor])))
     return sorted(places) if sort else places
@@ -91,11 +86,10 @@ def per_column(parameter: Parameter, signal: str, width: int) -> NDArray[np.floa
     value = np.ravel(parameter.value).astype(np.float64)
     if len(value) not in {1, width}:
         expected = '1 value' if width == 1 else f'1 or {width} values'
-        msg = (
+        raise SignalError(
             f'Parameter {parameter.name!r} acts on signal {signal!r}, '
             f'expected {expected}, found {len(value)}.'
         )
-        raise SignalError(msg)
     return value
 
 
@@ -126,8 +120,7 @@ def apply_time_window(ts: TimeSeries, min_t: float, max_t: float) -> TimeSeries:
         if first < last:
             return TimeSeries(ts.times[first:last], ts.data[first:last], ts.signal_mapping)
     span = f'{ts.times[0]:g} to {ts.times[-1]:g} s' if len(ts) else 'none at all'
-    msg = f'Expected samples between {min_t:g} and {max_t:g} s, found {span}.'
-    raise SignalError(msg)
+    raise SignalError(f'Expected samples between {min_t:g} and {max_t:g} s, found {span}.')
 
 
 def apply_delayed_ts_window(
@@ -142,11 +135,11 @@ def apply_delayed_ts_window(
         SignalError: The delays are in the wrong order, or no sample would be left.
     """
     if min_delay > max_delay:
-        msg = f'Expected min_delay up to max_delay, found {min_delay:g} and {max_delay:g} s.'
-        raise SignalError(msg)
+        raise SignalError(
+            f'Expected min_delay up to max_delay, found {min_delay:g} and {max_delay:g} s.'
+        )
     if not len(ts_delayed):
-        msg = 'Expected samples in the series to delay, found none.'
-        raise SignalError(msg)
+        raise SignalError('Expected samples in the series to delay, found none.')
     return apply_time_window(ts, ts_delayed.times[0] + max_delay, ts_delayed.times[-1] + min_delay)
 
 
@@ -212,25 +205,23 @@ def prepare_sensor_weights(
                 if signal_mapping:
                     continue
                 if max(places) >= n_sensors:
-                    msg = (
+                    raise SignalError(
                         f'Sensor {name!r} has column {max(places)} in the model, but there are '
                         f'{n_sensors} columns: pass series that name their signals.'
                     )
-                    raise SignalError(msg)
                 weights[places] = weight
             else:
-                msg = (
+                raise SignalError(
                     f'There is no signal {name!r} to weight; {nearest(name, signal_mapping or ())}.'
                 )
-                raise SignalError(msg)
     else:
         weights = np.array(sensor_weights, dtype=np.float64)
         if weights.shape != (n_sensors,):
-            msg = f'Expected sensor weights of shape ({n_sensors},), found {weights.shape}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'Expected sensor weights of shape ({n_sensors},), found {weights.shape}.'
+            )
     if not np.all(np.isfinite(weights) & (weights >= 0)):
-        msg = f'Expected finite sensor weights of at least 0, found {weights}.'
-        raise SignalError(msg)
+        raise SignalError(f'Expected finite sensor weights of at least 0, found {weights}.')
     return weights
 
 
@@ -258,17 +249,17 @@ def weighted_diff(
             predicted_data = in_order_of(predicted_data, measured_data)
     predicted, measured = _values(predicted_data), _values(measured_data)
     if predicted.shape != measured.shape:
-        msg = (
+        raise SignalError(
             f'Expected predicted and measured data of the same shape, '
             f'found {predicted.shape} and {measured.shape}.'
         )
-        raise SignalError(msg)
     difference: NDArray[np.float64] = measured - predicted
     if sensor_weights is None:
         return difference
     if isinstance(sensor_weights, Mapping) and model is None and not signal_mapping:
-        msg = 'Expected a model or named signals to look sensor weights up in, found neither.'
-        raise SignalError(msg)
+        raise SignalError(
+            'Expected a model or named signals to look sensor weights up in, found neither.'
+        )
     weights = prepare_sensor_weights(
         sensor_weights, difference.shape[-1], model, signal_mapping=signal_mapping
     )
@@ -290,8 +281,9 @@ def in_order_of(ts: TimeSeries, other: TimeSeries) -> TimeSeries:
     for name, (_, columns) in other.signal_mapping.items():
         own = ts.get_indices(name)[1]
         if len(own) != len(columns):
-            msg = f'Signal {name!r} was measured with {len(columns)} columns, but has {len(own)}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'Signal {name!r} was measured with {len(columns)} columns, but has {len(own)}.'
+            )
         data[:, columns] = ts.matrix[:, own]
     return TimeSeries(ts.times, data, other.signal_mapping)
 

@@ -111,8 +111,9 @@ class SignalTransform:
             ParameterError: The parameter has more than one component.
         """
         if param.size != 1:
-            msg = f'Expected a delay of 1 component, found {param.size} in {param.name!r}.'
-            raise ParameterError(msg)
+            raise ParameterError(
+                f'Expected a delay of 1 component, found {param.size} in {param.name!r}.'
+            )
         self._add(self._delays, pattern, param, 'predicted')
 
     def gain(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
@@ -145,8 +146,7 @@ class SignalTransform:
         self.enabled = tuple(dict.fromkeys(names))
         self._checked = False
         if not self.enabled:
-            msg = 'Expected the name of at least one sensor to enable, found none.'
-            raise SignalError(msg)
+            raise SignalError('Expected the name of at least one sensor to enable, found none.')
 
     def set_sensor_weights(self, weights: Mapping[str, float]) -> None:
         """Set the factors of residuals: name of a sensor to 0 or more, 1 for the others.
@@ -156,18 +156,18 @@ class SignalTransform:
         """
         for name, weight in weights.items():
             if not (np.isfinite(weight) and weight >= 0):
-                msg = f'Expected a finite weight of at least 0 for {name!r}, found {weight}.'
-                raise SignalError(msg)
+                raise SignalError(
+                    f'Expected a finite weight of at least 0 for {name!r}, found {weight}.'
+                )
         self.weights = {name: float(weight) for name, weight in weights.items()}
         self._checked = False
 
     def _add(self, rules: list[_Rule], pattern: str, param: Parameter, side: Side) -> None:
         if side not in _SIDES:
-            msg = (
+            raise SignalError(
                 "target must be 'predicted', 'measured' or 'both', "
                 f'found {side!r}; {nearest(str(side), _SIDES)}.'
             )
-            raise SignalError(msg)
         rules.append(_Rule(pattern, param.name, side))
         self._checked = False
 
@@ -182,16 +182,16 @@ class SignalTransform:
         """
         for rule in (*self._delays, *self._gains, *self._biases):
             if not any(rule.acts_on(name, rule.side) for name in sensor_names):
-                msg = (
+                raise SignalError(
                     f'Pattern {rule.pattern!r} of parameter {rule.parameter!r} matches no sensor; '
                     f'{nearest(rule.pattern, sensor_names)}.'
                 )
-                raise SignalError(msg)
         for what, names in (('enable', self.enabled or ()), ('weight', self.weights or ())):
             for name in names:
                 if name not in sensor_names:
-                    msg = f'There is no sensor {name!r} to {what}; {nearest(name, sensor_names)}.'
-                    raise SignalError(msg)
+                    raise SignalError(
+                        f'There is no sensor {name!r} to {what}; {nearest(name, sensor_names)}.'
+                    )
         self._checked = True
 
     def sensor_parameters(self, sensor_names: Sequence[str]) -> tuple[SensorParameters, ...]:
@@ -271,8 +271,9 @@ class SignalTransform:
         if not return_pred_all and self.enabled is not None:
             names = tuple(name for name in self.enabled if name in names)
         if not names:
-            msg = f'None of the enabled sensors was measured; {nearest(" ", measured.names)}.'
-            raise SignalError(msg)
+            raise SignalError(
+                f'None of the enabled sensors was measured; {nearest(" ", measured.names)}.'
+            )
         measured = _only(measured, names)
         predicted = in_order_of(predicted, measured)
         sensors = [self._acting_on(name) for name in measured.names]
@@ -315,11 +316,10 @@ def _named_series(
             named.append(series)
             continue
         if series.matrix.shape[1] != width:
-            msg = (
+            raise SignalError(
                 f'Expected {width} columns, one for each value of the sensors, or named signals, '
                 f'found {series.matrix.shape[1]} columns.'
             )
-            raise SignalError(msg)
         named.append(TimeSeries(series.times, series.data, mapping))
     return named[0], named[1]
 

@@ -9,19 +9,17 @@ residuals at moved stamps, projected on what the Jacobian does not span.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.special
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import Solution
 
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 #: Shifts up to this, s, and this part of the shortest sequence are looked at, in so many steps each
 #: way before the best is refined.

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
@@ -26,13 +29,6 @@ from sysid_ros.signals.mapping import (
 )
 from sysid_ros.signals.resampling import slack
 from sysid_ros.text import one_sentence
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from os import PathLike
-
-    from numpy.typing import ArrayLike, NDArray
-
 
 _SLICES = {
     'joint_pos': mujoco.mjtSensor.mjSENS_JOINTPOS,
@@ -106,15 +102,15 @@ class SystemTrajectory:
             FitError: There is no such type, or no sensor of it was measured.
         """
         if sensor not in _SLICES:
-            msg = f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.'
-            raise FitError(msg)
+            raise FitError(f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.')
         mapping = self.sensordata.signal_mapping or sensor_mapping(self.model)
         every = list(sensor_mapping(self.model))
         names = [every[k] for k in np.flatnonzero(self.model.sensor_type == _SLICES[sensor].value)]
         columns = [mapping[name][1] for name in names if name in mapping]
         if not columns:
-            msg = f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
-            raise FitError(msg)
+            raise FitError(
+                f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
+            )
         return self.sensordata.matrix[:, np.concatenate(columns)]
 
     def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
@@ -130,15 +126,14 @@ class SystemTrajectory:
         size = state_size(self.model)
         found = self.initial_state.shape
         if found != (size,):
-            msg = f'Initial state dimension {found} does not match the ({size},) of the model.'
-            raise FitError(msg)
+            raise FitError(
+                f'Initial state dimension {found} does not match the ({size},) of the model.'
+            )
         if not np.all(np.isfinite(self.initial_state)):
-            msg = 'Expected a finite initial state, found NaN or infinity.'
-            raise FitError(msg)
+            raise FitError('Expected a finite initial state, found NaN or infinity.')
         if self.state is not None and self.state.matrix.shape[1] != size:
             width = self.state.matrix.shape[1]
-            msg = f'State dimension {width} does not match the {size} of the model.'
-            raise FitError(msg)
+            raise FitError(f'State dimension {width} does not match the {size} of the model.')
         check_overlap(self.start, self.control, self.sensordata)
 
     def split(self, chunk_size: int) -> list[SystemTrajectory]:
@@ -152,8 +147,7 @@ class SystemTrajectory:
                 not positive.
         """
         if chunk_size < 1:
-            msg = f'Expected a positive chunk size, found {chunk_size}.'
-            raise FitError(msg)
+            raise FitError(f'Expected a positive chunk size, found {chunk_size}.')
         times = self.sensordata.times
         count = len(times) // chunk_size
         limits = np.append(times, np.inf)[: count * chunk_size + 1 : chunk_size]
@@ -165,8 +159,7 @@ class SystemTrajectory:
     def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
         state = self.state
         if state is None:
-            msg = 'Expected states to split a trajectory at, found none.'
-            raise FitError(msg)
+            raise FitError('Expected states to split a trajectory at, found none.')
         period = state.duration / max(len(state) - 1, 1)
         tolerance = slack(state.times[[0, -1]], period)
         if rows.start == 0:
@@ -174,11 +167,10 @@ class SystemTrajectory:
         else:
             at = int(np.argmin(np.abs(state.times - begin)))
             if abs(state.times[at] - begin) > tolerance:
-                msg = (
+                raise FitError(
                     f'Expected a state at {begin:.9g} s, where a chunk begins, found the nearest '
                     f'at {state.times[at]:.9g} s.'
                 )
-                raise FitError(msg)
             initial = state.matrix[at]
         inside = (state.times > begin + tolerance) & (state.times <= end + tolerance)
         return SystemTrajectory(
@@ -198,8 +190,7 @@ class SystemTrajectory:
             FitError: There are no states.
         """
         if self.state is None:
-            msg = 'Expected states to render, found none.'
-            raise FitError(msg)
+            raise FitError('Expected states to render, found none.')
         states = self.state.matrix[None]
         return render_rollout(self.model, None, states, fps, camera, width, height)
 
@@ -318,8 +309,7 @@ class ModelSequences:
         try:
             compiled = spec.copy().compile()
         except (ValueError, mujoco.FatalError) as err:
-            msg = f'Cannot compile the model {name!r}: {one_sentence(err)}.'
-            raise ModelError(msg) from err
+            raise ModelError(f'Cannot compile the model {name!r}: {one_sentence(err)}.') from err
         names = [sequence_name] if isinstance(sequence_name, str) else list(sequence_name)
         if isinstance(initial_state, np.ndarray) and initial_state.ndim == 1:
             initial_state = [initial_state]
@@ -328,11 +318,10 @@ class ModelSequences:
         measured = [sensordata] if isinstance(sensordata, TimeSeries) else list(sensordata)
         counts = len(names), len(states), len(controls), len(measured)
         if len(set(counts)) > 1:
-            msg = (
+            raise FitError(
                 f'Expected as many names, initial states, controls and sensor series for model '
                 f'{name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
             )
-            raise FitError(msg)
         rollouts = [
             SystemTrajectory(compiled, *series, None)
             for series in zip(controls, measured, states, strict=True)
@@ -378,8 +367,7 @@ class ModelSequences:
             try:
                 trajectory.check_compatible(self.allow_missing_sensors)
             except SysidError as err:
-                msg = f'Sequence {sequence!r} of model {self.name!r}: {err}'
-                raise FitError(msg) from err
+                raise FitError(f'Sequence {sequence!r} of model {self.name!r}: {err}') from err
         self.measured_rollout = [rollout.named() for rollout in rollouts]
 
 
@@ -426,8 +414,9 @@ def create_initial_state(
         target = getattr(data, part)
         if values is None:
             if names is not None:
-                msg = f'Expected {part} not to be None when {part}_names are given, found None.'
-                raise FitError(msg)
+                raise FitError(
+                    f'Expected {part} not to be None when {part}_names are given, found None.'
+                )
             continue
         columns = np.arange(len(target))
         if names is not None:
@@ -435,11 +424,9 @@ def create_initial_state(
             columns = np.concatenate([columns[:0], *found])
         given = np.asarray(values, dtype=np.float64)
         if given.shape != columns.shape:
-            msg = f'Expected {part} to have shape {columns.shape}, found {given.shape}.'
-            raise FitError(msg)
+            raise FitError(f'Expected {part} to have shape {columns.shape}, found {given.shape}.')
         if not np.all(np.isfinite(given)):
-            msg = f'Expected finite numbers in {part}, found {given}.'
-            raise FitError(msg)
+            raise FitError(f'Expected finite numbers in {part}, found {given}.')
         target[columns] = given
     state = np.empty(state_size(model))
     mujoco.mj_getState(model, data, state, FULLPHYSICS)
@@ -463,21 +450,20 @@ def control_columns(model: mujoco.MjModel, control: TimeSeries) -> NDArray[np.in
     columns = np.full(model.nu, -1)
     for name, (_, own) in mapping.items():
         if name not in columns_of:
-            msg = f'The model has no actuator for control {name!r}; {nearest(name, columns_of)}.'
-            raise FitError(msg)
+            raise FitError(
+                f'The model has no actuator for control {name!r}; {nearest(name, columns_of)}.'
+            )
         at = columns_of[name]
         _check_signal_width(name, own, len(at))
         if np.any(columns[at] >= 0):
-            msg = f'Expected one command per actuator, found another one in {name!r}.'
-            raise FitError(msg)
+            raise FitError(f'Expected one command per actuator, found another one in {name!r}.')
         columns[at] = own
     missing = [name for name, (_, at) in controls.items() if np.any(columns[at] < 0)]
     if missing:
-        msg = (
+        raise FitError(
             f'Expected a command for each of the {model.nu} controls of the model, '
             f'missing: {_listed(missing)}.'
         )
-        raise FitError(msg)
     return columns
 
 
@@ -485,17 +471,15 @@ def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
     """Check that there is a finite command for each control of the model."""
     values = control.matrix[:, control_columns(model, control)]
     if not len(control):
-        msg = 'Expected at least one command, found a control series without samples.'
-        raise FitError(msg)
+        raise FitError('Expected at least one command, found a control series without samples.')
     bad = np.flatnonzero(~np.isfinite(values).all(axis=0))
     if len(bad):
         names = [name for name, (_, at) in control_mapping(model).items() if np.isin(bad, at).any()]
         row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
-        msg = (
+        raise FitError(
             f'Expected finite commands, found NaN or infinity in {_listed(names)} '
             f'first at {control.times[row]:.9g} s.'
         )
-        raise FitError(msg)
 
 
 def check_sensors(
@@ -513,8 +497,9 @@ def check_sensors(
         try:
             signal = find_signal(model, name, (kind,))
         except SignalError as err:
-            msg = f'The measurements name {name!r}, which the model does not have: {err}'
-            raise FitError(msg) from err
+            raise FitError(
+                f'The measurements name {name!r}, which the model does not have: {err}'
+            ) from err
         _check_signal_width(name, own, len(signal.columns))
         if kind is SignalType.MjSensor:
             measured.add(signal.name)
@@ -523,11 +508,10 @@ def check_sensors(
         return
     if not measured and sensordata.matrix.shape[1] == model.nsensordata:
         return
-    msg = (
+    raise FitError(
         f'Expected measurements of all {model.nsensor} sensors of the model, missing: '
         f'{_listed(missing)}; pass allow_missing_sensors=True to fit without them.'
     )
-    raise FitError(msg)
 
 
 def start_time(
@@ -541,8 +525,7 @@ def start_time(
     """
     times = control.times
     if not len(times):
-        msg = 'Expected at least one command, found a control series without samples.'
-        raise FitError(msg)
+        raise FitError('Expected at least one command, found a control series without samples.')
     own = float(initial_state[0])
     if own == 0.0:
         return float(times[0])
@@ -551,41 +534,36 @@ def start_time(
         return float(times[0])
     if times[0] < own <= times[-1] + tolerance:
         return own
-    msg = (
+    raise FitError(
         f'Expected an initial state at the first command or within the commands, from '
         f'{times[0]:.9g} to {times[-1]:.9g} s, found one at {own:.9g} s.'
     )
-    raise FitError(msg)
 
 
 def check_overlap(start: float, control: TimeSeries, sensordata: TimeSeries) -> None:
     """Check that something was measured between the start and the last command."""
     if not len(sensordata):
-        msg = 'Expected at least one measurement, found a sensor series without samples.'
-        raise FitError(msg)
+        raise FitError('Expected at least one measurement, found a sensor series without samples.')
     begin, end = start, float(control.times[-1])
     first, last = float(sensordata.times[0]), float(sensordata.times[-1])
     tolerance = slack(np.array([begin, end, first, last]), max(end - begin, 1e-9))
     inside = (sensordata.times >= begin - tolerance) & (sensordata.times <= end + tolerance)
     if not inside.any():
-        msg = (
+        raise FitError(
             f'Expected controls and measurements on one clock, found controls from {begin:.9g} to '
             f'{end:.9g} s and measurements from {first:.9g} to {last:.9g} s.'
         )
-        raise FitError(msg)
 
 
 def _check_width(what: str, series: TimeSeries, expected: int) -> None:
     found = series.matrix.shape[1]
     if found != expected:
-        msg = f'{what} data dimension {found} does not match the {expected} of the model.'
-        raise FitError(msg)
+        raise FitError(f'{what} data dimension {found} does not match the {expected} of the model.')
 
 
 def _check_signal_width(name: str, own: NDArray[np.int64], expected: int) -> None:
     if len(own) != expected:
-        msg = f'Signal {name!r} has {len(own)} columns, but {expected} in the model.'
-        raise FitError(msg)
+        raise FitError(f'Signal {name!r} has {len(own)} columns, but {expected} in the model.')
 
 
 def _listed(names: list[str], limit: int = 8) -> str:

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import mujoco
+
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.targets import resolve
+from sysid_ros.model.targets import Target, resolve
 from sysid_ros.model.unknown import Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import mujoco
-
-    from sysid_ros.model.targets import Target
     from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 
 
@@ -80,11 +78,10 @@ def component_targets(
     if parameter.size == 1 or not targets:
         return [targets] * parameter.size
     if len(targets) % parameter.size:
-        msg = (
+        raise ParameterError(
             f'Parameter {parameter.name!r} has {parameter.size} components, but target '
             f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
         )
-        raise ParameterError(msg)
     # Element by element, each with all of its components.
     return [tuple(targets[k :: parameter.size]) for k in range(parameter.size)]
 

@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import bisect
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.signals.setpoints import SetpointPath
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _NS = 1e9
 #: What takes effect so little later is in force already, s: times are sums of floats.

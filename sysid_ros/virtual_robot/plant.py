@@ -5,15 +5,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
+    Drive,
     compile_driven,
     drives,
     holding_commands,
@@ -23,19 +27,11 @@ from sysid_ros.excitation.drives import (
 )
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
-from sysid_ros.model.targets import Writer, resolve
-from sysid_ros.servos.laws.joints import ServoController
+from sysid_ros.model.targets import Target, Writer, resolve
+from sysid_ros.servos.laws.joints import ServoController, ServoJoints
 from sysid_ros.virtual_robot.commands import CommandQueue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.excitation.drives import Drive
-    from sysid_ros.model.targets import Target
-    from sysid_ros.servos.laws.joints import ServoJoints
     from sysid_ros.virtual_robot.commands import TrajectoryCommand
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
@@ -126,8 +122,9 @@ class Plant:
         spec = load_driven(path) if urdf else load_spec(path)
         self.joints = joint_names(compile_driven(spec, path))
         if not self.joints:
-            msg = f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
-            raise ModelError(msg)
+            raise ModelError(
+                f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
+            )
         for joint in self.joints:
             spec.add_sensor(
                 type=mujoco.mjtSensor.mjSENS_JOINTACTFRC,
@@ -139,11 +136,10 @@ class Plant:
         self.timestep = float(self.model.opt.timestep)
         self._rate = rate
         if rate * self.timestep > 1.0 + 1e-9:
-            msg = (
+            raise ConfigError(
                 f'Expected a rate of at most {1 / self.timestep:g} Hz, one sample per time step of '
                 f'{str(path)!r}, found {rate:g} Hz.'
             )
-            raise ConfigError(msg)
         _write_truth(self.model, _resolve_truth(self.model, truth or {}), delays)
         self.drives: tuple[Drive, ...] = drives(self.model)
         driven = servos(self.model) if servos is not None else None
@@ -235,8 +231,7 @@ class Plant:
     def _check(self, time: float) -> None:
         """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
         if self._data.warning.number[_DIVERGED].any():
-            msg = f'The simulation of {self._name!r} became unstable at {time:g} s.'
-            raise ModelError(msg)
+            raise ModelError(f'The simulation of {self._name!r} became unstable at {time:g} s.')
 
     def _settle(self, held: NDArray[np.float64]) -> bool:
         """Hold the home pose until gravity and servos balance; say whether they do."""
@@ -318,8 +313,9 @@ def load_truth(path: Path) -> dict[str, float]:
     for pattern, value in read_yaml(path).items():
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not math.isfinite(value):
-            msg = f'Expected a number for {str(pattern)!r} in {str(path)!r}, found {value!r}.'
-            raise ConfigError(msg)
+            raise ConfigError(
+                f'Expected a number for {str(pattern)!r} in {str(path)!r}, found {value!r}.'
+            )
         truth[str(pattern)] = float(value)
     return truth
 
@@ -335,14 +331,14 @@ def _resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[T
         for target in resolve(pattern, model):
             lower, upper = target.bounds
             if not lower <= value <= upper:
-                msg = f'Expected {pattern!r} between {lower:g} and {upper:g}, found {value:g}.'
-                raise ParameterError(msg)
+                raise ParameterError(
+                    f'Expected {pattern!r} between {lower:g} and {upper:g}, found {value:g}.'
+                )
             if not (target.in_model or (target.in_mjcf and target.attribute == 'delay')):
-                msg = (
+                raise ParameterError(
                     f"Expected a number of the model or an actuator's delay, found {pattern!r}, "
                     'which a simulated robot cannot hide.'
                 )
-                raise ParameterError(msg)
             values[target.path] = TrueValue(target, value)
     return tuple(values.values())
 

@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.initial import initial_state
+from sysid_ros.alignment.initial import InitialState, initial_state
 from sysid_ros.signals import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from sysid_ros.alignment.initial import InitialState
 
 # A crank of .08 m, a coupler of .2 m and a rocker of .1 m.
 FOUR_BAR = """
@@ -77,10 +72,3 @@ def test_joints_that_a_polynomial_or_a_tendon_ties_start_where_it_says() -> None
     np.testing.assert_allclose(state.qpos, [0.6, right, -right / 2, 0], atol=1e-9)
     speed = (-1 + 0.6) * 0.5
     np.testing.assert_allclose(state.qvel, [0.5, speed, -speed / 2, 0], atol=1e-9)
-
-
-def test_an_equality_that_is_not_active_moves_nothing() -> None:
-    model = mujoco.MjModel.from_xml_string(FINGERS.format(active='false'))
-    state = _start(model, 0.6, 0.5)
-    np.testing.assert_allclose(state.qpos, [0.6, 0, 0, 0], atol=1e-9)
-    np.testing.assert_allclose(state.qvel, [0.5, 0, 0, 0], atol=1e-9)

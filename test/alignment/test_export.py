@@ -5,19 +5,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Format, align, map_columns, write_series
-from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.report.alignment import alignment_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.alignment import Alignment
+from sysid_ros.alignment import Alignment, Format, align, map_columns, write_series
 
 TIMES = np.arange(0, 1, 0.01)
 
@@ -101,32 +95,3 @@ def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: An
     assert sequence['initial_qpos'] == alignment.sequences[0].initial_qpos.tolist()
     assert len(record['columns']) == len(alignment.pairs)
     assert '/copy_of_states' in {item['name'] for item in record['unmapped']}
-
-
-def test_values_of_one_sensor_are_columns_of_their_own(arm: Any, columns: Any, tmp_path: Path):
-    moved = {axis: TIMES + place for place, axis in enumerate('xyz')}
-    bag = columns.bag(
-        columns.state(TIMES),
-        columns.topic('/pose', TIMES, {'position': moved}, msgtype='geometry_msgs/msg/PoseStamped'),
-    )
-    config = MappingConfig(
-        sensors={
-            's0': ChannelMapping(topic='/joint_states', field='position', label='shoulder'),
-            's6': ChannelMapping(topic='/pose', field='position', labels=('z', 'x', 'y')),
-        }
-    )
-    aligned = align(bag, arm, map_columns(bag, arm, config), 'auto')
-    write_series(tmp_path, aligned, arm, [Format.CSV])
-    (path,) = (path for path in tmp_path.glob('*.csv') if 's6' in path.read_text())
-    assert path.read_text().splitlines()[0] == 'time,s6[0],s6[1],s6[2]'
-    described = json.loads((tmp_path / f'{path.name}.json').read_text())['columns']
-    assert [(item['label'], item['unit']) for item in described] == [(k, 'm') for k in 'zxy']
-
-
-def test_the_description_says_what_was_mapped_and_what_was_not(alignment: Alignment):
-    text = alignment_text(alignment)
-    assert '/joint_states.position[elbow]' in text
-    assert '/joint_states is taken for the measured state' in text
-    assert 'assumed order' in text
-    assert '100.00' in text
-    assert max(map(len, text.splitlines())) < 200

@@ -52,16 +52,6 @@ def test_of_findings_that_differ_the_worst_is_named_with_bag_and_value():
     assert _texts(found, bags=False) == ['9 channels; worst /t.position[5] (10): at 5']
 
 
-def test_what_is_said_of_bags_as_a_whole_names_them_once():
-    found = [
-        HealthFinding(f'w{n}', f'w{n}', FindingKind.BEFORE_FIRST_COMMAND, n, f'of {n}')
-        for n in (61, 66)
-    ]
-    assert _texts(found) == ['w61, w66; worst w66 (66): of 66']
-    assert _texts(found[:1]) == ['w61 (61): of 61']
-    assert _texts(found[:1], bags=False) == ['(61) of 61']
-
-
 def test_what_is_nearest_is_one_span_where_there_are_too_many():
     times = np.arange(0, 10 * MOST_SPANS, 2) * SECOND_NS
     chosen = np.ones(len(times), dtype=bool)

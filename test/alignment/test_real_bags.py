@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +16,6 @@ from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.report.alignment import alignment_text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.shared
 

@@ -6,22 +6,17 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import Alignment, HealthFinding, Mapping, align, map_columns
 from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
 from sysid_ros.config import ChannelMapping, MappingConfig, SegmentsConfig, load_segments
 from sysid_ros.errors import AlignmentError, ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment import Alignment, HealthFinding, Mapping
 
 END = 20.0
 TIMES = np.arange(0, END, 0.01)
@@ -106,14 +101,6 @@ def _found(alignment: Alignment, kind: str) -> list[HealthFinding]:
     return [item for item in alignment.health if item.kind == kind]
 
 
-def test_nothing_is_left_out_unless_asked_for(arm: Any, columns: Any):
-    stopped = np.minimum(TIMES, 8.0)
-    bag = columns.bag(_state(columns, _moving(stopped)), _commands(columns, _moving(COMMAND_TIMES)))
-    plain = align(bag, arm, _mapping(bag, arm), 'auto')
-    (sequence,) = _align(bag, arm).sequences
-    assert sequence.duration == plain.sequences[0].duration == pytest.approx(END - 0.01)
-
-
 def _held_up(columns: Any, *stalls: tuple[float, float], jitter: float = 0.0) -> TopicColumns:
     """Return states that were sent late: at the end of a stall, all that were due."""
     late = TIMES + 0.012 + jitter * np.random.default_rng(1).exponential(size=len(TIMES))
@@ -136,12 +123,6 @@ def test_where_the_robot_was_held_up_nobody_knows_when_commands_acted(arm: Any, 
     assert 'nobody knows when commands acted' in finding.detail
 
 
-def test_short_delays_of_the_robot_cut_nothing(arm: Any, columns: Any):
-    asked = _commands(columns, _moving(COMMAND_TIMES))
-    alignment = _align(columns.bag(_held_up(columns, (5.0, 5.02), jitter=3e-3), asked), arm)
-    assert len(alignment.sequences) == 1
-
-
 def test_a_robot_that_says_when_commands_acted_may_be_held_up(arm: Any, columns: Any):
     joints = dict(zip(JOINTS, _moving(COMMAND_TIMES), strict=True))
     fields = {'position': joints, 'velocity': joints}
@@ -161,14 +142,6 @@ def test_ranges_choose_and_the_state_before_them_still_counts(arm: Any, columns:
     assert finding.count == len(TIMES) - 551
     speed = 0.5 * 2 * np.pi * 0.4 * np.cos(2 * np.pi * 0.4 * 2)
     assert alignment.sequences[0].initial_qvel[0] == pytest.approx(speed, abs=0.02)
-
-
-def test_ranges_may_be_for_one_bag_of_several(arm: Any, columns: Any):
-    bag = columns.bag(_state(columns, _moving(TIMES)))
-    spans = _spans(_align(bag, arm, times={'ru?': [[1, 2]], 'other': [[5, 6]]}), columns)
-    np.testing.assert_allclose(spans, [(1, 2)], atol=1e-6)
-    assert len(_align(bag, arm, times={'other': [[5, 6]]}).sequences[0].measurements[0]) == 2000
-    assert len(_align(bag, arm, without={'other': [[5, 6]]}).sequences) == 1
 
 
 def test_contacts_are_cut_out_and_no_start_looks_into_them(arm: Any, columns: Any):
@@ -218,15 +191,6 @@ def test_texts_mark_one_segment_each(arm: Any, columns: Any):
     np.testing.assert_allclose(spans, [(1, 3.99), (15, END - 0.01)], atol=1e-6)
     both = _align(bag, arm, marker={'topic': '/phase', 'text': 'chirp'}, times=[[5, 30]])
     np.testing.assert_allclose(_spans(both, columns), [(5, 7.99)], atol=1e-6)
-
-
-def test_markers_of_the_recorders_clock_fit_stamps_of_another(arm: Any, columns: Any):
-    state = _state(columns, _moving(TIMES))
-    state = dataclasses.replace(state, header_ns=state.header_ns - 3600 * 10**9)
-    flag = columns.topic('/flag', [3.0, 8.0], {'data': {'': [1.0, 0.0]}}, header=False)
-    alignment = _align(columns.bag(state, flag), arm, marker='/flag')
-    np.testing.assert_allclose(_spans(alignment, columns), [(3, 7.99)], atol=1e-3)
-    assert _found(alignment, 'clock offset')
 
 
 def test_a_marker_that_is_not_there_or_no_number_is_one_sentence(arm: Any, columns: Any):
@@ -314,14 +278,6 @@ def test_when_nothing_is_left_the_error_says_why(arm: Any, columns: Any):
         _align(bag, arm, without=[[0, 30]])
     with pytest.raises(AlignmentError, match=r'found none \(left out: instants of 2000'):
         _align(bag, arm, times=[[40, 50]])
-
-
-def test_segments_are_read_from_a_calibration(tmp_path: Path):
-    path = tmp_path / 'calibration.yaml'
-    path.write_text('model: a.xml\nsegments: {window: 5, marker: /flag, times: [[1, 2]]}\n')
-    found = load_segments(path)
-    assert found.marker is not None
-    assert (found.window, found.marker.topic, found.times) == (5, '/flag', ((1, 2),))
 
 
 @pytest.mark.parametrize(

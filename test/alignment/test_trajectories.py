@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -14,16 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import Alignment, align, map_columns
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.signals import SignalType
-
-if TYPE_CHECKING:
-    from sysid_ros.alignment import Alignment
-    from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0, 2, 0.01)
 
@@ -85,16 +81,6 @@ def test_whether_commands_are_stamped_as_they_came_to_act_is_kept(
     assert bool(command_timings([sequence])) is not known
 
 
-def test_scale_and_offset_are_applied(arm: Any, columns: Any):
-    channel = ChannelMapping(
-        topic='/joint_states', field='position', label='elbow', scale=-0.5, offset=3
-    )
-    bag = columns.bag(columns.state(TIMES))
-    mapping = map_columns(bag, arm, MappingConfig(sensors={'s1': channel}))
-    (sequence,) = align(bag, arm, mapping, 'auto').sequences
-    np.testing.assert_allclose(sequence.measurements[0].get('s1')[:, 0], 3 - TIMES)
-
-
 def test_it_starts_when_all_commands_are_known(arm: Any, columns: Any):
     alignment = _align(columns.bag(columns.state(TIMES), columns.array([0.503, 1])), arm)
     (sequence,) = alignment.sequences
@@ -153,13 +139,6 @@ def test_duplicates_reordered_and_future_stamps_cost_one_row_each(arm: Any, colu
     np.testing.assert_allclose(series.times, np.delete(TIMES, [20, 40, 60]), atol=1e-9)
 
 
-def test_of_equal_stamps_the_last_command_is_in_force(arm: Any, columns: Any):
-    bag = columns.bag(columns.state(TIMES), columns.array([-0.1, 0.5, 0.5]))
-    bag.topics[0].fields[0].values[2] = 7
-    (sequence,) = _align(bag, arm).sequences
-    assert sequence.commands[0].data[-1].tolist() == [7, 7, 7]
-
-
 @pytest.mark.slow
 @given(st.lists(st.integers(0, 20), max_size=12))
 @settings(max_examples=100, deadline=None)
@@ -173,14 +152,6 @@ def test_as_many_rows_as_possible_are_kept(times: list[int]):
     assert len(kept) == max(best, default=0)
 
 
-def test_zero_header_stamps_give_way_to_the_receive_time(arm: Any, columns: Any):
-    state = columns.state(TIMES)
-    state.header_ns[:] = 0
-    alignment = _align(columns.bag(state), arm)
-    assert _kinds(alignment)['no stamp'] == len(TIMES)
-    np.testing.assert_allclose(alignment.sequences[0].measurements[0].times, TIMES, atol=1e-9)
-
-
 def test_header_and_receive_stamps_are_chosen_as_told(arm: Any, columns: Any):
     receive = TIMES * 1.01 + 0.2
     fields = {'position': {'elbow': TIMES}}
@@ -188,21 +159,6 @@ def test_header_and_receive_stamps_are_chosen_as_told(arm: Any, columns: Any):
     for stamps, expected in (('auto', 0), ('header', 0), ('receive', 0.2)):
         (sequence,) = _align(bag, arm, stamps).sequences
         assert (sequence.origin_ns - columns.start) / 1e9 == pytest.approx(expected)
-
-
-def test_stamps_of_another_clock_are_not_mixed_with_receive_times(arm: Any, columns: Any):
-    state = columns.topic('/js', TIMES, {'position': {'elbow': TIMES}}, receive=TIMES + 3600)
-    alignment = _align(columns.bag(state, columns.array([3599.0, 3600.5])), arm)
-    assert _kinds(alignment)['clock offset'] == 1
-    (sequence,) = alignment.sequences
-    np.testing.assert_allclose(sequence.commands[0].times, [-1.0, 0.5], atol=1e-6)
-
-
-def test_a_clock_that_jumps_is_counted(arm: Any, columns: Any):
-    times = np.arange(0, 20, 0.01)
-    receive = times + 0.3 * (times > 8)
-    state = columns.topic('/js', times, {'position': {'elbow': times}}, receive=receive)
-    assert _kinds(_align(columns.bag(state), arm))['clock jump'] == 1
 
 
 def test_messages_that_share_a_stamp_may_carry_other_joints(arm: Any, columns: Any):
@@ -239,27 +195,6 @@ def test_the_initial_state_is_measured_at_time_zero(arm: Any, columns: Any):
     np.testing.assert_allclose(sequence.initial_qvel[:2], [1, np.cos(0.5) + 2], atol=1e-3)
     assert sequence.initial_qvel[2] == pytest.approx(3)
     np.testing.assert_array_equal(sequence.initial_qvel[3:], 0)
-
-
-def test_joints_without_measurement_start_at_the_models_reference(arm: Any, columns: Any):
-    state = columns.topic('/js', TIMES, {'position': {'elbow': 2 * TIMES}})
-    (sequence,) = _align(columns.bag(state), arm).sequences
-    np.testing.assert_allclose(sequence.initial_qpos, arm.qpos0, atol=1e-9)
-    np.testing.assert_allclose(sequence.initial_qvel[:3], [0, 2, 0], atol=1e-9)
-
-
-def test_slow_and_quantised_positions_still_give_a_state(arm: Any, columns: Any):
-    slow = np.arange(0, 3, 0.2)
-    state = columns.topic('/js', slow, {'position': {'elbow': 2 * slow + 0.3}})
-    (sequence,) = _align(columns.bag(state), arm).sequences
-    assert sequence.initial_qpos[1] == pytest.approx(0.3)
-    assert sequence.initial_qvel[1] == pytest.approx(2)
-    fast = np.arange(0, 1, 0.001)
-    counts = np.round((2 * fast + 0.3) / 0.01) * 0.01
-    state = columns.topic('/js', fast, {'position': {'elbow': counts}})
-    (sequence,) = _align(columns.bag(state, columns.array([0.5])), arm).sequences
-    assert sequence.initial_qpos[1] == pytest.approx(1.3, abs=2e-3)
-    assert sequence.initial_qvel[1] == pytest.approx(2, abs=0.1)
 
 
 def test_what_was_measured_before_the_first_command_tells_the_state_at_the_start(

@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 _STORE = get_typestore(Stores.ROS2_JAZZY)
 _Stamp = _STORE.types['builtin_interfaces/msg/Time']

@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -14,17 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+from rosbags.typesys.store import Typestore
 
-from sysid_ros.bags import cdr
+from sysid_ros.bags import TopicColumns, cdr
 from sysid_ros.bags.cdr import Batch, CdrError, find_layout, message_type
 from sysid_ros.bags.topic import TopicReader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from rosbags.typesys.store import Typestore
-
-    from sysid_ros.bags import TopicColumns
 
 MIXED = """
 std_msgs/Header header

@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from sysid_ros.bags import BagWriter, read_bag
+from sysid_ros.bags import BagWriter, Field, TopicColumns, read_bag
 from sysid_ros.errors import BagError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from sysid_ros.bags import Field, TopicColumns
 
 STATE = 'sensor_msgs/msg/JointState'
 ARRAY = 'std_msgs/msg/Float64MultiArray'

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,15 +18,9 @@ from rosbags.rosbag1 import Writer as Ros1Writer
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter, read_bag
+from sysid_ros.bags import BagColumns, BagWriter, read_bag
 from sysid_ros.bags.writer import Splitting
 from sysid_ros.errors import BagError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from sysid_ros.bags import BagColumns
 
 STATE = 'sensor_msgs/msg/JointState'
 ARRAY = 'std_msgs/msg/Float64MultiArray'

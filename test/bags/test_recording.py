@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 import yaml
@@ -18,9 +18,6 @@ from rosbags.rosbag2 import Reader
 from sysid_ros.bags.recording import Buffering, Recording, TopicCount, TopicSpec, free_name, summary
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STATES = TopicSpec('/joint_states', 'sensor_msgs/msg/JointState')
 COMMANDS = TopicSpec('/arm/commands', 'std_msgs/msg/Float64MultiArray')
@@ -166,12 +163,10 @@ def test_any_exception_in_a_thread_ends_the_recording_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     def fail(*_: object) -> None:
-        text = 'not\nexpected.'
-        raise ValueError(text)
+        raise ValueError('not\nexpected.')
 
     def refuse(_: BagWriter) -> None:
-        text = 'Input/output error.'
-        raise BagError(text)
+        raise BagError('Input/output error.')
 
     for name, method, found in (
         (

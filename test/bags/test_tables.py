@@ -7,18 +7,15 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.bags import BagColumns, read_bag
 from sysid_ros.errors import BagError
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 
 def _field(bag: BagColumns, topic: str, name: str) -> dict[str, NDArray[np.float64]]:

@@ -8,15 +8,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 
 from builders.recorded_pendulum import FEW, FOLDER, TIMES
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

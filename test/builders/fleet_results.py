@@ -4,17 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
 from builders.bare_results import bare_result
-from sysid_ros.results.result import InferenceSummary, ParameterResult
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, InferenceSummary, ParameterResult
 
 
 def robot_result(

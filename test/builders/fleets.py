@@ -5,14 +5,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import yaml
 
 from builders.recorded_pendulum import FEW, FOLDER
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Seconds from where each robot's 2 s of training begin.
 STARTS = {'ann': 0.0, 'bob': 0.4}

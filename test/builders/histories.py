@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +13,11 @@ from builders.bare_results import bare_result
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results import store
 from sysid_ros.results.result import (
+    CalibrationResult,
     InferenceSummary,
     ParameterResult,
     SensorError,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.results.result import CalibrationResult
 
 #: Parameters of a joint, their usual values, and standard errors of those.
 NAMES = ('joint/elbow/armature', 'joint/elbow/damping', 'joint/elbow/frictionloss')

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -15,10 +16,6 @@ from hypothesis import strategies as st
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 #: So many lists of names each test takes, each of up to `MOST` names.
 EXAMPLES = int(os.environ.get('SYSID_HOSTILE_EXAMPLES', '16'))

@@ -5,12 +5,9 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import threading
 
 from sysid_ros.errors import CancelledError, FitError
-
-if TYPE_CHECKING:
-    import threading
 
 #: How long a piece waits for the end of the work, s. Reached only when a test fails.
 _LONG = 60.0
@@ -26,16 +23,14 @@ def refuse_odd(job: int, cancel: threading.Event) -> int:
     """Return an even number."""
     assert not cancel.is_set()
     if job % 2:
-        message = f'{job} is odd.'
-        raise FitError(message)
+        raise FitError(f'{job} is odd.')
     return job
 
 
 def wait(job: int, cancel: threading.Event) -> int:
     """Return 0 at once, and otherwise wait for the end of the work."""
     if job and cancel.wait(_LONG):
-        message = 'cancelled'
-        raise CancelledError(message)
+        raise CancelledError('cancelled')
     return job
 
 

@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagWriter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-
-    from sysid_ros.virtual_robot import Plant
+from sysid_ros.virtual_robot import Plant
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000

@@ -15,16 +15,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pytest
 
 from sysid_ros.nodes.__main__ import NODES, main
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

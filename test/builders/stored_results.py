@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.files import sha256
 from sysid_ros.model.implied import add_actuators
@@ -20,11 +21,6 @@ from sysid_ros.results.result import (
     InferenceSummary,
     ParameterResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
 
 #: A calibration of another model: what a test does not say is from there.
 _RECORD = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'

@@ -4,21 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping
+from typing import Protocol
 
+import mujoco
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import mujoco
-    from numpy.typing import ArrayLike, NDArray
 
 
 class Measure(Protocol):

@@ -38,13 +38,12 @@ def test_no_model_is_needed(project: Any, sysid: Callable[..., Any]):
     assert project.files() == before
 
 
-def test_it_fits_a_terminal_of_80_columns_and_few_lines(
+def test_it_fits_a_terminal_of_80_columns(
     project: Any, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr('sysid_ros.cli.console.WIDE', 80)
     lines = sysid('inspect', project.folder / 'train', 'arm.xml').out.splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) <= 32
 
 
 @pytest.mark.slow

@@ -4,32 +4,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.typing import NDArray
 
 from builders.models import rod
+from builders.trajectories import Measure
 from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.continuing import Known, continue_from
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.inference.drift import JointEstimate, difference
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 pytestmark = pytest.mark.slow
 

@@ -5,27 +5,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from builders.models import rod
+from builders.trajectories import Measure
 from sysid_ros.estimation.noise import estimate_noise, smallest_noise
 from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 PENDULUM = rod(timestep=0.002, damping=0.1)
 

@@ -5,21 +5,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
 
 from builders.models import rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.terms import Term, TermKind, terms
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from builders.trajectories import Measure, Sweep
 
 ARM = rod(timestep=0.002, damping=0.3, armature=0.01)
 NOISE = {'q': 0.01, 'v': 0.1}

@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
 
+from builders.trajectories import Measure
 from sysid_ros.estimation.torques import (
     as_torques,
     not_prescribable,
@@ -21,10 +21,7 @@ from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from builders.trajectories import Measure
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 ARM = """
 <mujoco><option timestep=".001" integrator="implicitfast"/><worldbody>

@@ -9,16 +9,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from sysid_ros.cli import main
 from sysid_ros.results.result import CalibrationResult, Standing
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

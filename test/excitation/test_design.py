@@ -5,23 +5,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
-from sysid_ros.excitation import Motion, follow, format_waypoints, read_waypoints
+from sysid_ros.excitation import Motion
 from sysid_ros.excitation import design as designing
-from sysid_ros.excitation.design import design, half_widths, make_plan, off
+from sysid_ros.excitation.design import Plan, design, half_widths, make_plan, off
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment, sensor_noise
-from sysid_ros.excitation.limits import Collisions, Guard, find_limits
+from sysid_ros.excitation.limits import Guard, find_limits
 from sysid_ros.model.unknown import Scope, make_unknowns
-
-if TYPE_CHECKING:
-    from sysid_ros.excitation.design import Plan
 
 #: A slide that a servo moves, and a wall on its way.
 SLIDE = """
@@ -192,13 +188,6 @@ def test_a_wall_is_not_touched() -> None:
     assert found.distance >= 0.02
 
 
-def test_distances_are_those_of_the_boxes() -> None:
-    model = slide(wall=0.3).compile()
-    collisions = Collisions(model, 0.02)
-    assert collisions.distance(np.array([[0.12], [0.0]])) == pytest.approx(0.03, abs=1e-6)
-    assert collisions.distance(np.array([[0.0]])) == np.inf
-
-
 def test_a_free_body_and_a_model_without_actuators_are_refused() -> None:
     free = '<mujoco><worldbody><body name="b"><freejoint/><geom size=".1"/></body></worldbody>'
     with pytest.raises(ModelError, match='with actuators to move it, found none'):
@@ -235,16 +224,6 @@ def test_a_plan_has_its_duration_and_whole_periods(duration: float) -> None:
 def test_a_duration_without_a_period_is_refused() -> None:
     with pytest.raises(ConfigError, match='Expected a duration of at least'):
         plan(slide().compile(), duration=1.5)
-
-
-def test_a_written_motion_comes_back(tmp_path: Path) -> None:
-    model = slide().compile()
-    times = np.arange(301) / 100
-    motion = Motion(times, 0.4 * np.sin(times)[:, None], ('x',))
-    path = tmp_path / 'motion.csv'
-    path.write_text(format_waypoints(model, motion, ['a comment']))
-    again = follow(model, read_waypoints(path), rate=100.0)
-    np.testing.assert_allclose(again.commands, motion.commands, atol=1e-8)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.stats
+from numpy.typing import NDArray
 
 from builders.stored_results import Found, store
 from sysid_ros.errors import ConfigError, ResultError
@@ -21,10 +21,7 @@ from sysid_ros.export.stored import load_stored
 from sysid_ros.model.inertia import Inertial, full_inertia, theta_from_body
 from sysid_ros.model.loading import load_model
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum' / 'arm.xml'
 #: An error of the first kind of this size: a right sampler fails so often, of all seeds.

@@ -7,12 +7,13 @@ from __future__ import annotations
 import difflib
 import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from builders.stored_results import Found, store
 from sysid_ros.errors import ConfigError, ModelError
@@ -20,12 +21,7 @@ from sysid_ros.export.export import Exported, ExportFormat, ExportRequest, expor
 from sysid_ros.export.stored import load_stored
 from sysid_ros.model.loading import load_model
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 DATA = Path(__file__).parents[1] / 'data' / 'urdf'
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum' / 'arm.xml'

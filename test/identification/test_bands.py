@@ -5,25 +5,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
 from builders.models import Drive, rod
+from builders.trajectories import Measure
 from sysid_ros.identification import bands
 from sysid_ros.identification.bands import deviations
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import predict, predict_each
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builders.trajectories import Measure
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 TRUTH = {'joint/j/damping': 0.15, 'joint/j/armature': 0.08}
 NOISE = {'q': 0.02, 'v': 0.1}

@@ -6,28 +6,22 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from builders.models import rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.identification.fit import fit
+from sysid_ros.inference import Inference
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.inference import Inference
-
-    #: From when samples were taken to their stamps, s.
-    Clock = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    Found = Callable[[Sequence[Clock]], Inference]
+Clock = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Found = Callable[[Sequence[Clock]], Inference]
 
 pytestmark = pytest.mark.slow
 

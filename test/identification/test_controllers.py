@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from builders.trajectories import Measure
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.start.windows import Cutter
@@ -18,12 +19,7 @@ from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 ARM = """
 <mujoco>

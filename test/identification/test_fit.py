@@ -7,28 +7,23 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
+from builders.trajectories import Measure, Sweep
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.identification.fit import fit
+from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.estimation.solver.problem import Iteration
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 pytestmark = pytest.mark.slow
 

@@ -10,19 +10,17 @@ number. So the plant shares no code with what is tested but MuJoCo.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError
 from sysid_ros.model.targets import KINDS, Role
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STARTS = (0.0, 0.3, 1.7e9)
 PRECISION = 1e-6

@@ -4,24 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import binom, truncnorm
 
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.inference import infer
+from sysid_ros.inference import Interval, infer
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.linear import linearised
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.inference import Interval
 
 COUNT = 400
 FAR = 1e3

@@ -5,16 +5,14 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.noise import encoder_steps
 from sysid_ros.inference.spread import repeating
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIMES = np.arange(600) / 100
 #: Swings to and fro over some steps of the encoder: the same positions again and again.

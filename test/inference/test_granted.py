@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 
 from builders.models import Drive, rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.terms import Term, TermKind
@@ -18,9 +18,6 @@ from sysid_ros.identification.fit import fit
 from sysid_ros.inference.granted import Granted, granted
 from sysid_ros.inference.linear import linearised
 from sysid_ros.model.unknown import Unknown, make_unknowns
-
-if TYPE_CHECKING:
-    from builders.trajectories import Measure, Sweep
 
 COUNT = 1000
 TIMES = np.arange(COUNT) / 100

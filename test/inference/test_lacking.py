@@ -4,24 +4,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.terms import Term, TermKind
-from sysid_ros.inference import infer
+from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.lacking import Lacks, lacking
 from sysid_ros.inference.linear import linearised
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.inference import Inference
 
 COUNT = 2000
 TIMES = np.arange(COUNT) / 100

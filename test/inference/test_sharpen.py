@@ -4,19 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import sharpened
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 TIMES = np.arange(400) / 100
 

@@ -5,24 +5,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.inference import infer
+from sysid_ros.inference import Inference, infer
 from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.inference import Inference
-
-    Array = NDArray[np.float64]
+Array = NDArray[np.float64]
 
 TRUTH = np.array([2.0, -1.0])
 EACH = 100

@@ -6,27 +6,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 from scipy.stats import binom, chi2
 
+from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.inference import infer
+from sysid_ros.inference import Interval, infer
 from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.inference import Interval
-
-    Noise = Callable[[np.random.Generator, int], NDArray[np.float64]]
+Noise = Callable[[np.random.Generator, int], NDArray[np.float64]]
 
 COUNT = 1200
 RATE = 100.0

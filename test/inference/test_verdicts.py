@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.inference import infer
+from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.remedies import separating
 from sysid_ros.inference.verdicts import widest
 from sysid_ros.model.unknown import Unknown, make_unknowns
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.inference import Inference
 
 COUNT = 1000
 TIMES = np.arange(COUNT) / 100

@@ -5,19 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.health import gaps
-from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.figures import draw_joint
 from sysid_ros.inspection.inspection import Inspection, bag_joints, inspect
 from sysid_ros.inspection.joints import Joint, Trace
-from sysid_ros.json_text import to_json
 from sysid_ros.vocabulary import Quantity
 
 TIMES = np.arange(0, 4, 0.01)
@@ -61,15 +56,6 @@ def test_what_the_recorder_noted_is_read(columns: Any):
     assert found.lost == {}
 
 
-def test_what_was_inspected_is_json(columns: Any, arm: Any):
-    found = inspect(columns.bag(columns.state(TIMES), columns.array([0.0])), arm)
-    document = json.loads(to_json(found))
-    assert document['bag']['path'] == 'run'
-    assert document['mapping']['pairs'][0]['role'] == 'sensor'
-    # One message has no rate, and JSON no NaN.
-    assert document['topics'][0]['rate'] is None
-
-
 def test_joints_of_a_model_bring_their_commands_and_units(columns: Any, arm: Any):
     bag = columns.bag(columns.state(TIMES), columns.array(TIMES))
     joints = {joint.name: joint for joint in bag_joints(bag, arm).joints}
@@ -85,14 +71,6 @@ def test_a_model_that_does_not_fit_is_told_and_the_rest_is_shown(columns: Any, h
     assert found.mapping is not None
     assert found.mapping.problem.startswith('No joint name in common')
     assert len(found.joints) == 3
-
-
-def test_a_mapping_that_does_not_fit_is_an_error(columns: Any, arm: Any):
-    wrong = ChannelMapping(topic='/joint_states', field='position', label='knee')
-    with pytest.raises(AlignmentError, match='knee'):
-        inspect(
-            columns.bag(columns.state(TIMES)), arm, mapping=MappingConfig(sensors={'s1': wrong})
-        )
 
 
 def test_gaps_missing_values_dead_channels_and_absent_fields_are_found(columns: Any):
@@ -188,19 +166,6 @@ def test_a_velocity_that_is_not_the_slope_of_the_position_is_found(
     assert what == kind
 
 
-@pytest.mark.slow
-def test_noise_at_rest_is_no_finding(columns: Any):
-    for seed in range(20):
-        random = np.random.default_rng(seed)
-        step = 2 * np.pi / 2**14
-        position = np.round(random.normal(0, 1e-3, len(TIMES)) / step) * step
-        noise = {
-            name: {'elbow': random.normal(0, 0.01, len(TIMES))} for name in ('velocity', 'effort')
-        }
-        state = columns.topic('/joint_states', TIMES, {'position': {'elbow': position}, **noise})
-        assert inspect(columns.bag(state)).findings == ()
-
-
 def test_positions_that_are_held_are_found(columns: Any):
     held = np.repeat(np.sin(TIMES[::5]), 5)
     state = columns.topic('/joint_states', TIMES, {'position': {'elbow': held}})
@@ -225,23 +190,6 @@ def test_jumps_to_a_value_and_back_are_found(columns: Any, length: int):
     # While it stays at the value nothing changes: three samples or one are the same spike.
     assert [item.count for item in found] == [3]
     assert 'up to 2.97 and back' in found[0].detail
-
-
-def test_fast_steps_are_no_spikes(columns: Any):
-    # A servo at 25 Hz that jumps between two positions and rests there, with a noisy encoder.
-    times = np.arange(0, 40, 0.04)
-    target = np.sign(np.sin(times))
-    position = np.round(np.convolve(target, np.ones(4) / 4, 'same') / 1e-3) * 1e-3
-    position += 1e-3 * np.random.default_rng(0).integers(0, 2, len(times))
-    state = columns.topic('/joint_states', times, {'position': {'elbow': position}})
-    assert 'spikes' not in {item.kind for item in inspect(columns.bag(state)).findings}
-
-
-def test_gaps_are_found_where_they_are():
-    times = np.concatenate([TIMES[:100], TIMES[200:]])
-    np.testing.assert_allclose(gaps(times), [[0.99, 2.0]])
-    assert len(gaps(TIMES)) == 0
-    assert len(gaps(TIMES[:1])) == 0
 
 
 @pytest.mark.slow

@@ -4,20 +4,15 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import Alignment, align, map_columns
 from sysid_ros.inspection.lag import late_velocities, without_late
-
-if TYPE_CHECKING:
-    import mujoco
-    from numpy.typing import NDArray
-
-    from sysid_ros.alignment import Alignment
 
 JOINTS = ('shoulder', 'elbow', 'wrist')
 LOW_PASS = 0.02
@@ -123,18 +118,3 @@ def test_what_is_late_is_left_out_with_a_word_and_says_nothing_of_the_start(
     assert after.initial_qvel[0] == pytest.approx(parabola.deriv()(0.0))
     assert after.initial_qvel[0] != before.initial_qvel[0]
     assert after.initial_qvel[1] == before.initial_qvel[1]
-
-
-def test_a_velocity_whose_position_is_not_compared_stays(columns: Any, hinges: Any) -> None:
-    model = hinges(JOINTS[:1])
-    given = _aligned(columns, model, ['filtered'], 200, 14, 0.0)
-    late = late_velocities(model, [given])
-    (sequence,) = given.sequences
-    (series,) = sequence.measurements
-    only = dataclasses.replace(
-        series, signal_mapping={'v_shoulder': series.signal_mapping['v_shoulder']}
-    )
-    alone = dataclasses.replace(
-        given, sequences=(dataclasses.replace(sequence, measurements=(only,)),)
-    )
-    assert without_late(alone, model, late) is alone

@@ -29,19 +29,6 @@ def test_an_encoders_step_is_found():
             assert quantisation_step(single) == pytest.approx(STEP, rel=1e-3)
 
 
-def test_numbers_without_a_grid_have_no_step():
-    for seed in SEEDS:
-        noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))
-        for values in (
-            _motion(seed),
-            _motion(seed) + noise,
-            np.clip(_motion(seed) + noise, -0.8, 0.8),
-        ):
-            assert np.isnan(quantisation_step(values))
-        assert np.isnan(quantisation_step(np.zeros(100)))
-        assert np.isnan(quantisation_step(np.empty(0)))
-
-
 def test_values_at_a_limit_are_counted():
     for seed in SEEDS:
         noise = np.random.default_rng(seed).normal(0, 0.01, len(TIMES))

@@ -5,9 +5,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 from rosbags.typesys import Stores, get_typestore
@@ -16,9 +16,6 @@ from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import ModelError
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_model
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DATA = Path(__file__).parents[1] / 'data' / 'urdf'
 BARE = (DATA / 'bare.urdf').read_text()
@@ -102,8 +99,7 @@ def test_xacro_expands_with_packages_that_are_found(
         folder = inside._eval_dict['find']('arm_description')  # type: ignore[attr-defined]
         text = Path(folder, 'base.urdf').read_text()
         if 'name' in Path(path).read_text():
-            msg = 'Undefined substitution argument name'
-            raise RuntimeError(msg)
+            raise RuntimeError('Undefined substitution argument name')
         return SimpleNamespace(toprettyxml=lambda indent: text + indent)
 
     package.process_file = process_file  # type: ignore[attr-defined]

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -22,9 +22,6 @@ from sysid_ros.model.implied import (
 from sysid_ros.model.loading import RobotModel, load_model, load_spec
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BODIES = """<mujoco>
   <worldbody>

@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets.writer import Writer, set_all_apart
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 SPEC = mujoco.MjSpec.from_string(
     """<mujoco><worldbody><body name="upper"><joint name="j" axis="0 1 0" armature=".1"/>

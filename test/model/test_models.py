@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.model.loading import (
@@ -20,11 +21,6 @@ from sysid_ros.model.loading import (
     writable_spec,
 )
 from sysid_ros.model.targets import Writer, resolve, write_value
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 TIMESTEP = 0.01
 ARM = """

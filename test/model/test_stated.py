@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from sysid_ros.model.description import read_description
 from sysid_ros.model.stated import changed, changes, stated
-
-if TYPE_CHECKING:
-    import pytest
 
 MODEL = """<mujoco model="two">
   <option timestep=".002"/>

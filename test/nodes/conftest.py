@@ -5,19 +5,15 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
-from builders.ros_graph import as_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builders.ros_graph import RosClient, StartNode
+from builders.ros_graph import RosClient, StartNode, as_arguments
 
 RECORDER = 'recorder'
 JOINTS = 12

@@ -4,21 +4,22 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import re
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
-from rosbags.typesys import Stores, get_typestore
 
+from builders.plant_bags import record
 from builders.ros_graph import (
+    NodeProcess,
     RosClient,
     StartNode,
     as_arguments,
@@ -26,16 +27,10 @@ from builders.ros_graph import (
     node_processes,
     own_domain,
 )
-from sysid_ros.bags import BagWriter
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.store import history, use_again
 from sysid_ros.virtual_robot import Noise, Plant
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builders.ros_graph import NodeProcess
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
@@ -43,7 +38,6 @@ CALIBRATOR = 'calibrator'
 READY = 'ready: call'
 #: Seconds that a small fit, or the start of the process, may take on a busy machine.
 FIT_TIMEOUT = 120.0
-START_NS = 1_700_000_000_000_000_000
 #: Levels of diagnostics.
 OK, WARN, ERROR = b'\0', b'\1', b'\2'
 
@@ -96,38 +90,10 @@ CANCELLED = re.compile(
 
 
 def _simulate(model: Path, bag: Path, truth: dict[str, float], seconds: float, seed: int) -> None:
-    """Record a simulated robot that follows two sines per actuator at 100 Hz."""
-    store = get_typestore(Stores.ROS2_JAZZY)
-    types = store.types
-    noise = Noise(position=1e-4, velocity=1e-3, seed=seed)
-    plant = Plant(model, truth, rate=100.0, noise=noise)
-    rng = np.random.default_rng(seed)
-    frequency = rng.uniform(0.4, 2.0, (2, 2))
-    states, commands = '/joint_states', '/forward_position_controller/commands'
-    with BagWriter(bag) as writer:
-        writer.add_topic(states, 'sensor_msgs/msg/JointState')
-        writer.add_topic(commands, 'std_msgs/msg/Float64MultiArray')
-        for step in itertools.count():
-            time = step / 100
-            if time > seconds:
-                return
-            now = START_NS + step * 10_000_000
-            values = 0.4 * np.sin(2 * np.pi * frequency * time).sum(axis=0)
-            layout = types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
-            array = types['std_msgs/msg/Float64MultiArray'](layout=layout, data=values)
-            writer.write(commands, now, bytes(store.serialize_cdr(array, array.__msgtype__)))
-            plant.command(time, values)
-            for sample in plant.advance(time + 0.01):
-                stamp = types['builtin_interfaces/msg/Time'](*divmod(now, 1_000_000_000))
-                message = types['sensor_msgs/msg/JointState'](
-                    header=types['std_msgs/msg/Header'](stamp=stamp, frame_id=''),
-                    name=list(plant.joints),
-                    position=sample.position,
-                    velocity=sample.velocity,
-                    effort=np.zeros(0),
-                )
-                data = bytes(store.serialize_cdr(message, message.__msgtype__))
-                writer.write(states, now, data)
+    """Record a simulated robot that follows two sines per actuator."""
+    plant = Plant(model, truth, rate=100.0, noise=Noise(position=1e-4, velocity=1e-3, seed=seed))
+    speed = 2 * np.pi * np.random.default_rng(seed).uniform(0.4, 2.0, (2, 2))
+    record(bag, plant, lambda now: 0.4 * np.sin(speed * now).sum(axis=0), seconds)
 
 
 @pytest.fixture(scope='module')

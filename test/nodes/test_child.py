@@ -80,35 +80,6 @@ def test_a_rollback_in_the_middle_is_not_taken_for_its_result(quick: Project):
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_input_is_told_in_its_sentence(quick: Project):
-    child = child_of(quick)
-    shutil.rmtree(quick.folder / 'train')
-
-    outcome = child.run(lambda _: None)
-
-    assert outcome.end is End.REFUSED
-    assert outcome.folder is None
-    assert outcome.sentence.startswith('There is no bag') or 'train' in outcome.sentence
-    assert not (quick.folder / 'out').exists()
-
-
-@pytest.mark.slow
-def test_one_that_was_killed_is_not_said_to_have_failed_by_its_last_stage(quick: Project):
-    child = child_of(quick)
-
-    def kill(line: str) -> None:
-        if line.startswith('reading'):
-            assert child._process is not None
-            child._process.kill()
-
-    outcome = child.run(kill)
-
-    assert outcome.end is End.CRASHED
-    assert outcome.sentence == 'The fit failed unexpectedly (exit code -9).'
-    assert outcome.log.startswith('reading ')
-
-
-@pytest.mark.slow
 def test_one_that_is_cancelled_before_it_starts_does_not_start(quick: Project):
     child = child_of(quick)
     child.cancel()

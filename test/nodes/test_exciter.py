@@ -9,15 +9,12 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
-from builders.ros_graph import as_arguments
-
-if TYPE_CHECKING:
-    from builders.ros_graph import RosClient, StartNode
+from builders.ros_graph import RosClient, StartNode, as_arguments
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'exciter'

@@ -7,14 +7,12 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from builders.ros_graph import RosClient
+from builders.ros_graph import RosClient
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 

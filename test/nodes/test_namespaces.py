@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from rosbags.rosbag2 import Reader
 
-if TYPE_CHECKING:
-    from builders.ros_graph import RosClient, StartNode
+from builders.ros_graph import RosClient, StartNode
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'exciter'

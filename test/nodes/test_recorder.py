@@ -10,8 +10,10 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,15 +23,9 @@ from mcap.stream_reader import StreamReader
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
-from builders.ros_graph import as_arguments
+from builders.ros_graph import RosClient, StartNode, as_arguments
 from sysid_ros import __version__
 from sysid_ros.bags import read_bag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builders.ros_graph import RosClient, StartNode
 
 
 def facts(bag: Path) -> dict[str, str]:

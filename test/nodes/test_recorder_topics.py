@@ -7,13 +7,15 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from builders.ros_graph import TIMEOUT
+from builders.ros_graph import TIMEOUT, RosClient
 from sysid_ros.bags import read_bag
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.recorder.graph import (
@@ -25,12 +27,6 @@ from sysid_ros.nodes.recorder.graph import (
     message_class,
     topic_spec,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builders.ros_graph import RosClient
 
 STATE = 'sensor_msgs/msg/JointState'
 TEXT = 'std_msgs/msg/String'

@@ -8,15 +8,13 @@ import ast
 import functools
 import re
 import sys
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / 'sysid_ros').rglob('*.py'))
@@ -206,5 +204,4 @@ def _strings_of(name: str) -> list[str]:
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
             return list(ast.literal_eval(node.value))
-    message = f'setup.py assigns nothing to {name}'
-    raise LookupError(message)
+    raise LookupError(f'setup.py assigns nothing to {name}')

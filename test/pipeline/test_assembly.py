@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
@@ -21,17 +23,9 @@ from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
-from sysid_ros.results.result import EstimatorKind
+from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.results.result import CalibrationResult
 
 #: A pendulum on a ball joint with a motor about x, seen by an inertial unit and a camera.
 MODEL = """

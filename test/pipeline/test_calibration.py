@@ -9,8 +9,9 @@ import hashlib
 import json
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -36,6 +37,7 @@ from sysid_ros.errors import (
     ParameterError,
     ResultError,
 )
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.pipeline import (
     Calibration,
     Identified,
@@ -46,11 +48,6 @@ from sysid_ros.pipeline import (
     write,
 )
 from sysid_ros.results.result import CalibrationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sysid_ros.estimation.solver.problem import Iteration
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

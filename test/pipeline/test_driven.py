@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 from builders.bag_columns import Columns
 from builders.models import Drive, rod
 from sysid_ros.alignment import map_columns
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags import BagColumns, BagWriter
 from sysid_ros.config import (
     BagSelection,
     CalibrationConfig,
@@ -24,11 +25,6 @@ from sysid_ros.config import (
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0.0, 20.0, 0.02)
 #: Two joints with an actuator each, and a third that swings by itself.

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -14,15 +15,10 @@ from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import calibrate
-from sysid_ros.pipeline.estimators import driven, estimated
+from sysid_ros.pipeline.estimators import Estimated, driven, estimated
 from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.preflight import preflight
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.pipeline.estimators import Estimated
 
 #: No sensors, as robots' models come; the robot has another mass, damping and friction.
 ARM = """

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,16 +18,11 @@ from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError, 
 from sysid_ros.model.loading import read_model
 from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
-from sysid_ros.pipeline import identify
+from sysid_ros.pipeline import Identified, identify
 from sysid_ros.pipeline.evaluation import evaluate
 from sysid_ros.pipeline.loading import ReadOptions, read_aligned
+from sysid_ros.results.evaluation import Evaluation
 from sysid_ros.virtual_robot import Plant
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.pipeline import Identified
-    from sysid_ros.results.evaluation import Evaluation
 
 pytestmark = pytest.mark.slow
 

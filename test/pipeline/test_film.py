@@ -4,21 +4,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.film import Motion, draw_motion
 from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 #: A cart, its damping, and a pendulum that nobody measures.
 CART = """<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody>

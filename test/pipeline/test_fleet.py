@@ -13,7 +13,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from distributed import Client
@@ -25,10 +27,6 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.pipeline.fleet import calibrate_fleet, calibrate_robot, content_hash
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.result import CalibrationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

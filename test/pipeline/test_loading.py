@@ -5,22 +5,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.alignment import Alignment
+from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.pipeline import loading
 from sysid_ros.pipeline.loading import CalibrationBag, Problem, parameters_of, unlike_stamps
-
-if TYPE_CHECKING:
-    from sysid_ros.alignment.stamps import StampSource
 
 MODEL = """
 <mujoco><worldbody><body>

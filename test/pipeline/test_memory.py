@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,9 +20,7 @@ from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.pipeline.memory import Remembered, recall, without_known_bags
-
-if TYPE_CHECKING:
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult
 
 pytestmark = pytest.mark.usefixtures('undrawn')
 

@@ -5,18 +5,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.models import Candidate, compare_models, compare_problems, without
-
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.pipeline.models import ModelComparison
+from sysid_ros.pipeline.loading import Problem
+from sysid_ros.pipeline.models import (
+    Candidate,
+    ModelComparison,
+    compare_models,
+    compare_problems,
+    without,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

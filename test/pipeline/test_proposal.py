@@ -8,8 +8,9 @@ import dataclasses
 import glob
 import math
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -42,9 +43,6 @@ from sysid_ros.pipeline.proposal_text import to_yaml
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 HOSTILE = 'a: {b}\n- #\x1b[31m'
 

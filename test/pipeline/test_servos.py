@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -15,21 +16,16 @@ import yaml
 
 from builders.plant_bags import record
 from sysid_ros.api import Result
-from sysid_ros.config import ServoConfig, load_calibration, load_servos
+from sysid_ros.config import CalibrationConfig, ServoConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
 from sysid_ros.model.loading import load_spec
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.loading import parameters_of
 from sysid_ros.pipeline.servos import joints_of
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.virtual_robot import Noise, Plant
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.model.unknown import Unknown
 
 pytestmark = pytest.mark.usefixtures('undrawn')
 

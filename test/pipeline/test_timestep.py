@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline import timestep
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import load
+from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.timestep import (
     CORRECTIONS,
     corrected,
@@ -28,10 +27,7 @@ from sysid_ros.pipeline.timestep import (
     timestep_change,
     with_timestep,
 )
-
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 
 @pytest.fixture(scope='module')

@@ -7,16 +7,17 @@ from __future__ import annotations
 import dataclasses
 import math
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from sysid_ros.config import ValidationConfig
 from sysid_ros.errors import ConfigError
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.validation import (
     Predictor,
     Validation,
@@ -27,10 +28,6 @@ from sysid_ros.pipeline.validation import (
     validate,
 )
 from sysid_ros.results.result import WindowFit
-
-if TYPE_CHECKING:
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.loading import Problem
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 FILTERED = '<general name="m" joint="j" dyntype="filter" dynprm=".3" gainprm="1"/>'

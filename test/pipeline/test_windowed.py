@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,9 +17,6 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.preflight import preflight
 from sysid_ros.results.result import EstimatorKind
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: A cart that balances a pole; the gain of its motor is unknown, so that forces do not tell.
 CART = """<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody>

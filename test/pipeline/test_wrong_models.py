@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -17,10 +19,6 @@ from sysid_ros.pipeline import identify
 from sysid_ros.results.result import Standing
 from sysid_ros.virtual_robot import Plant
 from sysid_ros.virtual_robot.plant import Noise
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 #: A double pendulum with two servos; what is in braces is right or wrong.
 ARM = """

@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser
 
 from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
+from sysid_ros.config.calibration import Role
 from sysid_ros.results.result import (
     CalibrationResult,
     CombinationResult,
@@ -34,13 +36,6 @@ from sysid_ros.results.result import (
     TraceEntry,
     WindowFit,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from playwright.sync_api import Browser
-
-    from sysid_ros.config.calibration import Role
 
 JOINTS = ('shoulder_pan', 'shoulder_lift', 'elbow', 'wrist_1', 'wrist_2', 'wrist_3')
 KINDS = (('pos', 'rad', 1.0), ('vel', 'rad/s', 2.5), ('torque', 'N·m', 12.0))
@@ -202,17 +197,18 @@ def _drift() -> Drift:
         p_value=1.3e-10,
         changed=True,
         sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
-        parameters=(
+        parameters=tuple(
             DriftedParameter(
-                name='joint/elbow/frictionloss',
-                previous=3.5,
-                value=5.1,
-                deviations=9.1,
-                changed=True,
-            ),
-            DriftedParameter(
-                name='joint/elbow/damping', previous=7.0, value=7.05, deviations=0.6, changed=False
-            ),
+                name=f'joint/elbow/{name}',
+                previous=previous,
+                value=value,
+                deviations=deviations,
+                changed=deviations > 3,
+            )
+            for name, previous, value, deviations in (
+                ('frictionloss', 3.5, 5.1, 9.1),
+                ('damping', 7.0, 7.05, 0.6),
+            )
         ),
     )
 
@@ -388,36 +384,19 @@ def rich_result() -> CalibrationResult:
 @pytest.fixture
 def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
     """A result with nothing in it that could be left out."""
-    solver = rich_result.solver.model_copy(update={'trace': (), 'final_cost': NAN})
-    provenance = rich_result.provenance.model_copy(
-        update={'versions': {}, 'files': (), 'config': {}, 'command': ''}
-    )
-    return rich_result.model_copy(
-        update={
-            'parameters': (),
-            'accepted': False,
-            'acceptance': 'nothing was identified',
-            'held_out_before': NAN,
-            'held_out_after': NAN,
-            'errors': (),
-            'noise': (),
-            'plots': (),
-            'topics': (),
-            'health': (),
-            'warnings': (),
-            'inference': None,
-            'combinations': (),
-            'gate': (),
-            'folds': (),
-            'horizon': (),
-            'windows': (),
-            'drift': None,
-            'recordings': (),
-            'mjcf': '',
-            'changes': (),
-            'solver': solver,
-            'provenance': provenance,
-        }
+    provenance = rich_result.provenance
+    empty = ('parameters', 'errors', 'noise', 'plots', 'topics', 'health', 'warnings')
+    unknown = ('held_out_before', 'held_out_after', 'training_before', 'training_after')
+    return CalibrationResult(
+        model=rich_result.model,
+        accepted=False,
+        acceptance='nothing was identified',
+        solver=rich_result.solver.model_copy(update={'trace': (), 'final_cost': NAN}),
+        provenance=provenance.model_copy(
+            update={'versions': {}, 'files': (), 'config': {}, 'command': ''}
+        ),
+        **dict.fromkeys(empty, ()),
+        **dict.fromkeys(unknown, NAN),
     )
 
 

@@ -4,13 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sysid_ros.report.model_diff import model_diff
-from sysid_ros.results.result import ModelChange
-
-if TYPE_CHECKING:
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.result import CalibrationResult, ModelChange
 
 
 def _change(element: str, attribute: str, old: str, new: str, **place: object) -> ModelChange:

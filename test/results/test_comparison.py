@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from builders.bare_results import bare_result
 from sysid_ros.errors import ResultError
-from sysid_ros.results.comparison import compare
-from sysid_ros.results.result import ParameterResult
-
-if TYPE_CHECKING:
-    from sysid_ros.results.comparison import ComparedQuantity
-    from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.comparison import ComparedQuantity, compare
+from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 NAN = float('nan')
 

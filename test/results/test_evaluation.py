@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,6 @@ from sysid_ros.results.evaluation import (
     differences,
     judge_evaluation,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 VALUES = (
     ModelValue(key='joint/elbow/damping', value='2.0', file='arm.xml', line=7),

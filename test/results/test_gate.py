@@ -7,15 +7,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config import GateConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, sensor_errors
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import (
@@ -27,15 +29,8 @@ from sysid_ros.results.result import (
     SolverStatus,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Role
-
-    Array = NDArray[np.float64]
-    Change = Callable[[SignalCurve], dict[str, Array]]
+Array = NDArray[np.float64]
+Change = Callable[[SignalCurve], dict[str, Array]]
 
 BASELINE = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
 JOINTS = ('pan', 'lift', 'elbow')

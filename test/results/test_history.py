@@ -4,14 +4,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from builders.histories import keep, make_result
 from sysid_ros.results.drift import drift_between
 from sysid_ros.results.history import read_history
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 WORN = (0.05, 0.7, 4.2)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lxml.etree
 import pytest
@@ -20,6 +20,7 @@ from sysid_ros.results.gate import Condition
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.reservations import Reservation
 from sysid_ros.results.result import (
+    CalibrationResult,
     GateCheck,
     InferenceSummary,
     LackingTerm,
@@ -28,9 +29,6 @@ from sysid_ros.results.result import (
     SolverStatus,
 )
 from sysid_ros.yaml_text import parse_yaml
-
-if TYPE_CHECKING:
-    from sysid_ros.results.result import CalibrationResult
 
 LAUNCH = Path(__file__).parents[2] / 'launch'
 

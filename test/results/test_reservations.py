@@ -5,8 +5,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +25,6 @@ from sysid_ros.results.result import (
     SolverStatus,
     Standing,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 NAN = math.nan
 BASELINE = CalibrationResult.load(Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json')

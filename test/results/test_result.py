@@ -9,7 +9,8 @@ import math
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pydantic
 import pytest
@@ -28,9 +29,6 @@ from sysid_ros.results.result import (
     SolverSummary,
     TraceEntry,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NAN = float('nan')
 

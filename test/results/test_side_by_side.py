@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +14,8 @@ from builders.histories import NAMES, VALUES, keep, make_result
 from sysid_ros.errors import ResultError
 from sysid_ros.report.side_by_side import print_side_by_side
 from sysid_ros.report.tables import LiteralConsole
-from sysid_ros.results.result import FileHash
+from sysid_ros.results.result import CalibrationResult, FileHash
 from sysid_ros.results.side_by_side import read_side_by_side, side_by_side
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sysid_ros.results.result import CalibrationResult
 
 #: Seven standard errors more friction, which in a difference of two is 4.9.
 WORN = (*VALUES[:2], VALUES[2] + 0.7)

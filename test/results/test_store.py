@@ -10,8 +10,9 @@ import multiprocessing
 import os
 import re
 import signal
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -19,9 +20,6 @@ from builders.histories import keep, make_result
 from sysid_ros.errors import ResultError
 from sysid_ros.results import store
 from sysid_ros.results.result import CalibrationResult
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DATA = Path(__file__).parents[1] / 'data' / 'results'
 #: What is in a folder, besides ``result.json``.

@@ -5,20 +5,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from sysid_ros.rollout.runs import HeldCommand, InterpolatedCommand
-from sysid_ros.signals.setpoints import SetpointPath
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals.setpoints import SetpointRows
+from sysid_ros.signals.setpoints import SetpointPath, SetpointRows
 
 TIMESTEP = 0.01
 

@@ -4,20 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from builders.trajectories import Measure
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 #: A ball on a slide above a floor, and a bar that swings beside both.
 BALL = """

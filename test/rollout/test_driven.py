@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ParameterError
 from sysid_ros.estimation.residuals import Residuals
@@ -22,9 +22,6 @@ from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoint
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 STEP = 0.004
 MODEL = mujoco.MjModel.from_xml_string(f"""

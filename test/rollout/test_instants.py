@@ -4,19 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from builders.fine_robot import DELAY, KP, PERIOD, recorded, spec, unsampled
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import predict
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 
 def _error(

@@ -5,12 +5,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from builders.trajectories import Measure, Sweep
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.unknown import make_unknowns
@@ -18,15 +21,7 @@ from sysid_ros.rollout.pool import unlogged
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 TIMESTEP = 0.002
 ARM = """

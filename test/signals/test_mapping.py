@@ -10,7 +10,6 @@ import pytest
 
 from sysid_ros.errors import SignalError
 from sysid_ros.signals.mapping import (
-    CONTROLS,
     SignalType,
     decode_signal_mapping,
     encode_signal_mapping,
@@ -81,25 +80,6 @@ def test_state_mappings_find_the_coordinates_by_name(zoo: mujoco.MjModel):
     np.testing.assert_array_equal(state[1:][act['user_act'][1]], [301, 302, 303])
 
 
-def test_a_free_body_with_the_name_of_another_joint_goes_by_its_own_joint(zoo: mujoco.MjModel):
-    qpos, *_ = TimeSeries.compute_all_state_mappings(zoo)
-    assert len(qpos['elbow_qpos'][1]) == 1
-    assert len(qpos['second_qpos'][1]) == 7
-
-
-def test_six_hinges_and_slides_on_a_body_are_no_free_joint(zoo: mujoco.MjModel):
-    qpos, qvel, *_ = TimeSeries.compute_all_state_mappings(zoo)
-    assert 'six_qpos' not in qpos
-    assert [len(qvel[f'{name}_qvel'][1]) for name in 'xyzab'] == [1] * 5
-
-
-def test_a_free_joint_is_also_found_by_its_own_name(zoo: mujoco.MjModel):
-    by_body = find_signal(zoo, 'box', (SignalType.MjStateQPos,))
-    by_joint = find_signal(zoo, 'float', (SignalType.MjStateQPos,))
-    np.testing.assert_array_equal(by_body.columns, by_joint.columns)
-    assert (by_body.name, by_joint.name) == ('box_qpos', 'float_qpos')
-
-
 def test_an_actuator_may_have_several_controls(zoo: mujoco.MjModel):
     assert zoo.nu > zoo.nactuator
     controls = TimeSeries.compute_all_control_mapping(zoo)
@@ -116,10 +96,6 @@ def test_unnamed_elements_go_by_their_index(zoo: mujoco.MjModel):
     assert next(iter(TimeSeries.compute_all_control_mapping(zoo))) == 'actuator[0]_ctrl'
     series = TimeSeries.from_names([0.0], [[1.0, 2.0]], zoo, ['sensor[2]', 'sensor[0]'])
     assert series.get('sensor[0]').tolist() == [[2.0]]
-
-
-def test_a_name_that_ends_like_a_suffix_is_found(zoo: mujoco.MjModel):
-    assert find_signal(zoo, 'left_ctrl', CONTROLS).name == 'left_ctrl_ctrl'
 
 
 def test_a_bare_name_is_a_position_unless_its_type_is_given(zoo: mujoco.MjModel):
@@ -142,11 +118,6 @@ def test_a_bare_name_is_a_position_unless_its_type_is_given(zoo: mujoco.MjModel)
 def test_a_name_that_is_no_observation_is_an_error(zoo: mujoco.MjModel, name: str, message: str):
     with pytest.raises(SignalError, match=message):
         TimeSeries.from_names([0.0], [[0.0]], zoo, [name])
-
-
-def test_a_signal_cannot_come_twice(zoo: mujoco.MjModel):
-    with pytest.raises(SignalError, match="'elbow_qpos' twice"):
-        TimeSeries.from_names([0.0], [[0.0, 1.0]], zoo, ['elbow', 'elbow_qpos'])
 
 
 @pytest.mark.parametrize('text', ['[]', '{"a": 3}', 'no', '{"a": [9, [0]]}', '{"a": [0, ["x"]]}'])

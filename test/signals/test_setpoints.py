@@ -5,16 +5,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.interpolate import BPoly
 
 from sysid_ros.signals.setpoints import STEP_NS, SetpointPath
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 S = 10**9
 TIMES = [0.5, 0.9, 2.0, 2.3]
@@ -75,17 +72,6 @@ def test_a_later_trajectory_goes_on_from_what_is_asked_for_when_it_begins(
         largest = np.abs(rows.states[:, 2]).max() * 2.1e-3
         assert kinks.max() < largest
     assert (np.abs(path.at(round(1.2 * S))[2] - before[2]).max() < 1e-9) == jerk or not given
-
-
-def test_a_trajectory_that_begins_before_the_last_one_replaces_that_as_well() -> None:
-    path = SetpointPath(np.zeros(1))
-    line = np.array([[[1.0], [np.nan], [np.nan]]])
-    for begin, value in ((0, 1.0), (3 * S, 2.0), (1 * S, 3.0)):
-        path.follow(begin, [2 * S], line * value)
-    rows = path.rows()
-    assert rows.times_ns.tolist() == [0, 1 * S, 3 * S]
-    assert rows.states[:, 0, 0].tolist() == [0.0, 0.5, 3.0]
-    assert rows.trajectory.tolist() == [0, 0, 2]
 
 
 def test_a_point_without_time_is_a_jump() -> None:

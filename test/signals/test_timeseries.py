@@ -5,20 +5,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
 from sysid_ros.errors import SignalError
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import ArrayLike
 
 MODEL = mujoco.MjModel.from_xml_string("""
 <mujoco>
@@ -41,12 +37,6 @@ def test_a_signal_is_found_by_name() -> None:
     assert series.duration == 0.5
 
 
-def test_a_signal_may_span_columns() -> None:
-    mapping = {'gyro': (SignalType.MjSensor, np.array([2, 0]))}
-    series = TimeSeries([0.0], [[1.0, 2.0, 3.0]], mapping)
-    assert series.get('gyro').tolist() == [[3.0, 1.0]]
-
-
 def test_one_channel_given_flat_stays_flat(tmp_path: Path) -> None:
     mapping = {'q': (SignalType.MjSensor, np.array([0]))}
     flat = TimeSeries([0.0, 1.0, 2.0], [0.0, 1.0, 4.0], mapping)
@@ -59,17 +49,6 @@ def test_one_channel_given_flat_stays_flat(tmp_path: Path) -> None:
     assert flat.remove_from_beginning(1.0).data.tolist() == [1.0, 4.0]
     assert flat.get('q').tolist() == flat.matrix.tolist() == [[0.0], [1.0], [4.0]]
     assert repr(flat) == 'TimeSeries(3 x 1, 0 to 2 s: q)'
-
-
-def test_a_trajectory_has_columns_whatever_it_was_given() -> None:
-    flat = TimeSeries([0.0, 1.0], [5.0, 6.0])
-    run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (flat,), (flat,))
-    assert run.commands[0].data.tolist() == run.measurements[0].data.tolist() == [[5.0], [6.0]]
-
-
-def test_a_series_without_samples_lasts_no_time() -> None:
-    series = TimeSeries(np.zeros(0), np.zeros((0, 2)))
-    assert (len(series), series.duration) == (0, 0.0)
 
 
 def test_the_callers_arrays_stay_apart_from_the_series() -> None:
@@ -121,25 +100,6 @@ def test_shapes_that_do_not_fit_are_named(
         TimeSeries(times, data)
 
 
-@pytest.mark.parametrize('column', [-1, 2])
-def test_a_signal_cannot_name_a_column_that_is_not_there(column: int) -> None:
-    mapping = {'x': (SignalType.MjSensor, np.array([column]))}
-    with pytest.raises(SignalError, match=r"Signal 'x' names columns .* there are 2"):
-        TimeSeries([0.0], [[1.0, 2.0]], mapping)
-
-
-def test_an_unknown_signal_names_the_nearest() -> None:
-    series = TimeSeries.from_columns([0.0], [[1.0, 2.0]], ['elbow_pos', 'wrist_pos'])
-    with pytest.raises(SignalError, match="no signal 'elbow_po' here; nearest: elbow_pos"):
-        series.get('elbow_po')
-
-
-def test_all_sensors_are_taken_in_the_models_order():
-    series = TimeSeries.from_names([0.0], [[1, 2, 3, 4]], MODEL)
-    assert series.get('gyro').tolist() == [[1, 2, 3]]
-    assert series.get('pos').tolist() == [[4]]
-
-
 def test_named_sensors_and_states_are_taken_in_the_order_given():
     series = TimeSeries.from_names([0.0], [[4, 1, 2, 3, 5]], MODEL, ['pos', 'gyro', 'b_qvel'])
     assert series.get('gyro').tolist() == [[1, 2, 3]]
@@ -150,12 +110,6 @@ def test_controls_are_named_after_actuators():
     assert TimeSeries.from_control_names([0.0], [[1, 2]], MODEL).names == ('m1_ctrl', 'm2_ctrl')
     series = TimeSeries.from_control_names([0.0, 1.0], [7, 8], MODEL, ['m2_ctrl'])
     assert series.get('m2_ctrl')[:, 0].tolist() == [7, 8]
-
-
-@pytest.mark.parametrize('names', [None, ['pos'], ['gyro', 'pos', 'a']])
-def test_columns_that_do_not_fit_the_names_are_told(names: Any):
-    with pytest.raises(SignalError, match=r'Expected data of shape \(n, \d\) .* found \(1, 2\)'):
-        TimeSeries.from_names([0.0], [[1, 2]], MODEL, names)
 
 
 def test_custom_signals_have_widths_and_types():
@@ -172,13 +126,6 @@ def test_custom_signals_have_widths_and_types():
 def test_custom_signals_have_to_fit_the_columns(signals: Any):
     with pytest.raises(SignalError, match=r'Expected data of shape|positive width'):
         TimeSeries.from_custom_map([0.0], [[1, 2, 3]], signals)
-
-
-def test_columns_may_be_given_as_numbers_or_lists():
-    kinds = SignalType.MjSensor
-    series = TimeSeries.create([0.0], [[1, 2, 3]], {'x': (kinds, 2), 'y': (kinds, [0, 1])})
-    assert series.get('x').tolist() == [[3]]
-    assert series.get('y').tolist() == [[1, 2]]
 
 
 def test_a_slice_keeps_data_with_their_names_in_both_call_forms():
@@ -205,20 +152,6 @@ def test_a_slice_is_that_of_the_sysid_toolbox():
             np.testing.assert_array_equal(mine.get_indices(name)[1], other.get_indices(name)[1])
 
 
-def test_a_slice_of_signals_that_share_a_column_has_it_once():
-    kind = SignalType.CustomObs
-    series = TimeSeries.create([0.0], [[1, 2]], {'all': (kind, [0, 1]), 'last': (kind, 1)})
-    cut = series.slice_by_name(['all', 'last'])
-    assert cut.data.tolist() == [[1, 2]]
-    assert cut.get('last').tolist() == [[2]]
-
-
-def test_a_slice_by_a_name_that_is_not_there_is_an_error():
-    series = TimeSeries.from_names([0.0], [[1, 2, 3, 4]], MODEL)
-    with pytest.raises(SignalError, match='nearest: gyro'):
-        series.slice_by_name(['gyros'])
-
-
 def test_get_takes_names_and_instants():
     series = TimeSeries.from_columns([0.0, 1.0], [[0.0, 1.0], [2.0, 5.0]], ['a', 'b'])
     at, values = series.get(0.5)
@@ -227,10 +160,6 @@ def test_get_takes_names_and_instants():
     assert at.tolist() == [0.0, 0.9]
     assert values.tolist() == [[0.0, 1.0], [0.0, 1.0]]
     assert series.get('b').tolist() == [[1.0], [5.0]]
-
-
-def test_a_mapping_of_none_is_an_empty_one():
-    assert TimeSeries([0.0], [[1.0]], None).names == ()
 
 
 def test_resampling_keeps_the_names_and_takes_either_form():
@@ -254,16 +183,3 @@ def test_cut_series_of_different_rates_stay_together():
     for wrong in (-0.1, 1.2):
         with pytest.raises(SignalError, match='Expected 0 to 1 s to remove'):
             slow.remove_from_beginning(wrong)
-
-
-def test_intervals_are_summarised():
-    stats = TimeSeries([0.0, 1.0, 3.0, 4.0], np.zeros(4)).dt_statistics()
-    assert (stats['min'], stats['median'], stats['max']) == (1.0, 1.0, 2.0)
-    assert stats['mean'] == pytest.approx(4 / 3)
-    with pytest.raises(SignalError, match='at least 2 samples'):
-        TimeSeries([0.0], [0.0]).dt_statistics()
-
-
-def test_a_series_is_printed_short():
-    series = TimeSeries.from_columns([0.0, 2.0], np.zeros((2, 1)), ['a'])
-    assert repr(series) == 'TimeSeries(2 x 1, 0 to 2 s: a)'

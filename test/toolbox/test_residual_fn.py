@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError, ParameterError
 from sysid_ros.signals import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
 
 DT = 0.002
 EPOCH = 1.7e9

@@ -5,23 +5,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.optimize
+from numpy.typing import NDArray
 
 from sysid_ros.errors import ResultError
 from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.save import save_results
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 CART = """
 <mujoco>
@@ -168,8 +165,7 @@ def test_nothing_is_written_when_a_model_cannot_be(fit: Fit, tmp_path: Path):
     groups, before, after, result, residual = fit
 
     def refuse(_: mujoco.MjSpec, __: Parameter) -> None:
-        msg = 'no'
-        raise ValueError(msg)
+        raise ValueError('no')
 
     after['mass'].modifier = refuse
 

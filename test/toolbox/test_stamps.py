@@ -5,24 +5,21 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Sequence
+from typing import Protocol
 
 import mujoco
 import numpy as np
 import pytest
 
 from builders.models import rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import TimeSeries
 from sysid_ros.toolbox.stamps import StampShift, find_shift
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from builders.trajectories import Measure, Sweep
 
 STEP = 0.002
 NOISE = {'q': 1e-3, 'v': 1e-2}

@@ -10,26 +10,23 @@ import inspect
 import subprocess
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError, ModelError, ParameterError
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.optimization import CandidateWarning
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
-
-    Array = NDArray[np.float64]
-    Modifier = Callable[[mujoco.MjSpec, sysid.Parameter], object]
+Array = NDArray[np.float64]
+Modifier = Callable[[mujoco.MjSpec, sysid.Parameter], object]
 
 DT = 0.002
 STEPS = 300
@@ -529,8 +526,7 @@ def test_candidates_of_another_shape_are_an_error(shape: tuple[int, ...]) -> Non
 
 def bounded(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
     if parameter.value[0] < 0.02:
-        msg = 'too light'
-        raise ValueError(msg)
+        raise ValueError('too light')
     spec.joint('j').armature = parameter.value[0]
 
 
@@ -587,8 +583,7 @@ def test_a_mistake_in_a_callback_ends_the_fit_whenever_it_happens() -> None:
 
     def late(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
         if next(calls) > 4:
-            msg = 'a mistake'
-            raise RuntimeError(msg)
+            raise RuntimeError('a mistake')
         armature(spec, parameter)
 
     with pytest.raises(ParameterError, match=r"modifier of parameter 'armature'.*a mistake"):

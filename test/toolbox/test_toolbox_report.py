@@ -8,12 +8,14 @@ import base64
 import io
 import os
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.optimize
+from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
 from sysid_ros.errors import FitError
@@ -23,11 +25,6 @@ from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 PENDULUM = """
 <mujoco>

@@ -4,22 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 from mujoco import rollout
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, SignalError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, create_initial_state
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 DT = 0.002
 ARM = """

@@ -12,20 +12,17 @@ end at the truth, in ``benchmarks/starts.py``.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import mujoco.rollout
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 SPRING_MASS = """
 <mujoco>

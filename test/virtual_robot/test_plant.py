@@ -4,26 +4,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.interpolate import BPoly
 
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.excitation.drives import home_position
-from sysid_ros.virtual_robot import Noise, Plant, load_truth
+from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.virtual_robot import Sample
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'

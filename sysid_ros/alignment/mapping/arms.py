@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, make_motion, respond
 from sysid_ros.alignment.mapping.by_name import STATE
 from sysid_ros.alignment.mapping.names import name_words
 from sysid_ros.alignment.pairs import field_columns
@@ -28,12 +27,8 @@ _SIDES = frozenset({'left', 'right'})
 #: Words for an arm that is moved by hand, and for one that follows it.
 _LEADS = frozenset({'lead', 'leader', 'master', 'teacher', 'teleop', 'operator'})
 _FOLLOWS = frozenset({'follow', 'follower', 'puppet', 'slave', 'replica'})
-#: Words for a copy of what was measured: it lags, too, and nothing commands it.
-_COPIES = frozenset({'filtered', 'filter', 'smooth', 'smoothed', 'estimated', 'estimate', 'raw'})
 #: A copy is nowhere further away than this part of the range, in the median.
 _SAME = 0.02
-#: A follower's speeds agree with its leader's at least so much, with words for it or without.
-_AGREES, _AGREES_UNNAMED = 0.6, 0.9
 
 
 class Arm(NamedTuple):
@@ -84,25 +79,16 @@ def rivals(arms: Sequence[Arm]) -> tuple[Arm, ...]:
 def find_leaders(bag: BagColumns) -> dict[str, str]:
     """Return the topic of each leader to that of its follower.
 
-    A leader has the follower's joints, is at the same time or earlier where the follower is, and
-    either its name says so or it is another robot's topic and clearly earlier.
+    A leader says so by its name, which else is the follower's, and has most of its joints.
     """
-    found: dict[str, tuple[float, str]] = {}
+    found = {}
     for leader, follower in itertools.permutations(_states(bag), 2):
-        named = bool(_words(leader) & _LEADS) and not _words(follower) & _LEADS
-        against = _words(follower) & _LEADS or _words(leader) & _FOLLOWS
-        copies = (_words(leader) | _words(follower)) & _COPIES
-        apart = leader.topic.rpartition('/')[0] != follower.topic.rpartition('/')[0]
-        if against or not (named or (apart and not copies)):
-            continue
-        there, back = _agreement(leader, follower), _agreement(follower, leader)
-        if there[0] < (_AGREES if named else _AGREES_UNNAMED):
-            continue
-        if named or (there[1] > 0 and there[0] > back[0]):
-            known = found.get(leader.topic)
-            if known is None or there[0] > known[0]:
-                found[leader.topic] = there[0], follower.topic
-    return {leader: follower for leader, (_, follower) in found.items() if follower not in found}
+        words, others = _words(leader), _words(follower)
+        shared = set(_labels(leader)) & set(_labels(follower))
+        alike = words - _LEADS == others - _FOLLOWS
+        if words & _LEADS and alike and 2 * len(shared) >= len(_labels(follower)):
+            found[leader.topic] = follower.topic
+    return found
 
 
 def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
@@ -251,36 +237,3 @@ def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
             if apart > _SAME * float(np.nanmax(there) - np.nanmin(there)):
                 return False
     return bool(shared)
-
-
-def _agreement(leader: TopicColumns, follower: TopicColumns) -> tuple[float, float]:
-    """Return how the speeds of a topic's joints follow another's: correlation, and lag in s."""
-    first, second = (field_columns(topic, Quantity.POSITION) for topic in (leader, follower))
-    if first is None or second is None:
-        return 0.0, 0.0
-    shared = [label for label in first.labels if label in second.labels]
-    if not shared or 2 * len(shared) < len(second.labels):
-        return 0.0, 0.0
-    axes = [
-        Axis(
-            label, commanded=False, columns={Quantity.POSITION: AxisColumn.of(topic, field, label)}
-        )
-        for label in shared
-        for topic, field in ((leader, first), (follower, second))
-    ]
-    motion = make_motion(axes)
-    if motion is None:
-        return 0.0, 0.0
-    signals = [motion.signals.get((row, Quantity.POSITION)) for row in range(len(axes))]
-    answers = [
-        respond(a.rate, b.rate, motion)
-        for a, b in zip(signals[::2], signals[1::2], strict=True)
-        if a is not None and b is not None
-    ]
-    moving = [answer for answer in answers if answer.correlation]
-    if not moving:
-        return 0.0, 0.0
-    return (
-        float(np.median([answer.correlation for answer in moving])),
-        float(np.median([answer.lag for answer in moving])),
-    )

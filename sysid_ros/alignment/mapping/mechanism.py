@@ -145,65 +145,37 @@ class Mechanism:
         )
         self._data = mujoco.MjData(self._bare)
         self._home = np.array(model.key_qpos[0] if model.nkey else model.qpos0)
-        rows = [joint.id for joint in self.joints]
-        self._qpos = model.jnt_qposadr[rows]
-        self._dofs = model.jnt_dofadr[rows]
 
     @property
     def driven(self) -> dict[int, tuple[ModelJoint, ActuatorLaw]]:
         """Actuator to its joint and law."""
         return {item.law.actuator: (item, item.law) for item in self.joints if item.law is not None}
 
-    def pose(self) -> NDArray[np.float64]:
-        """Return where the (k,) joints are taken to be that nothing is known of."""
-        pose: NDArray[np.float64] = self._home[self._qpos]
-        return pose
-
     def needed(self, moved: Mapping[int, SmoothSignal], count: int) -> NDArray[np.float64]:
-        """Return the (count, k) torques that joints take, by index, as they moved."""
-        position = np.tile(self.pose(), (count, 1))
-        velocity, acceleration = np.zeros_like(position), np.zeros_like(position)
-        for joint, signal in moved.items():
-            position[:, joint] = signal.values
-            velocity[:, joint] = signal.rate
-            acceleration[:, joint] = signal.acceleration
-        return self.torques(position, velocity, acceleration)
+        """Return the (count, k) torques that joints take as they moved, by index.
 
-    def torques(
-        self,
-        position: NDArray[np.float64],
-        velocity: NDArray[np.float64],
-        acceleration: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return the (n, k) torques that (n, k) motions take without friction and armature."""
+        Without friction and armature; those that nothing is known of stay at home.
+        """
         model, data = self._bare, self._data
-        found = np.empty_like(position)
-        data.qpos[:], data.qvel[:], data.qacc[:] = self._home, 0.0, 0.0
-        column = {joint.id: index for index, joint in enumerate(self.joints)}
-        follow = [
-            (
-                model.jnt_qposadr[item.joint],
-                model.jnt_dofadr[item.joint],
-                column[item.leader],
-                item.offset,
-                item.ratio,
-            )
-            for item in self.followers
-            if item.leader in column
-        ]
-        qpos, qvel, qacc, force = data.qpos, data.qvel, data.qacc, data.qfrc_inverse
-        for row in range(len(position)):
-            qpos[self._qpos] = position[row]
-            qvel[self._dofs] = velocity[row]
-            qacc[self._dofs] = acceleration[row]
-            for address, dof, leader, offset, ratio in follow:
-                qpos[address] = offset + ratio * position[row, leader]
-                qvel[dof] = ratio * velocity[row, leader]
-                qacc[dof] = ratio * acceleration[row, leader]
+        qpos = np.tile(self._home, (count, 1))
+        qvel, qacc, force = np.zeros((3, count, model.nv))
+        address, dofs = model.jnt_qposadr, model.jnt_dofadr
+        for index, signal in moved.items():
+            joint = self.joints[index].id
+            qpos[:, address[joint]] = signal.values
+            qvel[:, dofs[joint]] = signal.rate
+            qacc[:, dofs[joint]] = signal.acceleration
+        for joint, leader, offset, ratio in self.followers:
+            qpos[:, address[joint]] = offset + ratio * qpos[:, address[leader]]
+            for values in (qvel, qacc):
+                values[:, dofs[joint]] = ratio * values[:, dofs[leader]]
+        for row in range(count):
+            data.qpos[:], data.qvel[:], data.qacc[:] = qpos[row], qvel[row], qacc[row]
             mujoco.mj_inverse(model, data)
-            found[row] = force[self._dofs]
-            for _, dof, leader, _, ratio in follow:
-                found[row, leader] += ratio * force[dof]
+            force[row] = data.qfrc_inverse
+        for joint, leader, _, ratio in self.followers:
+            force[:, dofs[leader]] += ratio * force[:, dofs[joint]]
+        found: NDArray[np.float64] = force[:, dofs[[joint.id for joint in self.joints]]]
         return found
 
 

@@ -199,47 +199,43 @@ def channel_labels(
     return chosen
 
 
+def _without(
+    bag: BagColumns, mapping: Mapping, why: dict[Pair, tuple[FindingKind, str]]
+) -> Mapping:
+    """Leave out pairs, and say why in findings."""
+    health, unmapped = list(mapping.health), list(mapping.unmapped)
+    for pair, (kind, detail) in why.items():
+        channel = column_name(pair.topic, pair.field, pair.label)
+        count = len(topic_columns(bag, pair.topic).receive_ns)
+        text = f'{detail}; {pair.name!r} left out'
+        health.append(HealthFinding(bag.path.name, channel, kind, count, text, left_out=pair.name))
+        unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
+    kept = tuple(pair for pair in mapping.pairs if pair not in why)
+    return Mapping(kept, tuple(unmapped), tuple(health))
+
+
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     """Leave out columns that hold nothing, then complete the mapping."""
-    kept: list[Pair] = []
-    left_out: list[Pair] = []
-    unmapped = list(found.unmapped)
-    health = list(found.health)
     dead = {
-        column_name(topic.topic, field.name, label)
+        (topic.topic, field.name, label)
         for topic in bag.topics
         for field, label in dead_columns(topic)
     }
-    magnitudes = {
-        (topic.topic, field.name)
-        for topic in bag.topics
-        for field in topic.fields
-        if field.name == Quantity.EFFORT.value and are_magnitudes(field)
-    }
+    why: dict[Pair, tuple[FindingKind, str]] = {}
     for pair in found.pairs:
-        channel = column_name(pair.topic, pair.field, pair.label)
-        reason: tuple[FindingKind, str] | None = None
         if not np.isfinite(raw_values(bag, pair)).any():
-            reason = (FindingKind.MISSING, 'no finite value in the whole bag')
-        elif pair.role is PairRole.SENSOR and channel in dead:
-            reason = (FindingKind.DEAD_CHANNEL, 'never changes while others move')
-        elif (pair.topic, pair.field) in magnitudes:
-            reason = (FindingKind.NO_TORQUE, UNSIGNED)
-        if reason is None:
-            kept.append(pair)
-            continue
-        left_out.append(pair)
-        kind, detail = reason
-        count = len(topic_columns(bag, pair.topic).receive_ns)
-        why = f'{detail}; {pair.name!r} left out'
-        health.append(HealthFinding(bag.path.name, channel, kind, count, why, left_out=pair.name))
-        unmapped.append(Unmapped(UnmappedKind(pair.role.value), pair.name, f'{channel}: {detail}'))
-    if not any(pair.role is PairRole.SENSOR for pair in kept):
+            why[pair] = FindingKind.MISSING, 'no finite value in the whole bag'
+        elif pair.role is PairRole.SENSOR and (pair.topic, pair.field, pair.label) in dead:
+            why[pair] = FindingKind.DEAD_CHANNEL, 'never changes while others move'
+        elif pair.field == Quantity.EFFORT and are_magnitudes(pair_columns(bag, pair)):
+            why[pair] = FindingKind.NO_TORQUE, UNSIGNED
+    mapping = _without(bag, found, why)
+    if not any(pair.role is PairRole.SENSOR for pair in mapping.pairs):
         raise AlignmentError(
-            f'No column of {bag.path.name!r} is usable as a measurement: {health[-1].detail}.'
+            f'No column of {bag.path.name!r} is usable as a measurement: '
+            f'{mapping.health[-1].detail}.'
         )
-    mapping = Mapping(tuple(kept), tuple(unmapped), tuple(health))
-    return _completed(bag, model, mapping, 'no column of the bag refers to it', left_out)
+    return _completed(bag, model, mapping, 'no column of the bag refers to it', tuple(why))
 
 
 def _completed(
@@ -315,18 +311,10 @@ def _torques_only(
         for column in [_Column(pair.topic, pair.field, pair.label)]
         if (pair.topic, pair.field, kinds.get(column)) in wrong
     }
-    if not why:
-        return mapping
-    health, unmapped = list(mapping.health), list(mapping.unmapped)
-    for pair, detail in sorted(why.items(), key=lambda item: item[1] == _OTHERS):
-        channel = column_name(pair.topic, pair.field, pair.label)
-        text = f'{detail}; {pair.name!r} left out'
-        count = len(topic_columns(bag, pair.topic).receive_ns)
-        kind = FindingKind.NO_TORQUE
-        health.append(HealthFinding(bag.path.name, channel, kind, count, text, left_out=pair.name))
-        unmapped.append(Unmapped(UnmappedKind.SENSOR, pair.name, f'{channel}: {detail}'))
-    kept = tuple(pair for pair in mapping.pairs if pair not in why)
-    return Mapping(kept, tuple(unmapped), tuple(health))
+    ordered = sorted(why.items(), key=lambda item: item[1] == _OTHERS)
+    return _without(
+        bag, mapping, {pair: (FindingKind.NO_TORQUE, detail) for pair, detail in ordered}
+    )
 
 
 class _Column(NamedTuple):

@@ -4,20 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.rollout.runs import in_order
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.rollout.runs import Run
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.rollout.runs import Run, in_order
 
 #: No message is taken to be farther off than this, s.
 FARTHEST = 0.025

@@ -10,19 +10,17 @@ simulation, and what moved messages do is the sum of that (superposition).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.arrivals.messages import retime
+from sysid_ros.estimation.residuals import Record, Residuals
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
     from sysid_ros.estimation.arrivals.messages import Messages
-    from sysid_ros.estimation.residuals import Record, Residuals
 
 #: A message's control is changed by this part of its jump, back to what it was before.
 _PART = 0.1

@@ -4,20 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+from numpy.typing import NDArray
+
+from sysid_ros.estimation.residuals import Residuals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
     from sysid_ros.estimation.arrivals.messages import Messages
     from sysid_ros.estimation.arrivals.pulses import Trial
-    from sysid_ros.estimation.residuals import Residuals
 
 
 #: What is known of errors after the fit is estimated from so many draws (Hutchinson, 1990).

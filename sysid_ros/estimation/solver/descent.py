@@ -7,11 +7,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import Loss
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import (
     CENTRAL,
@@ -21,7 +24,7 @@ from sysid_ros.estimation.solver.differences import (
     scales,
 )
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import Iteration, interrupt
+from sysid_ros.estimation.solver.problem import Iteration, ResidualLike, interrupt
 from sysid_ros.estimation.solver.quadratic import (
     KEPT,
     UPDATED,
@@ -31,15 +34,6 @@ from sysid_ros.estimation.solver.quadratic import (
     quadratic,
     updated,
 )
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.solver.problem import ResidualLike
 
 #: Where data without noise leave no standard error to measure a step with, this part of the
 #: tolerance counts in units of the values: at an accuracy of .01, the seventh digit. Of values near
@@ -213,20 +207,18 @@ class Descent:
         point = known or self._around(z)
         if not np.all(np.isfinite(point.residual)):
             wrong = np.flatnonzero(~np.isfinite(point.residual))
-            msg = (
+            raise FitError(
                 f'Expected finite residuals at the start values, found {len(wrong)} of '
                 f'{len(point.residual)} that are {point.residual[wrong[0]]}, the first at '
                 f'index {wrong[0]}.'
             )
-            raise FitError(msg)
         self._penalty = max(_PENALTY * float(np.max(np.abs(point.residual))), _SMALLEST_PENALTY)
         if point.unstable:
             residuals = self.residuals
             diverged, evaluations = residuals.diverged, residuals.evaluations
             residuals(self.values(point.z)[None, :])
             if residuals.diverged - diverged >= residuals.evaluations - evaluations:
-                msg = 'The simulation is unstable at the start values on every sequence.'
-                raise FitError(msg)
+                raise FitError('The simulation is unstable at the start values on every sequence.')
         if point.jacobian is None:
             self._differentiate(point)
         self._points = {point.z.tobytes(): point}

@@ -4,17 +4,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.problem import ResidualLike
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.estimation.solver.problem import ResidualLike
+from sysid_ros.model.unknown import Unknown
 
 #: Step in units of a parameter's value. Rollouts without constraints repeat to rounding, those
 #: with friction and contacts to some 1e-13 of the state: at this step both the curvature and the

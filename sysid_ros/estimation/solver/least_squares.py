@@ -6,29 +6,24 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Backend
+from sysid_ros.config.calibration import ACCURACY, Backend, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.descent import ROUGH, Descent
 from sysid_ros.estimation.solver.differences import Differences, Linearisation
 from sysid_ros.estimation.solver.levenberg_marquardt import run_levenberg_marquardt
 from sysid_ros.estimation.solver.losses import LOSSES, REDESCENDING, cost, rho
+from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
 from sysid_ros.estimation.solver.quadratic import Point
 from sysid_ros.estimation.solver.scipy_methods import off_bounds, run_scipy
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
-    from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.unknown import Unknown
 
 BACKENDS: tuple[Backend, ...] = get_args(Backend)
 
@@ -93,8 +88,7 @@ class SolverSettings:
             ('loss', self.loss, LOSSES),
         ):
             if found not in choices:
-                msg = f'There is no {word} {found!r}; {nearest(str(found), choices)}.'
-                raise FitError(msg)
+                raise FitError(f'There is no {word} {found!r}; {nearest(str(found), choices)}.')
 
 
 @dataclass(frozen=True)

@@ -15,22 +15,18 @@ here the next few of the series are one batch of simulations, and the best of th
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.estimation.solver.descent import Descent
 from sysid_ros.estimation.solver.differences import column_norms
 from sysid_ros.estimation.solver.losses import rho
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.descent import Descent
-    from sysid_ros.estimation.solver.quadratic import Point
+from sysid_ros.estimation.solver.quadratic import Point
 
 #: The first step is not damped. While steps fail, the damping rises by this factor from the least
 #: to the first value that is not below the largest: where so small a part of a step fails as well,

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Loss
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 #: Losses whose pull fades with the residual: far from the optimum they have others beside it.

@@ -4,20 +4,16 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.unknown import Unknown
 
 
 def interrupt(cancel: threading.Event | None) -> None:
@@ -27,8 +23,7 @@ def interrupt(cancel: threading.Event | None) -> None:
         CancelledError: It was.
     """
     if cancel is not None and cancel.is_set():
-        msg = 'The calibration was cancelled.'
-        raise CancelledError(msg)
+        raise CancelledError('The calibration was cancelled.')
 
 
 class StepChanges(NamedTuple):
@@ -168,11 +163,10 @@ class FunctionResiduals:
         """
         residual = np.asarray(self._function(candidates), dtype=np.float64)
         if residual.ndim != 2 or residual.shape[1] != len(candidates):  # noqa: PLR2004
-            msg = (
+            raise FitError(
                 f'Expected residuals of shape (n, {len(candidates)}) for {len(candidates)} '
                 f'candidates, got {residual.shape}.'
             )
-            raise FitError(msg)
         self.unstable = np.asarray(~np.isfinite(residual).all(axis=0))
         self.evaluations += len(candidates)
         self.diverged += int(self.unstable.sum())

@@ -6,17 +6,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.solver.differences import FORWARD
 from sysid_ros.estimation.solver.losses import curvature, rho
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Loss
 
 #: A Jacobian kept from a point before, less than a standard error away.
 KEPT = 'kept'

@@ -4,18 +4,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.solver.descent import Descent
 from sysid_ros.estimation.solver.losses import root
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.descent import Descent
 
 #: A start nearer than this to a bound that a method would never leave moves inwards, by the given
 #: part of the bounds' distance, or of the scale if that is less.
@@ -87,12 +82,11 @@ def _levenberg(descent: Descent, _: str) -> tuple[NDArray[np.float64], bool]:
         return factor[:, None] * columns * free.slope(u)
 
     if len(descent.current.residual) < len(descent.lower):
-        msg = (
+        raise FitError(
             f'The scipy-lm solver expects at least as many residuals as parameters, got '
             f'{len(descent.current.residual)} for {len(descent.lower)}; choose mujoco, scipy-trf '
             'or scipy-dogbox.'
         )
-        raise FitError(msg)
     outcome = scipy.optimize.least_squares(
         function,
         free.outside(descent.current.z),

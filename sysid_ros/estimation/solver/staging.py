@@ -7,25 +7,25 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings, attempt, solve
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import (
+    LIMITS,
+    Solution,
+    SolverSettings,
+    attempt,
+    solve,
+)
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.problem import FitLog, Iteration, interrupt
 from sysid_ros.signals import TimeSeries
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals.trajectory import Trajectory
 
 #: The stages before the last take so many of the sequences, or every fifth where that is more.
 _FEW = 4

@@ -4,25 +4,20 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, attempt
 from sysid_ros.estimation.solver.losses import cost
-
-if TYPE_CHECKING:
-    import threading
-    from collections.abc import Callable, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
-    from sysid_ros.model.unknown import Unknown
+from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
+from sysid_ros.model.unknown import Unknown
 
 Method = Literal['sobol', 'lhs']
 METHODS: tuple[Method, ...] = get_args(Method)
@@ -82,11 +77,11 @@ def starts(
             on a logarithmic scale, not positive.
     """
     if method not in METHODS:
-        msg = f'There is no method {method!r} of spreading starts; {nearest(str(method), METHODS)}.'
-        raise FitError(msg)
+        raise FitError(
+            f'There is no method {method!r} of spreading starts; {nearest(str(method), METHODS)}.'
+        )
     if count < 1:
-        msg = f'Expected at least one start, got {count}.'
-        raise FitError(msg)
+        raise FitError(f'Expected at least one start, got {count}.')
     low = np.array([unknown.min_value for unknown in unknowns])
     high = np.array([unknown.max_value for unknown in unknowns])
     log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
@@ -94,11 +89,10 @@ def starts(
         limits = (unknown.min_value, unknown.max_value)
         if not np.all(np.isfinite(limits)) or (unknown.scale == 'log' and limits[0] <= 0):
             kind = 'positive and finite' if unknown.scale == 'log' else 'finite'
-            msg = (
+            raise FitError(
                 f'Starts are spread over the bounds, which are expected to be {kind}; those of '
                 f'parameter {unknown.name!r} are [{limits[0]:g}, {limits[1]:g}].'
             )
-            raise FitError(msg)
     nominal = np.array([unknown.nominal for unknown in unknowns])
     unit = _sample(len(unknowns), count - 1, method, seed)
     below, above = (np.where(log, np.log(np.where(log, b, 1.0)), b) for b in (low, high))

@@ -5,19 +5,29 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.least_squares import attempt, with_steady_slopes
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import (
+    Solution,
+    SolverSettings,
+    attempt,
+    with_steady_slopes,
+)
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.staging import is_stuck, solve_in_stages
-from sysid_ros.estimation.solver.starts import solve_from
+from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.start.regression import not_applicable, regress
 from sysid_ros.estimation.start.windows import (
     LOST,
@@ -30,15 +40,6 @@ from sysid_ros.estimation.start.windows import (
 )
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.context import FitContext
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings
-    from sysid_ros.estimation.solver.starts import Attempt
     from sysid_ros.estimation.start.windows import GrownWindows
 
 
@@ -72,8 +73,7 @@ def check_choice(choice: str) -> None:
         FitError: There is none of this name.
     """
     if choice not in CHOICES:
-        msg = f'There is no start {choice!r}; {nearest(choice, CHOICES)}.'
-        raise FitError(msg)
+        raise FitError(f'There is no start {choice!r}; {nearest(choice, CHOICES)}.')
 
 
 def choose(
@@ -105,16 +105,14 @@ def choose(
     if reason is not None:
         if choice == 'auto':
             return here
-        msg = f'Start {choice!r} is not possible: {reason}.'
-        raise FitError(msg)
+        raise FitError(f'Start {choice!r} is not possible: {reason}.')
     first, rough, near = _judge(residuals, nominal, settings)
     if choice == 'auto' and near and not rough:
         return here
     found = regress(residuals.simulators[0], cancel)
     if isinstance(found, str):
         if choice == 'regression':
-            msg = f'Start {choice!r} is not possible: {found}.'
-            raise FitError(msg)
+            raise FitError(f'Start {choice!r} is not possible: {found}.')
         return dataclasses.replace(here, rough=rough or choice == 'windows')
     there = Start('regression', found.x, found.sentence)
     if choice == 'regression':
@@ -233,8 +231,7 @@ def _in_windows(context: FitContext, residuals: Residuals, choice: StartChoice) 
         windows = solve_in_windows(context, residuals, start.x)
         reason = 'the motion cannot be predicted over the shortest ones'
     if windows is None:
-        msg = f'Windows are not possible: {reason}.'
-        raise FitError(msg)
+        raise FitError(f'Windows are not possible: {reason}.')
     return _resting_on(context, windows, start)
 
 

@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import force_weights, meaning, reads_force_of_one
 from sysid_ros.rollout.measurement import SENSORS
+from sysid_ros.rollout.runs import Run
 from sysid_ros.signals.trajectory import PrescribedMotion
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.runs import Run
 
 #: Order of the low-passes; run forwards and backwards they have no phase.
 _ORDER = 4

@@ -11,10 +11,12 @@ inertias or delays, the step is repeated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import threading
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.estimation.solver.problem import interrupt
@@ -32,17 +34,10 @@ from sysid_ros.estimation.start.motion import (
     unsound,
 )
 from sysid_ros.model.joints import TO_JOINT
-
-if TYPE_CHECKING:
-    import threading
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.rollout.simulation import Simulator
-    from sysid_ros.signals.trajectory import PrescribedMotion
-
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.runs import Run
+from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.signals.trajectory import PrescribedMotion
 
 #: The instants that are looked at are so many evaluations of the dynamics for all columns together,
 #: but never fewer or more instants than these.

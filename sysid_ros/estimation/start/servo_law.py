@@ -13,26 +13,20 @@ forces on the command, the position and the velocity for each delay.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used
+from numpy.typing import NDArray
 
 from sysid_ros.model.targets import Role
-from sysid_ros.rollout.instants import sampled_forces
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.instants import SampledForce, sampled_forces
 from sysid_ros.rollout.inverse import meaning
-from sysid_ros.rollout.runs import prepare
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.rollout.instants import SampledForce
-    from sysid_ros.rollout.runs import HeldCommand, Run
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.rollout.runs import HeldCommand, Run, prepare
+from sysid_ros.signals.trajectory import Trajectory
 
 #: Delays this far apart are tried, s.
 _STEP = 5e-4

@@ -11,33 +11,27 @@ all of them are differenced together: 2 nv simulations of each window, however m
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import measured
+from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.least_squares import attempt
+from sysid_ros.estimation.solver.least_squares import Solution, attempt
 from sysid_ros.estimation.start.motion import measured_joints, smoothed
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
+from sysid_ros.rollout.runs import Run
 from sysid_ros.signals import TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.estimation.context import FitContext
-    from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.rollout.runs import Run
-    from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
-
+from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 #: The parameters are moved by the first part of their magnitudes, far above rounding errors, and
 #: the effect is scaled to the second: parameters are seldom known better at a start.

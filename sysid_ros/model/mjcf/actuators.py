@@ -120,7 +120,7 @@ def write_bias(rewrite: Rewrite, name: str) -> None:
     Raises:
         ModelError: The text does not spell the actuator.
     """
-    node = rewrite.source.find('actuator', name, f'actuator/{name}/biasprm')
+    node = rewrite.source.find('actuator', name)
     row = rewrite.fitted.actuator(name).id
     node.retag('general')
     for attribute, word in (('dyntype', 'none'), ('gaintype', 'fixed'), ('biastype', 'affine')):

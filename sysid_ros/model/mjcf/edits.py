@@ -77,7 +77,7 @@ class _Classes:
         first = (saying or own)[-1] if own else self._added(name, element)
         names = list(self._followers(name, element, says))
         below = [node for follower in names[1:] for node in self._of_class(follower, element)]
-        every = self._source.of_kind(element, generated=True)
+        every = self._source.of_kind(element)
         below += [node for node in every if self._class_of(node) in names]
         return [first, *(node for node in below if says(node))]
 
@@ -150,7 +150,7 @@ def _is_inertial(target: Target) -> bool:
 
 def _write_named(rewrite: Rewrite, target: Target, value: float) -> None:
     element, attribute = target.element, target.attribute
-    node = rewrite.source.find(element, target.name, target.path)
+    node = rewrite.source.find(element, target.name)
     if node.tag == 'freejoint':
         raise ModelError(f'{target.path!r} is of a <freejoint>, which has no attributes.')
     if element == 'actuator' and attribute == 'delay':

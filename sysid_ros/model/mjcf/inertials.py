@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import mujoco
 import numpy as np
 
 from sysid_ros.errors import some
@@ -48,22 +47,23 @@ def write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
     Raises:
         ModelError: A body is not in the text.
     """
-    paths: dict[int, str] = {}
+    rows: dict[int, None] = {}
     for target in targets:
         inside = target.attribute == 'subtree_mass'
-        bodies = subtree(rewrite.nominal, target.row) if inside else (target.row,)
-        paths.update(dict.fromkeys(bodies, target.path))
+        rows |= dict.fromkeys(subtree(rewrite.nominal, target.row) if inside else (target.row,))
     inserted = []
-    for row, path in paths.items():
+    for row in rows:
         nominal, fitted = (Inertial.of_body(m, row) for m in (rewrite.nominal, rewrite.fitted))
         if all(map(np.array_equal, nominal, fitted)):
             continue
-        body = rewrite.source.body(rewrite.nominal, row, path)
-        inertial = rewrite.source.inertial(body)
+        name = rewrite.nominal.body(row).name
+        body = rewrite.source.find('body', name)
+        own = (node for node in rewrite.source.nodes if node.parent is body)
+        inertial = next((node for node in own if node.tag == 'inertial'), None)
         if inertial is not None:
             _change(inertial, nominal, fitted)
             continue
-        inserted.append(mujoco.mj_id2name(rewrite.nominal, mujoco.mjtObj.mjOBJ_BODY, row) or '')
+        inserted.append(name)
         body.add(
             Element(
                 'inertial',

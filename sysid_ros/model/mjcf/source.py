@@ -99,55 +99,27 @@ class Source:
                 return absolute(base / file)
         raise ModelError(f'Cannot find the file {file!r} that {str(self.path)!r} includes.')
 
-    def find(self, element: str, name: str, path: str) -> Element:
-        """Find the element of that kind and name; ``path`` is the target, for the message."""
-        for node in self.of_kind(element):
-            if node.get('name') == name:
-                return node
-        tags = {node.tag for node in self.nodes}
-        makers = ' or '.join(f'<{tag}>' for tag in _GENERATORS if tag in tags) or 'MuJoCo'
-        raise ModelError(
-            f'Cannot write {path!r} back: expected {element} {name!r} as an element of the MJCF '
-            f'text, but it is made by {makers}; write it out as an element of its own.'
-        )
+    def find(self, element: str, name: str) -> Element:
+        """Find the element of that kind and name.
 
-    def of_kind(self, element: str, *, generated: bool = False) -> list[Element]:
-        """Return the elements of a kind that the text spells out, in order.
-
-        Args:
-            element: The kind.
-            generated: Whether also those that elements are generated from.
+        Raises:
+            ModelError: The text does not spell it out: it is made by <replicate>, say.
         """
+        for node in self.of_kind(element):
+            if name and node.get('name') == name:
+                return node
+        raise ModelError(f'{element} {name!r} is no element of the MJCF text.')
+
+    def of_kind(self, element: str) -> list[Element]:
+        """Return the elements of a kind that the text spells out, in order."""
         section, tags = _PLACES[element]
         found = []
         for node in self.nodes:
             around = [ancestor.tag for ancestor in node.ancestors()]
-            if tags is None:
-                fits = around[:1] == [section]
-            else:
-                fits = section in around and node.tag in tags
-            if fits and (generated or not any(tag in _GENERATORS for tag in around)):
+            fits = around[:1] == [section] if tags is None else node.tag in tags
+            if fits and section in around and not any(tag in _GENERATORS for tag in around):
                 found.append(node)
         return found
-
-    def body(self, model: mujoco.MjModel, row: int, path: str) -> Element:
-        """Find a body by its row in the compiled model; ``path`` is the target, for the message."""
-        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_BODY, row)
-        if name:
-            return self.find('body', name, path)
-        nodes = self.of_kind('body')
-        if len(nodes) == model.nbody - 1:
-            return nodes[row - 1]  # rows are in the order of the text, behind the world
-        raise ModelError(f'Cannot write {path!r} back: give body {row}, which has no name, a name.')
-
-    def inertial(self, body: Element) -> Element | None:
-        """Return the ``<inertial>`` of a body; a ``<frame>`` may be around it."""
-        for node in self.nodes:
-            if node.tag == 'inertial':
-                owner = next(entry for entry in node.ancestors() if entry.tag != 'frame')
-                if owner is body:
-                    return node
-        return None
 
     def absolute_references(self) -> list[str]:
         """Return the absolute paths that the text refers to, in order."""

@@ -227,17 +227,19 @@ class Topics:
         served = self._served[found.topic]
         if not found.publishers or served.old is not None:
             return
-        spec = self._spec(found)
-        if spec is not None and spec.msgtype != served.spec.msgtype:
-            was, now = served.spec.msgtype, spec.msgtype
-            text = f'Expected messages of type {was!r} on topic {found.topic!r}, found {now!r}.'
+        if found.msgtypes != (served.spec.msgtype,):
+            types = ' and '.join(found.msgtypes)
+            text = f'Expected only {served.spec.msgtype!r} on topic {found.topic!r}, found {types}.'
             self._refuse(found.topic, RosError(text))
-        elif spec is not None and spec.qos != served.spec.qos:
-            self._log.warning(f'{found.topic} has a publisher with other QoS; subscribing again')
-            served.spec = spec
-            served.balance = {}
-            served.old, served.replaced_at = served.subscription, time.monotonic()
-            self._subscribe(served)
+            return
+        spec = self._spec(found)
+        if spec is None or spec.qos == served.spec.qos:
+            return
+        self._log.warning(f'{found.topic} has a publisher with other QoS; subscribing again')
+        served.spec = spec
+        served.balance = {}
+        served.old, served.replaced_at = served.subscription, time.monotonic()
+        self._subscribe(served)
 
     def _settle(self) -> None:
         """End subscriptions that were replaced, once their successors hear as many publishers."""

@@ -10,7 +10,7 @@ import importlib.metadata
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -186,11 +186,22 @@ def _result_of(
         for log, role in roles
         if log.path is not None
     ]
+    logs = [log for log, _ in roles]
+    before, after = (
+        predict(servo, values, logs, config.reset_period)
+        for values in (config.fixed, values_of(servo, fit, config.fixed))
+    )
+    curves = [
+        SignalCurve(
+            log.name, role, POSITION, POSITION, log.times, log.position, old, new, diverged=False
+        )
+        for (log, role), old, new in zip(roles, before, after, strict=True)
+    ]
     sampled = fit.start == StartKind.SAMPLED
     found = summarise(
         servo.name,
         fit,
-        list(_curves(servo, roles, fit, config)),
+        curves,
         {POSITION: _UNIT},
         provenance_now(
             command,
@@ -210,26 +221,6 @@ def _result_of(
         warnings.append(_NOTHING_HELD_OUT)
     warnings.extend(gaps(servo, training))
     return judge(found.model_copy(update={'warnings': tuple(warnings)}), config.gate)
-
-
-def _curves(
-    servo: Servo, roles: Sequence[tuple[ServoLog, Role]], fit: Fit, config: ServoFitConfig
-) -> Iterator[SignalCurve]:
-    logs = [log for log, _ in roles]
-    before = predict(servo, config.fixed, logs, config.reset_period)
-    after = predict(servo, values_of(servo, fit, config.fixed), logs, config.reset_period)
-    for (log, role), old, new in zip(roles, before, after, strict=True):
-        yield SignalCurve(
-            log.name,
-            role,
-            POSITION,
-            POSITION,
-            log.times,
-            log.position,
-            old,
-            new,
-            diverged=False,
-        )
 
 
 class _Progress:

@@ -13,8 +13,6 @@ from sysid_ros.servos.laws.servo import Servo
 
 #: Loads that differ by less than this part are one.
 _SAME_LOAD = 0.05
-#: So many loads at least tell how friction depends on load.
-_ENOUGH_LOADS = 2
 #: A pause is so many times as long as the usual time between readings, and so many s.
 _PAUSE_PERIODS, _PAUSE = 5.0, 0.05
 #: A motor that is off for less than this part of all samples is never really off.
@@ -24,6 +22,7 @@ _LOADS = 'logs with at least two masses or lengths that differ by a factor of 1.
 _OFF_LOGS = 'lift_and_drop, where the motor is switched off and back-EMF vanishes'
 _SLOW = 'slow motion through rest under load: up_and_down, half_sine'
 _DRIVEN = 'heavy loads that drive the joint as well as being driven: up_and_down, lift_and_drop'
+#: What to record for a coefficient; for those of load that are not here, all of the last two.
 _RECORD = {
     'kt': f'several gains kp, and {_OFF_LOGS}',
     'R': f'several gains kp up to where the voltage saturates (steps), and {_OFF_LOGS}',
@@ -42,18 +41,12 @@ _RECORD = {
     'friction_viscous': f'fast motion (sin_time_square), and {_OFF_LOGS}',
     'load_friction_base': _LOADS,
     'load_friction_stribeck': f'{_LOADS}, moving slowly',
-    'load_friction_motor': f'{_LOADS}; {_DRIVEN}',
-    'load_friction_external': f'{_LOADS}; {_DRIVEN}',
-    'load_friction_motor_stribeck': f'{_LOADS}; {_DRIVEN}',
-    'load_friction_external_stribeck': f'{_LOADS}; {_DRIVEN}',
-    'load_friction_motor_quad': f'{_LOADS}; {_DRIVEN}',
-    'load_friction_external_quad': f'{_LOADS}; {_DRIVEN}',
 }
 
 
 def what_to_record(coefficient: str) -> str:
     """Return the motions and loads on which a coefficient acts most, in a clause."""
-    return _RECORD[coefficient]
+    return _RECORD.get(coefficient, f'{_LOADS}; {_DRIVEN}')
 
 
 def gaps(servo: Servo, logs: Sequence[ServoLog]) -> Iterator[str]:
@@ -75,15 +68,11 @@ def gaps(servo: Servo, logs: Sequence[ServoLog]) -> Iterator[str]:
             'The motor is never off: viscous friction and back-EMF brake alike, and only the form '
             f'of the law tells kt, R and friction_viscous apart; record {_OFF_LOGS}.'
         )
-    yield from pauses(logs)
+    yield from _pauses(logs)
 
 
-def pauses(logs: Sequence[ServoLog]) -> Iterator[str]:
-    """Yield a sentence where the encoders of raw logs were not read for long.
-
-    Args:
-        logs: Raw ones; others are evenly sampled.
-    """
+def _pauses(logs: Sequence[ServoLog]) -> Iterator[str]:
+    """Yield a sentence where the encoders of raw logs were not read for long."""
     found = []
     for log in logs:
         apart = np.diff(log.times)

@@ -130,6 +130,11 @@ def _storage(optuna: Any, path: Path) -> Any:
     return optuna.storages.JournalStorage(journal.JournalFileBackend(str(path)))
 
 
+def _count(study: Any) -> int:
+    """Return the number of trials that ended; a program that was killed leaves others."""
+    return sum(trial.value is not None for trial in study.get_trials(deepcopy=False))
+
+
 def sample_servo(  # noqa: PLR0913 (documented API)
     servo: Servo,
     logs: Sequence[ServoLog],
@@ -168,8 +173,7 @@ def sample_servo(  # noqa: PLR0913 (documented API)
     space = {name: usual for name, usual in servo.coefficients.items() if name not in known}
     if not space:
         raise FitError('Nothing to fit: every coefficient is fixed.')
-    before = len(study.trials)
-    done = before
+    before = _count(study)
 
     def error(trial: Any) -> float:
         values = {name: trial.suggest_float(name, own.low, own.high) for name, own in space.items()}
@@ -178,12 +182,10 @@ def sample_servo(  # noqa: PLR0913 (documented API)
     def best() -> BestTrial:
         found = {**known, **study.best_params}
         values = {name: float(found[name]) for name in servo.coefficients}
-        took = time.monotonic() - began
+        done, took = _count(study), time.monotonic() - began
         return BestTrial(values, float(study.best_value), done, done - before, took)
 
     def told(study: Any, _: Any) -> None:
-        nonlocal done
-        done += 1
         if cancel is not None and cancel.is_set():
             study.stop()
         elif observe is not None:

@@ -32,6 +32,7 @@ PERIOD = 0.005
 #: Readings of a raw log are not farther apart on average, s: such stamps have another unit.
 _FARTHEST = 0.5
 
+Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Switch = bool | float
@@ -84,7 +85,7 @@ class _File(_Strict):
     commands: _Commands | None = None
     entries: list[_Entry] = Field(min_length=1)
 
-    def column(self, name: str) -> NDArray[np.float64] | None:
+    def column(self, name: str) -> Array | None:
         """Return (n,) numbers, one of each entry; None where an entry lacks it."""
         values = [getattr(entry, name) for entry in self.entries]
         return None if None in values else np.array(values, dtype=np.float64)
@@ -99,9 +100,9 @@ class Commands(NamedTuple):
         enabled: (c,) 1 where the motor is powered, else 0.
     """
 
-    times: NDArray[np.float64]
-    goal: NDArray[np.float64]
-    enabled: NDArray[np.float64]
+    times: Array
+    goal: Array
+    enabled: Array
 
 
 @dataclass(frozen=True)
@@ -139,14 +140,14 @@ class ServoLog:
     length: float
     constants: Mapping[str, float]
     dt: float
-    position: NDArray[np.float64]
-    goal: NDArray[np.float64]
-    enabled: NDArray[np.float64]
-    speed: NDArray[np.float64] | None = None
-    load: NDArray[np.float64] | None = None
-    control: NDArray[np.float64] | None = None
+    position: Array
+    goal: Array
+    enabled: Array
+    speed: Array | None = None
+    load: Array | None = None
+    control: Array | None = None
     path: Path | None = None
-    stamps: NDArray[np.float64] | None = None
+    stamps: Array | None = None
     commands: Commands | None = None
 
     def __len__(self) -> int:
@@ -154,11 +155,11 @@ class ServoLog:
         return len(self.position)
 
     @property
-    def times(self) -> NDArray[np.float64]:
+    def times(self) -> Array:
         """(n,) s from the first sample to each."""
         if self.stamps is not None:
             return self.stamps
-        found: NDArray[np.float64] = np.arange(len(self), dtype=np.float64) * self.dt
+        found: Array = np.arange(len(self), dtype=np.float64) * self.dt
         return found
 
 
@@ -225,7 +226,7 @@ def read_logs(folder: Path) -> tuple[ServoLog, ...]:
     return tuple(map(read_log, paths))
 
 
-def _stamps(path: Path, file: _File) -> NDArray[np.float64]:
+def _stamps(path: Path, file: _File) -> Array:
     """Return the (n,) stamps of a raw log, s."""
     stamps = file.column('timestamp')
     if stamps is None or len(stamps) < 2:  # noqa: PLR2004 (samples have a time between them)
@@ -243,7 +244,7 @@ def _stamps(path: Path, file: _File) -> NDArray[np.float64]:
     return stamps
 
 
-def _check_increasing(path: Path, stamps: NDArray[np.float64], what: str) -> None:
+def _check_increasing(path: Path, stamps: Array, what: str) -> None:
     late = np.flatnonzero(np.diff(stamps) <= 0)
     if len(late):
         before, after = stamps[late[0]], stamps[late[0] + 1]
@@ -275,52 +276,40 @@ def write_log(path: Path, log: ServoLog) -> None:
     Raises:
         ResultError: The folder cannot be written.
     """
-    texts = {'motor': log.motor, 'trajectory': log.trajectory}
     columns: dict[str, list[Any]] = {'position': log.position.tolist()}
-    if log.speed is not None:
-        columns['speed'] = log.speed.tolist()
-    if log.load is not None:
-        columns['load'] = log.load.tolist()
-    if log.control is not None:
-        columns['control'] = log.control.tolist()
+    for name in ('speed', 'load', 'control'):
+        values = getattr(log, name)
+        if values is not None:
+            columns[name] = values.tolist()
     columns['goal_position'] = log.goal.tolist()
     columns['torque_enable'] = (log.enabled > ON).tolist()
     columns['timestamp'] = log.times.tolist()
-    document = {
+    texts = {'motor': log.motor, 'trajectory': log.trajectory}
+    document: dict[str, Any] = {
         'mass': float(log.mass),
         'arm_mass': float(log.arm_mass),
         'length': float(log.length),
         **{name: float(value) for name, value in log.constants.items()},
         **{key: text for key, text in texts.items() if text},
-        **({'dt': float(log.dt)} if log.stamps is None else {}),
-        **({} if log.commands is None else {'commands': _written(log.commands)}),
-        'entries': [
-            dict(zip(columns, sample, strict=True))
-            for sample in zip(*columns.values(), strict=True)
-        ],
     }
+    if log.stamps is None:
+        document['dt'] = float(log.dt)
+    if log.commands is not None:
+        document['commands'] = {
+            'timestamp': log.commands.times.tolist(),
+            'goal_position': log.commands.goal.tolist(),
+            'torque_enable': (log.commands.enabled > ON).tolist(),
+        }
+    document['entries'] = [
+        dict(zip(columns, sample, strict=True)) for sample in zip(*columns.values(), strict=True)
+    ]
     replace_file(path, json.dumps(document).encode())
-
-
-def _written(commands: Commands) -> dict[str, list[Any]]:
-    return {
-        'timestamp': commands.times.tolist(),
-        'goal_position': commands.goal.tolist(),
-        'torque_enable': (commands.enabled > ON).tolist(),
-    }
 
 
 def split(
     logs: Sequence[ServoLog], validation_kp: float
 ) -> tuple[tuple[ServoLog, ...], tuple[ServoLog, ...]]:
-    """Hold out the logs of one gain.
-
-    Args:
-        logs: All of them.
-        validation_kp: The gain of those that are held out.
-
-    Returns:
-        The logs to fit, and those that were held out.
+    """Return the logs to fit, and those of one gain, which are held out.
 
     Raises:
         LogError: No log has that gain, or all of them.
@@ -330,12 +319,10 @@ def split(
     if held_out and training:
         return training, held_out
     found = sorted({log.constants['kp'] for log in logs if 'kp' in log.constants})
-    kps = ', '.join(f'{kp:g}' for kp in found) or 'none'
-    if held_out:
-        msg = f'Expected logs of another kp than {validation_kp:g} to fit, found only {kps}.'
-    else:
-        msg = f'Expected logs of kp {validation_kp:g} to hold out, found {kps}.'
-    raise LogError(msg)
+    raise LogError(
+        f'Expected logs of kp {validation_kp:g} to hold out and others to fit, found '
+        f'{", ".join(f"{kp:g}" for kp in found) or "none"}.'
+    )
 
 
 def check_motor(logs: Sequence[ServoLog], name: str) -> None:
@@ -344,18 +331,14 @@ def check_motor(logs: Sequence[ServoLog], name: str) -> None:
     Only names of the catalogue can contradict each other: a servo that a file defines, and a motor
     that nobody knows, go with everything.
 
-    Args:
-        logs: What was recorded.
-        name: In the catalogue, or any other.
-
     Raises:
         LogError: A log is of another servo of the catalogue.
     """
     if name not in ACTUATORS:
         return
     known = {_plain(kind): kind for kind in ACTUATORS}
-    found = [(log, known.get(_plain(log.motor), name)) for log in logs]
     alike = {name}.union(*(names for names in _SAME_SERVO if name in names))
+    found = [(log, known.get(_plain(log.motor), name)) for log in logs]
     wrong = [(log, kind) for log, kind in found if kind not in alike]
     if wrong:
         log, kind = wrong[0]

@@ -5,22 +5,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from sysid_ros.alignment import map_columns
 from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, in_namespace
 from sysid_ros.alignment.mapping.proposal import propose
 from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0, 12, 0.02)
 #: A follower lags its leader by so many samples, and by the time constant of its servo.
@@ -77,29 +74,21 @@ def test_a_leader_is_the_command_of_its_follower(teleoperated: BagColumns, arm: 
         assert any('arm_right_follow' in item.name for item in found.unmapped)
 
 
-@pytest.mark.slow
-def test_without_words_for_it_a_leader_is_ahead_and_of_another_robot(columns: Any) -> None:
-    lead = _wander(3)
-
-    def leaders(first: str, second: str, response: Any) -> dict[str, str]:
-        return find_leaders(
-            columns.bag(
-                columns.topic(first, TIMES, {'position': lead}),
-                columns.topic(second, TIMES, {'position': response}),
-            )
-        )
-
-    known = {'/a/joint_states': '/b/joint_states'}
-    assert leaders('/a/joint_states', '/b/joint_states', _followed(lead)) == known
-    # A filter lags, too; a copy does not; another arm does something else.
-    assert not leaders('/a/joint_states', '/filtered/joint_states', _followed(lead, 0.0))
-    assert not leaders('/a/joint_states', '/b/joint_states', lead)
-    assert not leaders('/a/joint_states', '/b/joint_states', _wander(4))
-    # Words count more than lags: this follower is read before its leader.
-    late = {name: np.roll(values, 3) for name, values in lead.items()}
-    assert leaders('/puppet/joint_states', '/master/joint_states', late) == {
-        '/master/joint_states': '/puppet/joint_states'
-    }
+@pytest.mark.parametrize(
+    ('leader', 'follower', 'leads'),
+    [
+        ('/master/joint_states', '/puppet/joint_states', True),
+        ('/leader/joint_states', '/joint_states', True),
+        ('/a/joint_states', '/b/joint_states', False),
+        ('/left_lead/joint_states', '/right_follow/joint_states', False),
+    ],
+)
+def test_a_leader_says_so_by_its_name(
+    columns: Any, leader: str, follower: str, leads: bool
+) -> None:
+    moved = {'position': _wander(3)}
+    bag = columns.bag(*(columns.topic(name, TIMES, moved) for name in (leader, follower)))
+    assert find_leaders(bag) == ({leader: follower} if leads else {})
 
 
 @pytest.mark.slow

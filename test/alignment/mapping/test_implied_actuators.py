@@ -8,7 +8,7 @@ import importlib.util
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -20,14 +20,11 @@ from sysid_ros.alignment.mapping.implied import (
     lacking_quantity,
     propose_with_actuators,
 )
-from sysid_ros.bags import Field, TopicColumns, read_bag
+from sysid_ros.bags import BagColumns, Field, TopicColumns, read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import load_spec
 from sysid_ros.vocabulary import Quantity
-
-if TYPE_CHECKING:
-    from sysid_ros.bags import BagColumns
 
 ROOT = Path(__file__).parents[3]
 FIXED = ROOT / 'test' / 'data' / 'urdf' / 'fixed.urdf'
@@ -84,17 +81,6 @@ def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> No
     spec = load_spec(FIXED)
     propose_with_actuators(spec, FIXED, array)
     assert implied_actuators(spec) == SERVOS
-
-
-@pytest.mark.parametrize('quantity', Quantity)
-def test_names_of_fields_say_what_is_commanded(bag: BagColumns, quantity: Quantity) -> None:
-    field = Field(quantity.value, ('lift', 'roll'), _values(bag))
-    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
-    assert lacking_quantity(load_spec(FIXED), told) is quantity
-    both = Field('velocity', ('lift', 'roll'), np.gradient(_values(bag), axis=0))
-    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field, both)
-    if quantity is Quantity.POSITION:
-        assert lacking_quantity(load_spec(FIXED), told) is quantity
 
 
 @pytest.mark.slow

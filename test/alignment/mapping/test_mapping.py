@@ -5,20 +5,17 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import PairRole, align, map_columns
+from sysid_ros.alignment import Mapping, PairRole, align, map_columns
 from sysid_ros.alignment.mapping.axes import find_axes
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
-
-if TYPE_CHECKING:
-    from sysid_ros.alignment import Mapping
 
 TIMES = np.arange(0, 2, 0.01)
 TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
@@ -112,24 +109,6 @@ def test_a_command_topic_of_joint_states_is_no_measurement(arm: Any, columns: An
         map_columns(columns.bag(command), arm, 'auto')
 
 
-def test_what_a_driver_applied_comes_before_what_it_was_asked_for(arm: Any, columns: Any):
-    joints = {'wrist': TIMES, 'shoulder': TIMES, 'elbow': TIMES}
-    asked = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
-    applied = columns.state(TIMES, '/driver/applied')
-    mapping = map_columns(columns.bag(columns.state(TIMES), asked, applied), arm, 'auto')
-    assert {pair[0] for pair in _pairs(mapping, PairRole.ACTUATOR).values()} == {'/driver/applied'}
-    assert {pair[0] for pair in _pairs(mapping, PairRole.SENSOR).values()} == {'/joint_states'}
-
-
-def test_two_drivers_of_disjoint_joints_are_both_used(arm: Any, columns: Any):
-    left = columns.topic('/left', TIMES, {'position': {'shoulder': TIMES}})
-    right = columns.topic('/right', TIMES, {'position': {'elbow': TIMES, 'x': TIMES}})
-    copy = columns.topic('/right_copy', TIMES[:50], {'position': {'elbow': TIMES[:50]}})
-    mapping = map_columns(columns.bag(left, right, copy), arm, 'auto')
-    assert {pair[0] for pair in _pairs(mapping, PairRole.SENSOR).values()} == {'/left', '/right'}
-    assert '/right is taken' in _reasons(mapping)['/right_copy']
-
-
 def test_no_common_name_names_the_nearest(arm: Any, columns: Any):
     state = columns.topic('/js', TIMES, {'position': {'Sholder': TIMES, 'q7': TIMES}})
     with pytest.raises(AlignmentError) as caught:
@@ -166,19 +145,6 @@ def test_channels_without_values_or_life_are_left_out_and_named(arm: Any, column
         '/js.position[wrist]': 'dead channel',
         '/js.effort[shoulder]': 'dead channel',
     }
-
-
-def test_a_short_or_wholly_resting_recording_has_no_dead_channels(arm: Any, columns: Any):
-    for times, shoulder in ((TIMES[:50], TIMES[:50]), (TIMES, 0.1)):
-        state = columns.topic('/js', times, {'position': {'shoulder': shoulder, 'elbow': 0.0}})
-        mapping = map_columns(columns.bag(state), arm, 'auto')
-        assert set(_pairs(mapping, PairRole.SENSOR)) == {'s0', 's1'}
-
-
-def test_nothing_usable_is_an_error(arm: Any, columns: Any):
-    state = columns.topic('/js', TIMES, {'position': {'shoulder': np.nan}})
-    with pytest.raises(AlignmentError, match='usable as a measurement'):
-        map_columns(columns.bag(state), arm, 'auto')
 
 
 def _channel(topic: str, field: str, label: str | None, **numbers: float) -> ChannelMapping:
@@ -231,11 +197,6 @@ def test_a_mapping_that_names_what_is_not_there_is_an_error(
         map_columns(bag, arm, MappingConfig(**channels))
 
 
-def test_a_mapping_without_sensors_is_an_error(arm: Any, columns: Any):
-    with pytest.raises(AlignmentError, match='names no sensor'):
-        map_columns(columns.bag(columns.state(TIMES)), arm, MappingConfig())
-
-
 def test_a_sensor_with_several_values_takes_its_columns_in_order(arm: Any, columns: Any):
     labels = {'x': TIMES, 'y': 2 * TIMES, 'z': np.where(TIMES < 1, np.nan, 3 * TIMES)}
     pose = columns.topic('/base', TIMES, {'pose.position': labels}, msgtype='any/msg/Type')
@@ -284,14 +245,6 @@ def test_names_that_differ_in_writing_only_are_the_same_and_it_is_said(arm: Any,
     }
     said = [item.subject for item in mapping.health if item.kind == 'assumed order']
     assert said == ['/js Shoulder', '/js elbow_joint', '/js WRIST']
-
-
-def test_a_name_that_two_labels_could_be_is_nobodys(arm: Any, columns: Any):
-    labels = {'shoulder': TIMES, 'elbow_joint': 2 * TIMES, 'elbow_link': 3 * TIMES}
-    mapping = map_columns(
-        columns.bag(columns.topic('/js', TIMES, {'position': labels})), arm, 'auto'
-    )
-    assert list(_pairs(mapping, PairRole.SENSOR)) == ['s0']
 
 
 def test_an_array_is_taken_in_the_order_that_its_controller_told(arm: Any, columns: Any):
@@ -450,71 +403,6 @@ def test_what_a_controller_sent_comes_before_what_it_was_told(arm: Any, columns:
         assert 'controller_state is taken' in _reasons(mapping)['/jtc/joint_trajectory']
 
 
-def test_a_proposal_takes_what_a_controller_sent_as_well(columns: Any):
-    joints = {'shoulder': TIMES, 'elbow': TIMES}
-    told = columns.topic('/jtc/joint_trajectory', TIMES, {'position': joints}, msgtype=TRAJECTORY)
-    sent = {f'{part}_positions': joints for part in ('reference', 'feedback', 'error', 'output')}
-    sent |= {f'{part}_velocities': joints for part in ('reference', 'feedback')}
-    bag = columns.bag(columns.state(TIMES), _controller_state(columns, **sent), told)
-    found = {
-        axis.name: [c.topic + '.' + c.field for c in axis.columns.values()]
-        for axis in find_axes(bag)
-        if axis.commanded
-    }
-    fields = [
-        f'/jtc/controller_state.{name}' for name in ('output.positions', 'reference.velocities')
-    ]
-    assert {name: sorted(used) for name, used in found.items()} == dict.fromkeys(joints, fields)
-    measured = {axis.topic for axis in find_axes(bag) if not axis.commanded}
-    assert measured == {'/joint_states'}
-
-
-def test_efforts_that_a_controller_sent_are_those_of_position_servos(arm: Any, columns: Any):
-    state = columns.topic(
-        '/joint_states',
-        TIMES,
-        {'position': {'shoulder': TIMES}, 'effort': {'shoulder': NOISE}},
-    )
-    asked = {'reference_positions': {'shoulder': TIMES}}
-    for effort, expected in (
-        (-NOISE, ('/jtc/controller_state', 'output.effort', 'shoulder')),
-        (np.zeros(len(TIMES)), ('/joint_states', 'effort', 'shoulder')),
-    ):
-        sent = _controller_state(columns, **asked, output_effort={'shoulder': effort})
-        mapping = map_columns(columns.bag(state, sent), arm, 'auto')
-        assert _pairs(mapping, PairRole.SENSOR)['s5'] == expected
-        assert _pairs(mapping, PairRole.ACTUATOR)['drive_s'][1] == 'reference.positions'
-
-
-def test_what_a_controller_measured_is_the_state_where_there_is_no_other(arm: Any, columns: Any):
-    joints = {'shoulder': TIMES, 'elbow': 2 * TIMES}
-    state = _controller_state(
-        columns, feedback_positions=joints, feedback_velocities=joints, output_positions=joints
-    )
-    mapping = map_columns(columns.bag(state), arm, 'auto')
-    assert _pairs(mapping, PairRole.SENSOR) == {
-        's3': ('/jtc/controller_state', 'feedback.velocities', 'elbow'),
-        's1': ('/jtc/controller_state', 'feedback.positions', 'elbow'),
-        's0': ('/jtc/controller_state', 'feedback.positions', 'shoulder'),
-    }
-
-
-def test_jogging_moves_velocity_servos_only_and_says_so(arm: Any, columns: Any):
-    jog = {'velocities': {'wrist': TIMES, 'elbow': TIMES}, 'displacements': {'elbow': TIMES}}
-    kind = 'control_msgs/msg/JointJog'
-    commands = columns.topic('/servo/delta', TIMES, jog, msgtype=kind)
-    mapping = map_columns(columns.bag(columns.state(TIMES), commands), arm, 'auto')
-    assert _pairs(mapping, PairRole.ACTUATOR) == {
-        'drive_w': ('/servo/delta', 'velocities', 'wrist')
-    }
-    steps = columns.topic('/servo/delta', TIMES, {'displacements': {'elbow': TIMES}}, msgtype=kind)
-    mapping = map_columns(columns.bag(columns.state(TIMES), steps), arm, 'auto')
-    assert _reasons(mapping)['/servo/delta'] == (
-        'it commands steps or velocities of a joystick, '
-        'the actuators of the model take position and velocity'
-    )
-
-
 def test_an_array_of_efforts_is_not_given_to_position_servos(arm: Any, columns: Any):
     efforts = columns.array(TIMES, name='/effort_controller/commands')
     mapping = map_columns(columns.bag(columns.state(TIMES), efforts), arm, 'auto')
@@ -534,3 +422,17 @@ def test_an_array_of_efforts_is_not_given_to_position_servos(arm: Any, columns: 
     mapping = map_columns(bag, motors, 'auto')
     assert _pairs(mapping, PairRole.ACTUATOR)['m'][0] == '/arm_effort_controller/commands'
     assert 'it carries position' in _reasons(mapping)['/other/commands']
+
+
+def test_covariances_and_accelerations_of_an_imu_are_no_joints(columns: Any):
+    nine = {str(place): TIMES for place in range(9)}
+    fields = {
+        'angular_velocity': dict.fromkeys('xyz', TIMES),
+        'angular_velocity_covariance': nine,
+        'linear_acceleration_covariance': nine,
+        'orientation_covariance': nine,
+    }
+    imu = columns.topic('/imu', TIMES, fields, msgtype='sensor_msgs/msg/Imu')
+    assert {axis.topic for axis in find_axes(columns.bag(columns.state(TIMES), imu))} == {
+        '/joint_states'
+    }

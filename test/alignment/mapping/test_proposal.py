@@ -10,27 +10,21 @@ import math
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.alignment import map_columns
-from sysid_ros.alignment.mapping.drives import nearest_unit, units
 from sysid_ros.alignment.mapping.implied import propose_with_actuators
-from sysid_ros.alignment.mapping.names import ALIKE, EXACT, SAME_CORE, SAME_LETTERS, similarities
-from sysid_ros.alignment.mapping.proposal import CONFIDENCE, propose, summary, to_yaml
-from sysid_ros.bags import Field, read_bag
+from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, SAME_LETTERS, similarities
+from sysid_ros.alignment.mapping.proposal import CONFIDENCE, ProposedPair, propose, summary, to_yaml
+from sysid_ros.bags import BagColumns, Field, read_bag
 from sysid_ros.config import load_mapping
 from sysid_ros.errors import AlignmentError
 from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import load_model, load_spec
-from sysid_ros.vocabulary import Quantity
-
-if TYPE_CHECKING:
-    from sysid_ros.alignment.mapping.proposal import ProposedPair
-    from sysid_ros.bags import BagColumns
 
 TIMES = np.arange(0, 2, 0.01)
 
@@ -350,22 +344,6 @@ def test_sensors_with_several_values_are_found_by_their_quantity(columns: Any) -
     assert not found['grip'].confident
 
 
-def test_an_actuator_of_another_kind_says_why_it_stays_without_commands(columns: Any) -> None:
-    model = mujoco.MjModel.from_xml_string(
-        """<mujoco><worldbody><body><joint name="elbow" axis="0 1 0"/>
-        <geom size=".05" pos="0 0 -.3"/></body></worldbody>
-        <actuator><motor name="drive" joint="elbow"/></actuator>
-        <sensor><jointpos name="q" joint="elbow"/></sensor></mujoco>"""
-    )
-    wave = np.sin(3 * TIMES)
-    bag = columns.bag(
-        columns.topic('/joint_states', TIMES, {'position': {'elbow': 0.9 * wave}}),
-        columns.topic('/joint_commands', TIMES, {'position': {'elbow': wave}}),
-    )
-    (reason,) = (item.reason for item in propose(bag, model).unmapped if item.name == 'drive')
-    assert reason.startswith('it takes efforts, its joint is commanded positions')
-
-
 def test_a_bag_without_anything_for_the_model_is_an_error(arm: Any, columns: Any) -> None:
     image = columns.topic('/image', TIMES, {'brightness': {'': TIMES}}, msgtype='any/msg/Type')
     with pytest.raises(AlignmentError, match=r'Nothing in .* can be a sensor.*topics: /image'):
@@ -422,18 +400,3 @@ def test_a_part_of_a_robot_takes_the_columns_of_its_name(bench: Any, run: Any, p
         found = _found(bag, model)
         told = str(run.joints.index(name))
         assert (found['q'].labels, found['servo'].labels) == ((name,), (told,))
-
-
-def test_what_all_names_share_does_not_matter() -> None:
-    alike = similarities(['ur5_hip', 'ur5_knee'], ['knee', 'hip'])
-    assert alike[0, 1] == alike[1, 0] == SAME_CORE
-    assert 0 < similarities(['sholder'], ['shoulder'])[0, 0] < ALIKE
-
-
-def test_units_are_told_by_their_factor() -> None:
-    choices = units(Quantity.POSITION, hinge=True, whole=True)
-    for factor, name in ((0.0172, 'degrees'), (6.4, 'revolutions'), (0.00153, 'counts of 2^12')):
-        unit = nearest_unit(factor, choices, 0.3)
-        assert unit is not None
-        assert unit.name.startswith(name)
-    assert nearest_unit(0.3, choices, 0.3) is None

@@ -4,21 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.arrivals.messages import Messages, messages_of
-from sysid_ros.rollout.runs import prepare
+from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.rollout.runs import Run
 
 MODEL = """
 <mujoco>

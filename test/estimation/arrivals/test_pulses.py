@@ -4,26 +4,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
+from builders.trajectories import Measure
 from sysid_ros.estimation.arrivals import pulses
-from sysid_ros.estimation.arrivals.messages import messages_of
+from sysid_ros.estimation.arrivals.messages import Messages, messages_of
 from sysid_ros.estimation.arrivals.pulses import Pulses, Simulated, trial_of
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.estimation.arrivals.messages import Messages
 
 #: Two servos, one with a gear, dry friction in both joints and in one a limit of the force.
 ARM = """

@@ -4,16 +4,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 import scipy.sparse
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.arrivals.responses import System
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @pytest.fixture

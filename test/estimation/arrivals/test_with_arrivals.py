@@ -6,35 +6,28 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from builders.trajectories import Measure
 from sysid_ros.estimation.arrivals import WithArrivals
 from sysid_ros.estimation.arrivals.pulses import Pulses
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.held_out import with_arrivals_in
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.validation import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.model.unknown import Unknown
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 pytestmark = pytest.mark.slow
 

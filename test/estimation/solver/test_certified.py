@@ -4,19 +4,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.slow
 

@@ -7,34 +7,28 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 import scipy.optimize
+from numpy.typing import NDArray
 
 from builders.models import rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.descent import Descent
-from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
+from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise, solve
 from sysid_ros.estimation.solver.losses import cost, curvature, rho, root
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import TimeSeries
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from numpy.typing import NDArray
-
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals.trajectory import Trajectory
 
 TIMESTEP = 0.005
 PENDULUM = rod(timestep=TIMESTEP, damping=0.2, armature=0.05)

@@ -4,19 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import Differences, leave_jumps_out
 from sysid_ros.estimation.solver.least_squares import SolverSettings, linearise, solve
 from sysid_ros.estimation.solver.problem import FitLog, FunctionResiduals, Iteration
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIMES = np.linspace(0, 2, 50)[:, None]
 

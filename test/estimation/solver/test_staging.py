@@ -6,29 +6,24 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
 from builders.models import Drive, rod
+from builders.trajectories import Measure, Sweep
 from sysid_ros.errors import CancelledError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver import staging
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.estimation.solver.staging import PARTS, is_stuck, parts_of, solve_in_stages
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any
-
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.estimation.solver.problem import Iteration
-
 
 ARM = rod(timestep=0.002, damping=0.3, armature=0.01, drive=Drive.MOTOR)
 TRUTH = {'joint/j/damping': 0.8, 'joint/j/armature': 0.1}

@@ -5,18 +5,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.starts import solve_from, starts
 from sysid_ros.model.unknown import Unknown
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 TIMES = np.linspace(0, 4, 80)[:, None]
 FREQUENCY = Unknown('frequency', (), 1.0, 0.5, 20.0)

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,17 +17,12 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
-from sysid_ros.estimation.start import check_choice
+from sysid_ros.estimation.start import Start, check_choice
 from sysid_ros.estimation.start.initialization import choose, initialize
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sysid_ros.estimation.start import Start
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>

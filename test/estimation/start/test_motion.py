@@ -4,21 +4,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import mujoco
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.start.motion import measured_joints, smoothed, unsound
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sysid_ros.signals.trajectory import PrescribedMotion
+from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".001" integrator="RK4"/><worldbody><body>

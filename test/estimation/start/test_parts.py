@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import mujoco
 import numpy as np
@@ -17,12 +17,8 @@ from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.start.initialization import initialize
 from sysid_ros.model.unknown import make_unknowns
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 SERVO = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".01" integrator="implicitfast"/><worldbody><body>

@@ -5,21 +5,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
+from builders.trajectories import Measure, Sweep
 from sysid_ros.estimation.start.regression import Regression, regress
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-
-if TYPE_CHECKING:
-    from builders.trajectories import Measure, Sweep
-    from sysid_ros.signals import TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
-
+from sysid_ros.signals import TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 
 MOTORS = '<motor name="a" joint="j"/><motor name="b" joint="k"/>'
 SERVOS = (

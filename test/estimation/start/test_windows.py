@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
+from builders.trajectories import Measure
 from sysid_ros.errors import FitError
 from sysid_ros.estimation import start
 from sysid_ros.estimation.noise import estimate_noise
@@ -23,12 +25,6 @@ from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from builders.trajectories import Measure
-
 
 #: A double pendulum that falls from above.
 CHAOTIC = mujoco.MjModel.from_xml_string(

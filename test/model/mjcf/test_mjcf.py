@@ -5,11 +5,10 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,11 +18,7 @@ from sysid_ros.model.loading import differing_fields, fitted_model, load_model
 from sysid_ros.model.mjcf.write import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 REPOSITORY = Path(__file__).resolve().parents[3]
-SHARED = Path(os.environ.get('SYSID_SHARED_DATA', REPOSITORY.parent / 'shared' / 'data'))
 DEMO = REPOSITORY / 'config' / 'demo' / 'arm.xml'
 
 BODY = '<body name="b"><joint name="j"/><geom name="g" size=".1" mass="1"/></body>'
@@ -551,68 +546,10 @@ EVERYTHING = [
 ]
 
 
-@pytest.fixture(
-    params=[
-        'demo',
-        *(
-            pytest.param(name, marks=pytest.mark.shared)
-            for name in ('servo', 'servo without meshes', 'quadruped')
-        ),
-    ]
-)
-def real_model(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, list[str]]:
-    """A real model, and the targets that are identified in it."""
-    servo, go2 = SHARED / 'servo_sysid/desc/robot.xml', SHARED / 'go2_iit/go2.xml'
-    delay = ['actuator/*/delay']
-    if request.param == 'demo':
-        gains = [f'actuator/*/{name}' for name in ('kp', 'kv', 'gear')]
-        return _present(DEMO), [*EVERYTHING, *gains, *delay]
-    if request.param == 'quadruped':
-        text = re.sub(
-            r'[ \t]*<(geom|mesh)\b(?=[^>]*(class="visual"|file=))[^>]*/>\n',
-            '',
-            _present(go2).read_text(),
-        )
-        return save(tmp_path, text, 'go2/go2.xml'), [
-            *EVERYTHING,
-            *delay,
-            'geom/FL/friction[0]',
-            'actuator/*/gear',
-        ]
-    _present(servo)
-    if request.param == 'servo':
-        path = servo
-    else:
-        text = servo.read_text()
-        text = re.sub(r'[ \t]*<mesh\b[^>]*/>\n', '', text)
-        text = re.sub(r'[ \t]*<geom type="mesh"(?![^>]*\bmass=)[^>]*/>\n', '', text)
-        text = re.sub(r'type="mesh"([^>]*?) mesh="\w+"', r'type="sphere" size=".02"\1', text)
-        path = save(tmp_path, text, 'servo/robot.xml')
-    return path, [
-        'joint/*/armature',
-        'joint/*/damping',
-        'joint/*/frictionloss',
-        'body/horn/mass',
-        'actuator/servo/kp',
-        'actuator/servo/kv',
-        'actuator/servo/dynprm[0]',
-        *delay,
-        'option/gravity[2]',
-    ]
-
-
-def _present(path: Path) -> Path:
-    if not path.exists():
-        pytest.skip(f'{path.name} is absent')
-    return path
-
-
 @pytest.mark.slow
-def test_a_real_model_differs_only_in_identified_attributes(
-    real_model: tuple[Path, list[str]], tmp_path: Path
-) -> None:
-    source, patterns = real_model
-    model = load_model(source)
+def test_the_model_of_the_demo_differs_only_in_identified_attributes(tmp_path: Path) -> None:
+    source, model = DEMO, load_model(DEMO)
+    patterns = [*EVERYTHING, *(f'actuator/*/{name}' for name in ('kp', 'kv', 'gear', 'delay'))]
     values = [
         (target, target.read(model) * 1.1 + 0.01)
         for pattern in patterns
@@ -625,11 +562,8 @@ def test_a_real_model_differs_only_in_identified_attributes(
     for target, value in values:
         if target.in_model:
             assert target.read(load_model(main)) == pytest.approx(value, abs=1e-9)
-    names = 'armature|damping|frictionloss|mass|kp|kv|gear|dynprm|gainprm|biasprm|gravity|friction'
+    names = 'armature|damping|frictionloss|mass|kp|kv|gear|gravity'
     names = rf'\s(?:{names}|delay|nsample|interp)="[^"]*"'
     plain = [re.sub(names, '', text) for text in (before, after)]
     added = [line for line in difference(*plain) if not line.startswith('+ <inertial')]
     assert added == []
-    originals = {path.name: path.read_bytes() for path in source.parent.rglob('*.stl')}
-    copies = {path.name: path.read_bytes() for path in main.parent.rglob('*.stl')}
-    assert copies == originals

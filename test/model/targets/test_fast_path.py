@@ -8,7 +8,7 @@ That this is what compiling a text with these numbers gives is tested where text
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import mujoco
 import numpy as np
@@ -18,10 +18,6 @@ from mujoco.batch import MODEL_FIELDS, Batch
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.loading import differing_fields, writable_model
 from sysid_ros.model.targets import KINDS, Role, Target, Writer, resolve, write_value
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 EVERYTHING = """
 <mujoco>

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
@@ -21,12 +21,7 @@ from sysid_ros.model.inertia import (
 )
 from sysid_ros.model.loading import compile_spec, fitted_model, load_model, load_spec, read_model
 from sysid_ros.model.mjcf.write import WrittenModel, write_model
-from sysid_ros.model.targets import resolve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from sysid_ros.model.targets import Target
+from sysid_ros.model.targets import Target, resolve
 
 DATA = Path(__file__).parents[2] / 'data' / 'urdf'
 
