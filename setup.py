@@ -24,7 +24,6 @@ NODES = (
 
 REQUIRED = (
     'annotated-types>=0.6',
-    'argcomplete>=3.1',
     'jinja2>=3.1',
     'lxml>=4.9',
     'lz4>=4.0',
@@ -41,6 +40,7 @@ REQUIRED = (
     'rich>=13.0',
     'rosbags>=0.11',
     'scipy>=1.10',
+    'typer>=0.19',
     'zstandard>=0.19',
 )
 
@@ -89,7 +89,6 @@ TEST = (
     'colcon-common-extensions',
     'hypothesis',
     'ipykernel',
-    'jsonschema',
     'lxml-stubs',
     'mcap-ros2-support>=0.5',  # another writer of bags
     'mujoco-core[sysid]',  # its files and ours interchange

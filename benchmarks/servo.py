@@ -10,7 +10,7 @@ little below it, above all one that minimises this very measure, as CMA-ES does 
 
 CMA-ES is Optuna's, in its own storage, on the same simulator; its time is that of the fits beside
 it, which include intervals and verdicts, and five times that. Nothing follows its trials here;
-`sysid fit-actuator --method cmaes` goes on with least squares.
+`sysid servo fit --method cmaes` goes on with least squares.
 """
 
 from __future__ import annotations

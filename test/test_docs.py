@@ -20,16 +20,18 @@ from typing import Any, NamedTuple, get_args
 from xml.etree import ElementTree as ET
 
 import pytest
+import typer
 import yaml
 
+from builders.commands import SYSID, commands, options, parse
 from sysid_ros import config, demo
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main, make_parser
-from sysid_ros.cli.parser import parse_overrides
+from sysid_ros.cli.app import overrides_of
+from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main
 from sysid_ros.config import (
     CalibrationConfig,
     DataConfig,
@@ -204,15 +206,11 @@ def test_sysid_commands_are_understood(page: str, words: list[str]):
     redirected = [place for place, word in enumerate(words) if word in {'>', '2>/dev/null'}]
     words = words[: min(redirected, default=None)]
     try:
-        args = make_parser().parse_args(words)
-    except SystemExit:
-        pytest.fail(f'{page}: sysid {shlex.join(words)}')
-    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit):
-        make_parser().parse_args([args.command, '--help'])
-    # argparse takes beginnings of options, too.
-    flags = {word for word in words if word.startswith('--')}
-    assert flags <= set(re.findall(r'--[a-z-]+', out.getvalue())), page
-    for key in parse_overrides(getattr(args, 'overrides', [])):
+        command, given = parse(words)
+    except typer.BadParameter.__base__ as error:
+        pytest.fail(f'{page}: sysid {shlex.join(words)}: {error}')
+    assert {word for word in words if word.startswith('--')} <= options(command), page
+    for key in overrides_of(given.get('settings', [])):
         schema: object = CalibrationConfig
         for part in key.split('.'):
             fields = getattr(schema, 'model_fields', {})
@@ -222,10 +220,9 @@ def test_sysid_commands_are_understood(page: str, words: list[str]):
 
 @by_page
 def test_sysid_commands_in_the_text_exist(page: Path):
-    commands = set(re.findall(r'`sysid (\w[\w-]*)', _prose(page)))
-    help_text = make_parser().format_help()
+    said = re.findall(r'`sysid ((?:servo )?[a-z][\w-]*)', _prose(page))
 
-    assert all(re.search(rf'^ +{name}$|^ +{name} ', help_text, re.MULTILINE) for name in commands)
+    assert set(said) <= {*dict(commands()), 'servo'}
 
 
 @pytest.mark.parametrize(
@@ -473,7 +470,7 @@ def test_the_recovery_of_a_killed_recording_works(tmp_path: Path, monkeypatch: p
 
 def test_exit_codes_are_those_of_the_command_line():
     rows = re.findall(r'^\| (\d+) \|', _text(ROOT / 'docs/ci.md'), re.MULTILINE)
-    told = re.findall(r'\b\d+\b', make_parser().epilog or '')
+    told = re.findall(r'\b\d+\b', SYSID.epilog or '')
 
     assert rows[: len(told)] == told
     assert [int(row) for row in rows[len(told) :]] == [INTERRUPTED, BROKEN_PIPE]

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from builders.cli_project import REPOSITORY
-from sysid_ros.cli.parser import make_parser
+from builders.commands import SYSID, commands
 
 PACKAGE = REPOSITORY / 'sysid_ros'
 #: What is not said, and what is said instead. The keys of YAML and JSON files keep their names.
@@ -74,14 +73,11 @@ def test_what_the_code_says_keeps_to_the_words(room: str):
 
 
 def test_help_keeps_to_the_words():
-    def helps(parser: argparse.ArgumentParser) -> Iterator[str]:
-        yield ' '.join(parser.format_help().split())
-        for action in parser._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for each in action.choices.values():
-                    yield from helps(each)
-
-    assert not [wrong for text in helps(make_parser()) for wrong in _wrong(text)]
+    helps = [
+        ' '.join(command.get_help(command.make_context(name, [], resilient_parsing=True)).split())
+        for name, command in [('sysid', SYSID), *commands()]
+    ]
+    assert not [wrong for text in helps for wrong in _wrong(text)]
 
 
 @pytest.mark.parametrize(

@@ -9,25 +9,19 @@ import math
 import shutil
 import sys
 import time
-from typing import TYPE_CHECKING, TextIO
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self, TextIO
 
+from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.json_text import to_json
 from sysid_ros.report.tables import WIDE, LiteralConsole, print_result, print_table
 from sysid_ros.text import one_line
 
-if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Mapping
-    from pathlib import Path
-    from typing import Self
-
-    from sysid_ros.estimation.solver.problem import Iteration
-
 __all__ = [
     'Progress',
     'make_console',
-    'note',
-    'print_document',
+    'print_json',
     'print_paths',
     'print_result',
     'print_table',
@@ -125,20 +119,14 @@ class Progress:
             self._open = False
 
 
-def progress_for(args: argparse.Namespace, limit: float | None = None) -> Progress:
-    """Return what shows progress, unless the command line has ``--quiet``."""
-    return Progress(io.StringIO() if args.quiet else None, limit)
+def progress_for(limit: float | None = None, *, quiet: bool) -> Progress:
+    """Return what shows progress unless the command is to be quiet; a fit may have a limit, s."""
+    return Progress(io.StringIO() if quiet else None, limit)
 
 
-def note(args: argparse.Namespace, text: str) -> None:
-    """Say on standard error what is good to know, unless the command line has ``--quiet``."""
-    if not args.quiet:
-        say(text, sys.stderr)
-
-
-def print_document(document: object) -> None:
-    """Print what was found as one JSON document; its schema is in `sysid_ros.cli.documents`."""
-    print(to_json(document, indent=2))  # noqa: T201 (escaped as JSON)
+def print_json(found: object) -> None:
+    """Print what was found as one JSON document."""
+    print(to_json(found, indent=2))  # noqa: T201 (escaped as JSON)
 
 
 def make_console() -> LiteralConsole:

@@ -4,35 +4,26 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from sysid_ros.cli.parser import BAD_INPUT, make_parser
+import typer
+
+from sysid_ros.cli import fit, judge, recordings, servo, start, use  # noqa: F401 (commands)
+from sysid_ros.cli.app import app
 from sysid_ros.errors import SysidError
 from sysid_ros.text import sentence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-#: Exit codes of Ctrl-C, and of a reader of our output that went away (`sysid … | head`).
+#: Exit codes of bad input, of Ctrl-C, and of a reader that went away (`sysid … | head`).
+BAD_INPUT = 2
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-#: Commands that share a file with another one, and their functions there; of all others it is the
-#: function ``run`` in the file of their name.
-_BESIDE = {
-    'compare-actuators': 'servo.compare',
-    'export-actuator': 'servo.export',
-    'fit-actuator': 'servo.fit',
-    'map': 'convert.propose_mapping',
-    'plot': 'inspect.plot',
-    'plot-actuator': 'servo.plot',
-    'rollback': 'history.rollback',
-    'servo-logs': 'servo.logs',
-}
+#: What is wrong with a command line; typer has no name for the root of these exceptions.
+_UsageError: Any = typer.BadParameter.__base__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,11 +40,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Products here are tall and narrow: threads of OpenBLAS gain nothing, and where other processes
     # want the cores, they wait for each other a hundred times longer than they work.
     os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')
+    if '_SYSID_COMPLETE' in os.environ:
+        app(prog_name='sysid')
     try:
         try:
-            return _run(arguments)
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
         finally:
-            # Also where argparse leaves, after --help.
             sys.stdout.flush()
             sys.stderr.flush()
     except SysidError as error:
@@ -86,19 +78,28 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors='backslashreplace')
 
 
-def _run(arguments: Sequence[str] | None) -> int:
-    parser = make_parser()
-    if '_ARGCOMPLETE' in os.environ:
-        import argcomplete  # noqa: PLC0415 (for a shell that asks what may come next)
+def _run(arguments: list[str]) -> int:
+    # Not by typer's own entry point, whose exit codes of Ctrl-C and broken pipes are others.
+    command: Any = typer.main.get_command(app)
+    try:
+        line = ' '.join(['sysid', *arguments])
+        with command.make_context('sysid', arguments, obj=line) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as done:
+        return done.exit_code
+    except _UsageError as error:
+        path = error.ctx.command_path if error.ctx else 'sysid'
+        _complain(f'{sentence(_wrong(error))} See `{path} --help`.')
+        return BAD_INPUT
 
-        argcomplete.autocomplete(parser)
-    args = parser.parse_args(arguments)
-    args.command_line = ' '.join(['sysid', *(sys.argv[1:] if arguments is None else arguments)])
-    # Imported here, so that --help does not wait for numpy and MuJoCo.
-    place = _BESIDE.get(args.command, f'{args.command.replace("-", "_")}.run')
-    file, function = place.split('.')
-    runner = importlib.import_module(f'sysid_ros.cli.{file}')
-    return int(getattr(runner, function)(args))
+
+def _wrong(error: Any) -> str:
+    """Return what is wrong with a command line, with what was found where pydantic checked it."""
+    said = ' '.join(error.format_message().split()).replace('Value error, ', '')
+    if 'Input should be' in said:
+        said = said.replace('Input should be', 'expected')
+        said += f', found {error.__cause__.errors()[0]["input"]!r}'
+    return said if said.endswith(('.', '?')) else f'{said}.'
 
 
 def _complain(text: str) -> None:

@@ -1,18 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid preflight``."""
+"""What ``sysid preflight`` prints: what a fit could say, and what that rests on."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from sysid_ros.cli.parser import parse_overrides
-from sysid_ros.config import load_calibration
 from sysid_ros.errors import how_many, listed
+from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
+    LiteralConsole,
     determined,
     explained,
     print_findings,
@@ -21,38 +20,12 @@ from sysid_ros.report.tables import (
 )
 from sysid_ros.results.links import link_places
 
-if TYPE_CHECKING:
-    import argparse
-
-    from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
-    from sysid_ros.report.tables import LiteralConsole
-
-#: Exit code where some parameter would not be identified.
-DOUBTFUL = 1
 #: A source is named for a parameter when the interval would be wider by this factor without it.
 _CARRIES = 1.1
 #: So many sources of a parameter are named.
 _NAMED = 3
 #: So many bags or subjects of one line are named.
 _LISTED = 6
-
-
-def run(args: argparse.Namespace) -> int:
-    """Say what a fit would be able to say."""
-    config = load_calibration(args.config, parse_overrides(args.overrides))
-    # Imported late, so that a wrong configuration is told at once.
-    from sysid_ros.cli.console import make_console, print_document, progress_for  # noqa: PLC0415
-    from sysid_ros.pipeline.preflight import preflight  # noqa: PLC0415
-
-    with progress_for(args) as progress:
-        found = preflight(config, progress)
-    if args.json:
-        print_document(found)
-    elif args.quiet:
-        make_console().print(_last_line(found))
-    else:
-        print_preflight(make_console(), found)
-    return DOUBTFUL if found.doubtful else 0
 
 
 def print_preflight(console: LiteralConsole, found: Preflight) -> None:
@@ -67,10 +40,10 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     _print_bags(console, found)
     _print_joints(console, found)
     _print_trouble(console, found)
-    console.print(_last_line(found))
+    console.print(last_line(found))
 
 
-def _last_line(found: Preflight) -> str:
+def last_line(found: Preflight) -> str:
     """Say which parameters a fit would not identify."""
     of_links = {found.parameters[place].name for own in _links(found).values() for place in own}
     names = [name for name in found.doubtful if name not in of_links]

@@ -1,212 +1,389 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The commands about servos: logs, fits, comparisons of friction laws, pictures and MJCF."""
+"""``sysid servo``: logs, fits, comparisons of friction laws, pictures and MJCF."""
 
 from __future__ import annotations
 
-import argparse
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from sysid_ros.cli.console import (
-    make_console,
-    print_document,
-    print_paths,
-    print_result,
-    print_table,
-    progress_for,
-    say,
-)
-from sysid_ros.cli.documents import (
-    LogsDocument,
-    PlainServoDocument,
-    PlotsDocument,
-    ServoDocument,
-    ServoErrorsDocument,
-    WrittenLog,
-)
-from sysid_ros.cli.parser import fixed_of
-from sysid_ros.config import ServoFitConfig, load_servo_bag, validate
-from sysid_ros.errors import ConfigError, how_many
-from sysid_ros.report.alignment import print_alignment
-from sysid_ros.report.numbers import padded
-from sysid_ros.results.result import StartKind
-from sysid_ros.servos.bench.calibration import LawComparison, calibrate_servo, compare_laws
-from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
-from sysid_ros.servos.formats.from_bag import convert_servo
-from sysid_ros.servos.formats.logs import check_motor, read_logs
-from sysid_ros.servos.formats.mjcf import plain_actuator, snippet, write_plain_mjcf
-from sysid_ros.servos.formats.parameter_file import read_parameters
+import typer
+
+from sysid_ros.cli.app import Json, Quiet, command, several, written
+from sysid_ros.cli.app import servo as group
+from sysid_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sysid_ros.servos.pictures import Predictions
+    from collections.abc import Mapping
 
-_MILLI = 1e3
+    from sysid_ros.config import ServoFitConfig
+
+_Actuator = Annotated[
+    str, typer.Option(metavar='NAME', help='as xl330, or a YAML file that defines it')
+]
+_Logdir = Annotated[Path, typer.Option(metavar='DIR', help='folder of logs, raw or processed')]
+_Kp = Annotated[
+    float | None,
+    typer.Option(metavar='KP', help='hold out the logs with this gain'),
+]
+_ResetPeriod = Annotated[
+    float | None,
+    typer.Option(
+        metavar='S',
+        help='let predictions go on from the measured state every so many seconds',
+    ),
+]
+_Fix = Annotated[
+    list[str],
+    several('--fix', 'NAME=VALUE', 'a coefficient that is known, as kt=0.4; may be repeated'),
+]
+_Definition = Annotated[
+    str | None,
+    typer.Option(metavar='FILE', help="YAML file that defines the parameter file's servo"),
+]
 
 
-def logs(args: argparse.Namespace) -> int:
-    """Turn a bag into logs, and say what was found and what became of it."""
-    config = load_servo_bag(args.config)
-    alignment, made, paths = convert_servo(args.bag, config, args.output)
-    entries = [
-        WrittenLog(path, len(log), float(log.times[-1]))
-        for log, path in zip(made, paths, strict=True)
-    ]
-    if args.json:
-        print_document(LogsDocument(entries, alignment.health))
-        return 0
-    print_alignment(make_console(), alignment)
-    for entry in entries:
-        say(f'wrote {entry.file}: {entry.samples} samples, {entry.seconds:.2f} s')
-    return 0
+@command(
+    'fit',
+    'commands',
+    'servo fit --actuator xl330 --logdir logs -o params.json',
+    'servo fit --actuator xl330 --logdir logs --validation-kp 200',
+    'servo fit --actuator xl330 --logdir logs --eval params.json',
+    of=group,
+)
+def fit(
+    context: typer.Context,
+    *,
+    actuator: _Actuator,
+    logdir: _Logdir,
+    model: Annotated[str, typer.Option(metavar='NAME', help='friction law: m1 to m6')] = 'm6',
+    output: Annotated[Path, written('FILE', 'file for the coefficients')] = Path('params.json'),
+    validation_kp: _Kp = None,
+    reset_period: _ResetPeriod = None,
+    fix: _Fix,
+    method: Annotated[
+        Literal['least-squares', 'cmaes', 'random', 'nsgaii'],
+        typer.Option(
+            metavar='METHOD',
+            help='least-squares; or cmaes, random, nsgaii, which try values with Optuna before, as '
+            'BAM does',
+        ),
+    ] = 'least-squares',
+    trials: Annotated[
+        int | None,
+        typer.Option(metavar='N', help='number of values to try in all; default 5000'),
+    ] = None,
+    workers: Annotated[int, typer.Option(metavar='N', help='trials at a time')] = 1,
+    load_study: Annotated[
+        str | None,
+        typer.Option(
+            metavar='STUDY',
+            help='go on with a study: its name in study.journal beside the output, or a file of '
+            'studies, a journal or SQLite',
+        ),
+    ] = None,
+    wandb: Annotated[bool, typer.Option('--wandb', help='log to Weights & Biases')] = False,
+    starts: Annotated[int, typer.Option(metavar='N', help='starts spread over the bounds')] = 8,
+    seed: Annotated[int, typer.Option(metavar='N', help='of the starts and trials')] = 0,
+    evaluated: Annotated[
+        Path | None,
+        typer.Option(
+            '--eval', metavar='FILE', help='only say how well this parameter file predicts the logs'
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Find a servo's motor and friction from its logs.
 
+    Fits the coefficients of a servo to logs of its pendulum, raw or processed; writes them as a
+    parameter file, with result and report beside it.
+    """
+    if evaluated is not None:
+        return _evaluate(evaluated, actuator, logdir, reset_period, quiet=quiet, json=json)
+    config = _config(
+        fix,
+        actuator=actuator,
+        logdir=logdir,
+        model=model,
+        output=output,
+        validation_kp=validation_kp,
+        reset_period=reset_period,
+        method=method,
+        trials=trials,
+        workers=workers,
+        load_study=load_study,
+        wandb=wandb,
+        starts=starts,
+        seed=seed,
+    )
 
-def fit(args: argparse.Namespace) -> int:
-    """Fit a servo to its logs and print what was found; return 1 when it was rejected."""
-    if args.eval:
-        return _evaluate(args)
-    with progress_for(args) as progress:
-        done = calibrate_servo(_config_of(args), command=args.command_line, observer=progress)
-    code = 0 if done.result.accepted else 1
-    if args.json:
-        print_document(
-            ServoDocument(
-                done.result.standing,
-                done.parameters_path,
-                done.result_path,
-                done.report_path,
-                done.values,
-                done.errors,
-                done.result.without_curves(),
-            )
+    from sysid_ros.cli.console import (
+        make_console,
+        print_json,
+        print_paths,
+        print_result,
+        progress_for,
+    )
+    from sysid_ros.results.headline import verdict_line
+    from sysid_ros.results.result import StartKind
+    from sysid_ros.servos.bench.calibration import calibrate_servo
+
+    with progress_for(quiet=quiet) as progress:
+        done = calibrate_servo(config, command=context.obj, observer=progress)
+    result = done.result
+    code = 0 if result.accepted else 1
+    if json:
+        print_json(
+            {
+                'standing': result.standing,
+                'parameters_file': done.parameters_path,
+                'result_file': done.result_path,
+                'report': done.report_path,
+                'values': done.values,
+                'errors': done.errors,
+                'result': result.without_curves(),
+            }
         )
         return code
     console = make_console()
-    if not args.quiet:
-        print_result(console, done.result)
-        if done.result.solver.start is StartKind.SAMPLED:
-            console.print(f'The fit began at {done.result.solver.start_sentence}.')
+    if not quiet:
+        print_result(console, result)
+        if result.solver.start is StartKind.SAMPLED:
+            console.print(f'The fit began at {result.solver.start_sentence}.')
         console.print(_mean_error(done.errors))
         console.print()
     paths = {'coefficients': done.parameters_path, 'result': done.result_path}
     print_paths(console, {**paths, 'report': done.report_path})
+    console.print(verdict_line(result))
     return code
 
 
-def _config_of(args: argparse.Namespace) -> ServoFitConfig:
-    given = {name: getattr(args, name, None) for name in ServoFitConfig.model_fields}
-    wanted = {name: value for name, value in given.items() if value is not None}
-    wanted['fixed'] = fixed_of(args.fix)
-    return validate(ServoFitConfig, wanted, 'the command line')
+def _config(fix: list[str], **given: object) -> ServoFitConfig:
+    """Return what is asked for; what is not given keeps the default of the configuration.
+
+    Raises:
+        ConfigError: A value is not valid, or a coefficient of ``--fix`` no name and number.
+    """
+    from sysid_ros.config import ServoFitConfig, validate
+
+    fixed = {}
+    for pair in fix:
+        name, _, text = pair.partition('=')
+        try:
+            fixed[name] = float(text)
+        except ValueError as err:
+            raise ConfigError(
+                f'Expected NAME=NUMBER for --fix, as kt=0.4, found {pair!r}.'
+            ) from err
+    told = {name: value for name, value in given.items() if value is not None}
+    return validate(ServoFitConfig, {**told, 'fixed': fixed}, 'the command line')
 
 
-def _evaluate(args: argparse.Namespace) -> int:
+def _evaluate(
+    file: Path, actuator: str, logdir: Path, period: float | None, *, quiet: bool, json: bool
+) -> int:
     """Print how well a file of coefficients predicts logs."""
-    servo, values = read_parameters(args.output, args.actuator)
-    logs = read_logs(args.logdir)
-    check_motor(logs, args.actuator)
-    errors = errors_by_log(servo, values, logs, args.reset_period)
-    if args.json:
-        print_document(ServoErrorsDocument(errors, mean_error(errors)))
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
+    from sysid_ros.servos.formats.logs import check_motor, read_logs
+    from sysid_ros.servos.formats.parameter_file import read_parameters
+
+    servo, values = read_parameters(file, actuator)
+    logs = read_logs(logdir)
+    check_motor(logs, actuator)
+    errors = errors_by_log(servo, values, logs, period)
+    if json:
+        print_json({'errors': errors, 'mean': mean_error(errors)})
         return 0
-    if not args.quiet:
+    if not quiet:
         for name, error in errors.items():
-            say(f'{name}: {_MILLI * error:.4f} mrad')
+            say(f'{name}: {1e3 * error:.4f} mrad')
     say(_mean_error(errors))
     return 0
 
 
 def _mean_error(errors: Mapping[str, float]) -> str:
-    mean = _MILLI * mean_error(errors)
+    from sysid_ros.errors import how_many
+    from sysid_ros.servos.bench.pendulum import mean_error
+
+    mean = 1e3 * mean_error(errors)
     return f'Mean absolute error of {how_many(errors, "log")}: {mean:.4f} mrad.'
 
 
-def compare(args: argparse.Namespace) -> int:
-    """Fit several friction laws to logs of a servo and print how well each predicts."""
-    models = [name.strip() for name in args.models.split(',') if name.strip()]
-    config = _config_of(argparse.Namespace(**{**vars(args), 'output': None}))
-    with progress_for(args) as progress:
-        found = compare_laws(config, models, output=args.output, observer=progress)
-    if args.json:
-        print_document(found)
+@command(
+    'compare',
+    'commands',
+    'servo compare --actuator xl330 --logdir logs --models m1,m4,m6',
+    of=group,
+)
+def compare(
+    *,
+    actuator: _Actuator,
+    logdir: _Logdir,
+    models: Annotated[
+        str, typer.Option(metavar='NAME,…', help='friction laws')
+    ] = 'm1,m2,m3,m4,m5,m6',
+    output: Annotated[
+        Path | None,
+        written('DIR', 'folder for the coefficients of each model'),
+    ] = None,
+    validation_kp: _Kp = None,
+    reset_period: _ResetPeriod = None,
+    fix: _Fix,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Fit several friction models; show their errors side by side.
+
+    Fits them to the same logs, and shows their errors on these and on the logs that are held out.
+    """
+    names = [name.strip() for name in models.split(',') if name.strip()]
+    config = _config(
+        fix,
+        actuator=actuator,
+        logdir=logdir,
+        validation_kp=validation_kp,
+        reset_period=reset_period,
+    )
+
+    from sysid_ros.cli.console import make_console, print_json, progress_for
+    from sysid_ros.cli.tables import print_laws
+    from sysid_ros.servos.bench.calibration import compare_laws
+
+    with progress_for(quiet=quiet) as progress:
+        found = compare_laws(config, names, output=output, observer=progress)
+    if json:
+        print_json(found)
     else:
-        print_laws(found)
+        print_laws(make_console(), found)
     return 0
 
 
-def print_laws(found: LawComparison) -> None:
-    """Print how well each friction law predicts."""
-    console = make_console()
-    rows = [
-        (
-            law.name,
-            str(law.fitted),
-            f'{_MILLI * law.training:.4g}',
-            '-' if math.isnan(law.held_out) else f'{_MILLI * law.held_out:.4g}',
-            f'{law.seconds:.1f}',
-        )
-        for law in found.models
-    ]
-    headers = ('model', '>coefficients', '>training', '>held out', '>seconds')
-    print_table(console, 'Friction models (mean absolute error in mrad)', headers, rows)
-    for warning in found.warnings:
-        console.print(f'warning: {warning}')
+@command(
+    'plot',
+    'commands',
+    'servo plot --logdir logs --params m1.json --params m6.json -o pictures',
+    of=group,
+)
+def plot(
+    *,
+    logdir: _Logdir,
+    params: Annotated[
+        list[Path],
+        several('--params', 'FILE', 'parameter file, or a folder of them; may be repeated'),
+    ],
+    actuator: _Definition = None,
+    reset_period: _ResetPeriod = None,
+    output: Annotated[
+        Path | None,
+        written('DIR', 'folder; default LOGDIR_plots'),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Draw logs and what parameters predict for them.
 
+    Draws a picture per log, with what parameter files predict and how far that is off.
+    """
+    if reset_period is not None and not (math.isfinite(reset_period) and reset_period > 0):
+        raise ConfigError(f'Expected a positive --reset-period in seconds, found {reset_period:g}.')
 
-def plot(args: argparse.Namespace) -> int:
-    """Draw logs and what parameter files predict for them, and print by how much they miss."""
-    # Matplotlib is slow to import.
-    from sysid_ros.servos.pictures import (  # noqa: PLC0415
-        predict_logs,
-        read_candidates,
-        write_pictures,
-    )
+    from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.cli.tables import print_log_errors
+    from sysid_ros.servos.formats.logs import read_logs
+    from sysid_ros.servos.pictures import predict_logs, read_candidates, write_pictures
 
-    period = args.reset_period
-    if period is not None and not (math.isfinite(period) and period > 0):
-        raise ConfigError(f'Expected a positive --reset-period in seconds, found {period:g}.')
-    candidates = read_candidates(args.params, args.actuator)
-    logs = read_logs(args.logdir)
-    found = predict_logs(candidates, logs, period)
-    folder = args.output or Path(f'{args.logdir.resolve().name}_plots')
-    paths = write_pictures(folder, logs, found)
-    if args.json:
+    candidates = read_candidates(params, actuator)
+    logs = read_logs(logdir)
+    found = predict_logs(candidates, logs, reset_period)
+    folder = output or Path(f'{logdir.resolve().name}_plots')
+    files = write_pictures(folder, logs, found)
+    if json:
         errors = {
-            name: dict(zip(found.logs, row.tolist(), strict=True))
+            name: dict(zip(found.logs, row, strict=True))
             for name, row in zip(found.names, found.errors, strict=True)
         }
-        print_document(PlotsDocument(paths, errors))
+        print_json({'files': files, 'errors': errors})
         return 0
     if candidates:
-        print_errors(found)
-    for path in paths:
+        print_log_errors(make_console(), found)
+    for path in files:
         say(f'wrote {path}')
     return 0
 
 
-def print_errors(found: Predictions) -> None:
-    """Print by how much each parameter file misses each log."""
-    milli = _MILLI * found.errors
-    rows = [(log, *map(padded, column)) for log, column in zip(found.logs, milli.T, strict=True)]
-    rows.append(('mean', *map(padded, milli.mean(axis=1))))
-    headers = ('log', *(f'>{name}' for name in found.names))
-    print_table(make_console(), 'Mean absolute error (mrad)', headers, rows)
+@command('export', 'commands', 'servo export --params params.json -o servo.xml', of=group)
+def export(
+    *,
+    params: Annotated[Path, typer.Option(metavar='FILE', help='parameter file')],
+    kp: Annotated[
+        float | None, typer.Option(help="gain in the firmware's unit; default the servo's")
+    ] = None,
+    vin: Annotated[float | None, typer.Option(help="supply, V; default the servo's")] = None,
+    element: Annotated[
+        Literal['dcmotor', 'position'] | None,
+        typer.Option(help='the actuator; default dcmotor where the servo has a motor'),
+    ] = None,
+    actuator: _Definition = None,
+    output: Annotated[Path, written('FILE', 'new MJCF file')],
+    json: Json = False,
+) -> int:
+    """Write a servo as plain MJCF, and say what is lost.
 
+    Prints the joint and the actuator that stand for a servo in plain MJCF, and writes them.
+    """
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.servos.formats.mjcf import plain_actuator, snippet, write_plain_mjcf
+    from sysid_ros.servos.formats.parameter_file import read_parameters
 
-def export(args: argparse.Namespace) -> int:
-    """Write a servo as plain MJCF, and say what is lost."""
-    servo, values = read_parameters(args.params, args.actuator)
-    actuator = plain_actuator(servo, values, kp=args.kp, vin=args.vin, element=args.element)
-    write_plain_mjcf(args.output, actuator)
-    lines = snippet(actuator)
-    if args.json:
-        print_document(PlainServoDocument(args.output, '\n'.join(lines), actuator))
+    servo, values = read_parameters(params, actuator)
+    plain = plain_actuator(servo, values, kp=kp, vin=vin, element=element)
+    write_plain_mjcf(output, plain)
+    lines = snippet(plain)
+    if json:
+        print_json({'file': output, 'mjcf': '\n'.join(lines), 'actuator': plain})
         return 0
     for line in lines:
         say(line)
-    for note in actuator.notes:
+    for note in plain.notes:
         say(f'note: {note}')
-    say(f'wrote {args.output}')
+    say(f'wrote {output}')
+    return 0
+
+
+@command('logs', 'commands', 'servo logs bags/servo servo_bag.yaml -o logs', of=group)
+def logs(
+    *,
+    bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder')],
+    config: Annotated[
+        Path, typer.Argument(metavar='CONFIG', help='servo_bag.yaml: what is where in the bag')
+    ],
+    output: Annotated[Path, written('DIR', 'folder for the logs')],
+    json: Json = False,
+) -> int:
+    """Turn the bag of a servo on a pendulum into logs.
+
+    Turns a bag of a servo on a pendulum, or of a single joint that is like one, into evenly sampled
+    logs, one for each run.
+    """
+    from sysid_ros.config import load_servo_bag
+
+    loaded = load_servo_bag(config)
+
+    from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.report.alignment import print_alignment
+    from sysid_ros.servos.formats.from_bag import convert_servo
+
+    alignment, made, paths = convert_servo(bag, loaded, output)
+    entries = [
+        {'file': path, 'samples': len(log), 'seconds': float(log.times[-1])}
+        for log, path in zip(made, paths, strict=True)
+    ]
+    if json:
+        print_json({'logs': entries, 'health': alignment.health})
+        return 0
+    print_alignment(make_console(), alignment)
+    for entry in entries:
+        say(f'wrote {entry["file"]}: {entry["samples"]} samples, {entry["seconds"]:.2f} s')
     return 0

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -174,3 +174,17 @@ def _is_position_servo(model: mujoco.MjModel, row: int) -> bool:
         and model.actuator_gainprm[row, 0] != 0
         and model.actuator_biasprm[row, 1] != 0
     )
+
+
+def check_ranges(chosen: Iterable[Drive]) -> None:
+    """Check that every actuator says how large its commands may be.
+
+    Raises:
+        ModelError: One has no range.
+    """
+    for drive in chosen:
+        if not math.isfinite(drive.upper - drive.lower):
+            raise ModelError(
+                f'Expected a ctrlrange for actuator {drive.actuator!r}, found none: it says how '
+                'large its commands may be.'
+            )

@@ -147,6 +147,12 @@ def in_one_line(result: CalibrationResult) -> str:
     return ' '.join((counted(result), standing, *headline(result).lines))
 
 
+def verdict_line(result: CalibrationResult) -> str:
+    """Return whether a result may be used, which is the last line that commands print."""
+    word = str(result.standing).upper()
+    return f'{word}: {counted(result)}' if result.accepted else f'{word}: no model is written.'
+
+
 def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
     """Return what a reader has to know first, a line each.
 

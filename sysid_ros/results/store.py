@@ -127,11 +127,6 @@ def linked(output: Path, link: str = CURRENT) -> Path | None:
     return named(output / link) if (output / link).is_dir() else None
 
 
-def is_dated(name: str) -> bool:
-    """Whether a folder of this name holds a result."""
-    return _PATTERN.fullmatch(name) is not None
-
-
 def named(folder: Path) -> Path:
     """Return a folder by the name that it keeps: where it is a link, what that leads to."""
     return folder.parent / folder.readlink() if folder.is_symlink() else folder
@@ -180,33 +175,16 @@ def make_current(output: Path, name: str) -> Stored:
     return Stored(stored[name].folder, current=True)
 
 
-def roll_back(output: Path, name: str | None = None) -> tuple[Stored, Stored]:
-    """Make an earlier accepted result current again.
-
-    Args:
-        output: Folder of results.
-        name: Its folder; the accepted one before the current one unless given.
-
-    Returns:
-        The one that was current, and the one that is now.
+def use_again(output: Path, name: str) -> tuple[Stored, Stored]:
+    """Make an earlier accepted result current; return the one that was, and the one that is now.
 
     Raises:
         ResultError: There is no such result, it was rejected, or none is current.
     """
-    stored = history(output)
-    place = next((place for place, entry in enumerate(stored) if entry.current), None)
-    if place is None:
+    before = next((entry for entry in history(output) if entry.current), None)
+    if before is None:
         raise ResultError(
             f'Expected a current result in {str(output)!r} to go back from, found none.'
-        )
-    before = stored[place]
-    if name is None:
-        # From the latest on: reading a result takes its time, and there may be many.
-        earlier = reversed(stored[:place])
-        name = next((entry.name for entry in earlier if entry.load().accepted), None)
-    if name is None:
-        raise ResultError(
-            f'Expected an accepted result before {before.name}, the current one, found none.'
         )
     return before, make_current(output, name)
 

@@ -5,18 +5,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from builders.cli_project import Outcome, Project, Sysid
-from builders.documents import validator_of
 from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
 from sysid_ros.pipeline import Identified, identify
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -43,18 +39,16 @@ def quick(project: Project, identified: Identified) -> Project:
 
 @pytest.fixture
 def sysid(capsys: pytest.CaptureFixture[str]) -> Sysid:
-    """Return a function that runs the command in this process, and checks a document's schema."""
+    """Return a function that runs the command in this process; a document has no NaN."""
 
     def run(*arguments: str | Path) -> Outcome:
         capsys.readouterr()
-        try:
-            code = main([str(argument) for argument in arguments])
-        except SystemExit as exit_:  # argparse leaves so
-            code = int(exit_.code or 0)
+        code = main([str(argument) for argument in arguments])
         done = Outcome(code, *capsys.readouterr())
         assert '\x1b' not in done.out + done.err
         if '--json' in arguments and done.out:
-            validator_of(str(arguments[0])).validate(json.loads(done.out))
+            # No number of a document is NaN or infinite.
+            json.loads(done.out, parse_constant=pytest.fail)
         return done
 
     return run

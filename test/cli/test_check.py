@@ -7,17 +7,13 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
 
-from builders.cli_project import REPOSITORY, run_process
-
-if TYPE_CHECKING:
-    from builders.cli_project import Project, Sysid
-    from sysid_ros.pipeline import Identified
+from builders.cli_project import REPOSITORY, Project, Sysid, run_process
+from sysid_ros.pipeline import Identified
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
@@ -74,46 +70,14 @@ def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
     assert done == (0, 'All 4 passed.\n', '')
 
 
-def test_another_robot_is_a_difference(quick: Project, sysid: Sysid):
-    # The bags are what they were; a tip nearer the joint moves otherwise, whatever its mass.
-    quick.replace_in_model('pos="0 0 -.25"', 'pos="0 0 -.15"')
-    done = sysid(*CHECK, 'baseline.json')
-    assert done.code == 1
-    assert 'held-out error' in done.out.splitlines()[-1]
-
-
-@pytest.mark.usefixtures('found_before')
-def test_held_out_error_that_grew_is_a_difference(quick: Project, sysid: Sysid):
-    document = json.loads((quick.folder / 'baseline.json').read_text())
-    document['held_out_after'] /= 1.2
-    (quick.folder / 'better.json').write_text(json.dumps(document))
-    done = sysid(*CHECK, 'better.json')
-    assert done.code == 1
-    assert done.out.splitlines()[-1] == '1 of 4 failed: held-out error.'
-    assert sysid(*CHECK, 'better.json', '--set', 'check.held_out_factor=1.3').code == 0
-
-
-def test_parameters_that_came_and_went_are_differences(quick: Project, sysid: Sysid):
-    quick.change_parameter(target='joint/elbow/damping', name='damping')
-    done = sysid(*CHECK, 'baseline.json')
-    assert done.code == 1
-    rows = {line.split()[0]: line for line in done.out.splitlines() if 'FAILED' in line}
-    assert 'no longer identified' in rows['joint/elbow/damping']
-    assert 'not in the baseline' in rows['damping']
-
-
 @pytest.mark.parametrize(
     ('content', 'complaint'),
     [
         (None, "There is no baseline 'old.json'; `sysid check --update` writes it."),
         (b'{"schema_', 'is not valid JSON: Unterminated string'),
-        (b'\xff\xfe', 'is not valid JSON: it is not UTF-8 text'),
         (b'[' * 100_000, "Expected at most 50 values inside each other in 'old.json', found"),
-        (b'{"a": ' + b'[' * 60 + b']' * 60 + b'}', 'Expected at most 50 values inside each other'),
         (b'{"schema_version": ' + b'9' * 5000 + b'}', 'is not valid JSON: it has a number without'),
-        (b'{"schema_version": "\\ud800"}', 'is not valid JSON: it is not UTF-8 text'),
         (b'{"schema_version": "\\u001b\\n"}', "has schema_version '\\x1b\\n'; this version"),
-        (b'[]', "Expected keys and values in 'old.json', found []."),
         (b'{}', 'is not a result of a calibration: it has no schema_version.'),
         (b'{"schema_version": 99}', 'has schema_version 99; this version reads 3.'),
         (b'{"schema_version": 3}', "The result is damaged: Missing key 'model' in old.json."),
@@ -130,13 +94,6 @@ def test_a_baseline_that_cannot_be_used_is_bad_input(
     assert complaint in done.err
     assert done.err.count('\n') == 1
     assert project.files() == before
-
-
-@pytest.mark.usefixtures('project')
-def test_a_tolerance_for_nothing_is_bad_input(sysid: Sysid):
-    done = sysid(*CHECK, 'baseline.json', '--set', 'check.tolerance={armatur: 0.1}')
-    assert done.code == 2
-    assert "The tolerance for 'armatur' matches no parameter; nearest: " in done.err
 
 
 def test_errors_are_shown_without_limits_and_nothing_fails(project: Project, sysid: Sysid):

@@ -5,16 +5,15 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from builders.cli_project import Project
 from sysid_ros.cli.console import Progress, print_result
 from sysid_ros.estimation.solver.problem import Iteration
-from sysid_ros.identification.observer import Nobody, counted
+from sysid_ros.identification.observer import counted
 from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.result import (
     BaseParameter,
@@ -22,14 +21,8 @@ from sysid_ros.results.result import (
     CombinationResult,
     Fold,
     InferenceSummary,
-    LinkNumber,
     LinkResult,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from builders.cli_project import Project
 
 
 @pytest.fixture
@@ -79,33 +72,6 @@ def test_a_truth_is_shown_beside_what_was_found(baseline: CalibrationResult):
     assert row.split()[-2:] == ['0.4567', 'identified']
     (row,) = [line for line in lines if line.startswith('command_delay')]
     assert row.split()[-2:] == ['–', 'identified']  # noqa: RUF001 (the dash that is printed)
-
-
-def test_links_stand_for_the_numbers_that_they_were_fitted_by(baseline: CalibrationResult):
-    first, *_ = baseline.parameters
-    names = tuple(f'body/tip/inertia[{index}]' for index in range(10))
-    numbers = tuple(first.model_copy(update={'name': name, 'explanation': 'No.'}) for name in names)
-    mass = LinkNumber(name='mass', unit='kg', value=1.5, initial=1.0, low=1.4, high=1.6)
-    told = baseline.model_copy(
-        update={
-            'parameters': (*baseline.parameters, *numbers),
-            'links': (LinkResult(body='tip', parameters=names, numbers=(mass,)),),
-        }
-    )
-    lines = show(print_result, told, width=120)
-    (row,) = [line for line in lines if line.startswith('tip mass')]
-    assert row.split() == ['tip', 'mass', '1.50', '[1.40,', '1.60]', 'kg', '1']
-    assert 'Links, fitted by 10 log-Cholesky numbers: 10 identified' in ' '.join(lines)
-    assert not any('inertia[' in line for line in lines)
-
-
-def test_a_rejected_result_and_its_warnings_are_said(baseline: CalibrationResult):
-    rejected = baseline.model_copy(
-        update={'accepted': False, 'warnings': ('Gains [1] were pinned.',)}
-    )
-    lines = show(print_result, rejected, width=200)
-    assert 'warning: Gains [1] were pinned.' in lines
-    assert 'REJECTED: the identified model is not written.' in lines
 
 
 def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
@@ -197,10 +163,6 @@ def test_parts_of_a_stage_are_counted_on_a_terminal_and_said_once_in_a_log():
         assert ('2 of 3' in stream.getvalue()) is stream.isatty()
 
 
-def test_who_does_not_count_parts_is_not_told_of_them():
-    assert list(counted(Nobody(), 'ab', 2)) == ['a', 'b']
-
-
 def test_a_limit_of_time_is_said():
     stream = io.StringIO()
     Progress(stream, limit=60.0).iteration(_iteration(1, 100.0))
@@ -252,31 +214,3 @@ def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: Ca
     ]
     assert 'Base parameters: 1 of the 2 sums' in ' '.join(lines)
     assert not any('Ixy(tip)' in line or 'a/b' in line for line in lines)
-
-
-def test_numbers_of_links_that_stay_wide_are_counted_only(baseline: CalibrationResult):
-    mass = LinkNumber(name='mass', unit='kg', value=1.5, initial=1.0, low=1.4, high=1.6)
-    wide = LinkNumber(name='moment 1', unit='kg·m²', value=0.1, initial=0.1, low=0.02, high=0.4)
-    place = LinkNumber(name='centre x', unit='m', value=0.1, initial=0.1, low=0.0, high=0.2)
-    link = LinkResult(body='tip', parameters=(), numbers=(mass, wide, place))
-    lines = show(print_result, baseline.model_copy(update={'links': (link,)}), width=80)
-    (row,) = [line for line in lines if line.startswith('tip ')]
-    assert row.startswith('tip mass')
-    assert 'Of the 3 masses, centres and moments of links, 2 stay wide' in ' '.join(lines)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures('project')
-def test_a_reader_that_goes_away_gets_no_traceback():
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, 'wb') as gone:
-        done = subprocess.run(
-            [sys.executable, '-m', 'sysid_ros.cli', 'convert', 'train', 'arm.xml'],
-            stdout=gone,
-            stderr=subprocess.PIPE,
-            env={**os.environ, 'PYTHONPATH': os.pathsep.join(filter(None, sys.path))},
-            timeout=300,
-            check=False,
-        )
-    assert (done.returncode, done.stderr) == (141, b'')

@@ -8,13 +8,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from builders.ros_graph import as_arguments
+from builders.ros_graph import StartNode, as_arguments
 from sysid_ros.nodes import doctor
 from sysid_ros.nodes.doctor import (
     Check,
@@ -24,11 +25,6 @@ from sysid_ros.nodes.doctor import (
     checks_of,
     strange_memory,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from builders.ros_graph import StartNode
 
 ROOT = Path(__file__).resolve().parents[2]
 JOINTS = {'topic': '/joint_states', 'types': ['sensor_msgs/msg/JointState']}

@@ -6,14 +6,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.cli_project import Sysid
 from sysid_ros.cli.main import main
-
-if TYPE_CHECKING:
-    from builders.cli_project import Sysid
 
 PENDULUM = """
 <mujoco>
@@ -36,7 +33,10 @@ ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
     ('arguments', 'sentence'),
     [
         (['--for', 'joint/elbo/armature'], 'nearest: elbow'),
-        (['--for', 'joint/*/armature', '--margin', '2'], 'Expected --margin between 0.05 and 1'),
+        (
+            ['--for', 'joint/*/armature', '--margin', '2'],
+            "'--margin': expected less than or equal to 1, found '2'",
+        ),
         (['--for', 'joint/*/armature', '--duration', '2.2'], 'Expected a duration of at least'),
         (['--for', 'joint/*/armature', '-o', 'motion.txt'], 'Expected an output file ending in'),
     ],

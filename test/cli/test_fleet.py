@@ -5,22 +5,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from builders.cli_project import Sysid, run_process
-from builders.documents import validator_of
 from builders.fleets import STARTS, make_fleet
-from sysid_ros.config import load_fleet
+from sysid_ros.config import Fleet, load_fleet
 from sysid_ros.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from sysid_ros.config import Fleet
 
 
 @pytest.mark.slow
@@ -41,7 +36,6 @@ def test_a_process_prints_the_population_and_who_failed_and_goes_on_where_it_was
     again = run_process('fleet', 'fleet.yaml', '--json', folder=folder)
 
     new = json.loads(again.out)
-    validator_of('fleet').validate(new)
     assert json.loads((folder / 'fleet' / 'fleet.json').read_text()) == new
     for document in (old, new):
         del document['created'], document['command']

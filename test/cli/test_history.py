@@ -1,19 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid history``."""
+"""``sysid history``: results over time, and back to an earlier one."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from builders.cli_project import Sysid
 from builders.histories import keep, make_result
-
-if TYPE_CHECKING:
-    from builders.cli_project import Sysid
 
 WORN = (0.05, 0.7, 4.2)
 
@@ -79,3 +76,30 @@ def test_a_folder_without_results_is_one_line_and_2(tmp_path: Path, sysid: Sysid
 
     assert (done.code, done.out) == (2, '')
     assert done.err.startswith('sysid: Expected folders such as 2026-11-25T23-47-29Z in ')
+
+
+def test_an_earlier_result_becomes_current_and_what_changed_is_said(output: Path, sysid: Sysid):
+    first, last, _ = sorted(path.name for path in output.glob('2*'))
+    done = sysid('history', '--use', first)
+
+    assert (done.code, done.err) == (0, '')
+    assert Path('out/current').readlink() == Path(first)
+    (row,) = [line for line in done.out.splitlines() if line.startswith('joint/elbow/friction')]
+    assert [row.split()[k] for k in (1, 4, -2, -1)] == ['4.20', '3.50', 'differs', 'N·m']
+    assert done.out.splitlines()[-1] == f'out/current is {first}, after {last}'
+    found = json.loads(sysid('history', 'out', '--use', last, '--json').out)
+    assert (found['current'], found['before']) == (last, first)
+    changed = {p['name']: p['sides'] for p in found['parameters']}['joint/elbow/frictionloss']
+    assert [side['value'] for side in changed] == [3.5, 4.2]
+
+
+def test_rejected_and_unknown_results_are_refused_and_nothing_moves(output: Path, sysid: Sysid):
+    _, last, rejected = sorted(path.name for path in output.glob('2*'))
+    for name, sentence in (
+        (rejected, 'was rejected: It did not fall.\n'),
+        (f'{last}0', f"There is no result '{last}0' in 'out'; nearest: "),
+    ):
+        done = sysid('history', '--use', name)
+        assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)
+        assert sentence in done.err
+    assert Path('out/current').readlink() == Path(last)

@@ -10,18 +10,14 @@ import pty
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
-from builders.cli_project import REPOSITORY, Sysid
+from builders.cli_project import REPOSITORY, Outcome, Sysid
 from builders.hostile import NAMES, model_spec, record, unseen
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builders.cli_project import Outcome
 
 pytestmark = pytest.mark.slow
 
@@ -74,7 +70,7 @@ def test_a_proposed_mapping_names_what_is_there_and_is_used(folder: Path, sysid:
 
 
 def test_pictures_lie_in_their_folder(folder: Path, sysid: Sysid):
-    _harmless(sysid('plot', 'bag', '-o', 'pictures'))
+    _harmless(sysid('inspect', 'bag', '--plots', 'pictures'))
     files = list((folder / 'pictures').iterdir())
     assert len(files) == len(NAMES)
     assert not [path for path in files if path.name.startswith(('-', '.'))]
@@ -87,9 +83,9 @@ def test_recover_names_what_it_saved(folder: Path, sysid: Sysid):
 
 
 @pytest.mark.usefixtures('folder')
-def test_a_name_that_is_not_there_is_a_sentence(sysid: Sysid):
+def test_a_bag_that_is_not_there_is_a_sentence(sysid: Sysid):
     for name in ('\x1b[31mrod', 'long' * 1249):
-        done = sysid('plot', 'bag', '--joint', name)
+        done = sysid('inspect', name)
         assert (done.code, done.out, done.err.count('\n')) == (2, '', 1)
         assert not unseen(done.err)
         assert len(done.err) <= 1010

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
+from PIL import Image
 
 from sysid_ros.bags import read_bag
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def _row(text: str, name: str) -> list[str]:
@@ -68,7 +67,7 @@ def test_what_the_recorder_lost_is_in_the_second_line(
     bag = read_bag(project.folder / 'train')
     facts = {'version': '1.2', 'host': 'robot', 'dropped': '{"/joint_states": 7}', 'notes': 'a\nb'}
     noted = dataclasses.replace(bag, facts=facts)
-    monkeypatch.setattr('sysid_ros.cli.inspect.read_bag', lambda _: noted)
+    monkeypatch.setattr('sysid_ros.bags.read_bag', lambda _: noted)
     lines = sysid('inspect', 'train').out.splitlines()
     assert lines[1] == 'recorded by sysid_ros 1.2 on robot; dropped 7 of /joint_states; lost 0'
     assert lines[2] == 'notes: a b'
@@ -102,7 +101,34 @@ def test_bad_input_is_one_line(sysid: Callable[..., Any]):
 def test_a_truncated_bag_is_one_line(project: Any, sysid: Callable[..., Any]):
     (data,) = (project.folder / 'train').glob('*.mcap')
     data.write_bytes(data.read_bytes()[:5000])
-    for command in ('inspect', 'plot'):
-        done = sysid(command, 'train')
-        assert (done.code, done.out) == (2, '')
-        assert done.err.count('\n') == 1
+    done = sysid('inspect', 'train')
+    assert (done.code, done.out) == (2, '')
+    assert done.err.count('\n') == 1
+
+
+@pytest.mark.slow
+def test_each_joint_gets_a_picture_whose_name_stays_in_the_folder(
+    project: Any, sysid: Callable[..., Any]
+):
+    project.replace_in_model('joint name="elbow"', 'joint name="../e"')
+    project.replace_in_model('joint="elbow"', 'joint="../e"')
+    (project.folder / 'm.yaml').write_text(
+        'sensors:\n  elbow_position: {topic: /joint_states, field: position, label: elbow}\n'
+    )
+    done = sysid('inspect', 'train', 'arm.xml', '--mapping', 'm.yaml', '--plots', 'new')
+    assert (done.code, done.err) == (0, '')
+    assert {path.name for path in (project.folder / 'new').iterdir()} == {'e.png'}
+
+
+@pytest.mark.slow
+def test_commands_are_drawn_beside_what_was_measured(project: Any, sysid: Callable[..., Any]):
+    reddish = {}
+    for name, model in (('bare', ()), ('paired', ('arm.xml',))):
+        assert sysid('inspect', 'train', *model, '--plots', name).code == 0
+        with Image.open(project.folder / name / 'elbow.png') as image:
+            # Position, velocity and effort, one below the other.
+            assert (image.width > 1000, image.height > 700) == (True, True)
+            colours = [colour for _, colour in image.convert('RGB').getcolors(1 << 24)]
+        # Nothing else is reddish; only the model says which element of the array is the elbow's.
+        reddish[name] = any(red > green + 80 > blue + 100 for red, green, blue in colours)
+    assert reddish == {'bare': False, 'paired': True}

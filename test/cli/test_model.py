@@ -8,7 +8,7 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import mujoco
 import numpy as np
@@ -18,11 +18,9 @@ from rosbags.typesys import Stores, get_typestore
 
 import sysid_ros.bags
 import sysid_ros.pipeline.loading
+from builders.cli_project import Sysid
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter
-
-if TYPE_CHECKING:
-    from builders.cli_project import Sysid
 
 ROOT = Path(__file__).parents[2]
 BARE = ROOT / 'test' / 'data' / 'urdf' / 'bare.urdf'

@@ -7,20 +7,17 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import yaml
 
+from builders.cli_project import Outcome, Sysid
 from builders.recorded_pendulum import FOLDER
 from builders.rewritten import rewrite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from builders.cli_project import Outcome, Sysid
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

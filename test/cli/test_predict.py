@@ -4,21 +4,16 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from rosbags.highlevel import AnyReader
 
+from builders.cli_project import Outcome, Project, Sysid
 from sysid_ros.bags import BagWriter
 from sysid_ros.bags.copying import copy_bag
+from sysid_ros.pipeline import Identified
 from sysid_ros.report.numbers import TIMES
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from builders.cli_project import Outcome, Project, Sysid
-    from sysid_ros.pipeline import Identified
 
 #: Digits of exponents to digits.
 _PLAIN = str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹', '0123456789')
@@ -77,20 +72,6 @@ def test_a_model_as_it_is_predicts_without_a_nominal_one(project: Project, sysid
     assert done.code == 0, done.err
     assert '/nominal' not in _by_topic(project.folder / 'v')
     assert all(len(numbers) == 1 for numbers in _errors(done).values())
-
-
-def test_a_configuration_is_taken_with_the_result_in_its_output(
-    project: Project, sysid: Sysid, identified: Identified
-):
-    alone = sysid('predict', 'calibration.yaml', 'validate', '-o', 'alone')
-    identified.result.save(project.folder / 'out' / 'result.json')
-    fitted = sysid('predict', 'calibration.yaml', 'validate', '-o', 'fitted', '--json')
-    document = json.loads(fitted.out)
-    assert all(len(numbers) == 1 for numbers in _errors(alone).values())
-    nominal = {(own['joint'], own['quantity']): own['nominal'] for own in document['errors']}
-    known = {key: pytest.approx(first, rel=1e-2) for key, (first,) in _errors(alone).items()}
-    assert nominal == known
-    assert all(own['predicted'] < own['nominal'] for own in document['errors'])
 
 
 def test_a_bag_with_topics_of_these_names_is_refused(project: Project, sysid: Sysid):

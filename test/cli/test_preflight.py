@@ -8,7 +8,8 @@ import dataclasses
 import io
 import json
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,6 @@ from sysid_ros.pipeline.preflight import (
     SourceKind,
 )
 from sysid_ros.report.tables import LiteralConsole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 FOUND = Preflight(
     parameters=(

@@ -7,15 +7,12 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from rosbags.rosbag2 import Reader
 
+from builders.cli_project import Sysid
 from sysid_ros.bags import BagWriter, TopicQos, read_bag
-
-if TYPE_CHECKING:
-    from builders.cli_project import Sysid
 
 STATE = 'sensor_msgs/msg/JointState'
 START = 1_700_000_000_000_000_000

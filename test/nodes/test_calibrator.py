@@ -29,7 +29,7 @@ from builders.ros_graph import (
 )
 from sysid_ros.config import load_calibration
 from sysid_ros.pipeline import calibrate
-from sysid_ros.results.store import history, roll_back
+from sysid_ros.results.store import history, use_again
 from sysid_ros.virtual_robot import Noise, Plant
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
@@ -381,7 +381,7 @@ def test_it_refits_when_a_bag_is_finished_and_says_that_the_robot_changed(
     assert node.result()['drift']['changed']
 
     # A person goes back: what was found then is published again.
-    roll_back(out)
+    use_again(out, first.name)
 
     node.process.wait_for_line(f'current is {first}', FIT_TIMEOUT)
     assert node.result() == json.loads((first / 'result.json').read_text())

@@ -11,8 +11,8 @@ from typing import Any
 import lxml.etree
 import pytest
 
+from builders.commands import parse
 from builders.told_results import arm
-from sysid_ros.cli.parser import make_parser
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import ParameterConfig, VerdictKind
 from sysid_ros.estimation.terms import TermKind
@@ -114,8 +114,8 @@ def test_every_command_can_be_typed() -> None:
         program, *words = shlex.split(command)
         programs.add(program)
         if program == 'sysid':
-            args = make_parser().parse_args(words)
-            for pair in getattr(args, 'overrides', []):
+            _, given = parse(words)
+            for pair in given.get('settings', []):
                 section, _, key = pair.partition('=')[0].partition('.')
                 field = CalibrationConfig.model_fields[section]
                 assert not key or key in field.annotation.model_fields  # type: ignore[union-attr]

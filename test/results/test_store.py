@@ -169,26 +169,21 @@ def test_an_earlier_accepted_result_becomes_current_again_and_no_other_does(
     assert {first, second, bad} == {entry.folder for entry in store.history(tmp_path)}
 
 
-def test_going_back_skips_rejected_results_and_can_be_undone(tmp_path: Path):
+def test_going_back_says_which_was_current(tmp_path: Path):
     first = keep(tmp_path, make_result())
-    keep(tmp_path, make_result(accepted=False))
     last = keep(tmp_path, make_result())
 
-    before, now = store.roll_back(tmp_path)
+    before, now = store.use_again(tmp_path, first.name)
 
     assert (before.name, now.name) == (last.name, first.name)
     assert (tmp_path / 'current').resolve() == first
-    with pytest.raises(ResultError, match=f'before {first.name}, the current one, found none'):
-        store.roll_back(tmp_path)
-    store.roll_back(tmp_path, last.name)
-    assert (tmp_path / 'current').resolve() == last
 
 
 def test_without_a_current_result_there_is_nothing_to_go_back_from(tmp_path: Path):
-    keep(tmp_path, make_result(accepted=False))
+    bad = keep(tmp_path, make_result(accepted=False))
 
     with pytest.raises(ResultError, match='Expected a current result'):
-        store.roll_back(tmp_path)
+        store.use_again(tmp_path, bad.name)
 
 
 def test_the_oldest_results_are_removed_but_never_those_in_use(

@@ -179,11 +179,11 @@ def test_every_command_takes_raw_logs(tmp_path: Path, capsys: pytest.CaptureFixt
         write_log(tmp_path / 'raw' / f'{log.name}.json', log)
     params, raw = tmp_path / 'm1.json', str(tmp_path / 'raw')
     usual = ['--actuator', 'xl330', '--logdir', raw]
-    fit = ['fit-actuator', *usual, '--model', 'm1', '--starts', '1', '-o', str(params)]
-    assert main(fit) == 0
+    fit = ['servo', 'fit', *usual, '--model', 'm1', '--starts', '1']
+    assert main([*fit, '-o', str(params)]) == 0
     capsys.readouterr()
-    assert main([*fit, '--eval']) == 0
+    assert main([*fit, '--eval', str(params)]) == 0
     mean = float(capsys.readouterr().out.split()[-2])
     assert mean < 1.2e3 * np.mean(floors)
     pictures = ['-o', str(tmp_path / 'pictures')]
-    assert main(['plot-actuator', '--logdir', raw, '--params', str(params), *pictures]) == 0
+    assert main(['servo', 'plot', '--logdir', raw, '--params', str(params), *pictures]) == 0

@@ -1,39 +1,23 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid inspect``, and ``sysid plot``, which draws the same bag."""
+"""What ``sysid inspect`` shows of a bag: tables, and a picture per joint."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.implied import imply_actuators
 from sysid_ros.alignment.pairs import UnmappedKind
-from sysid_ros.bags import read_bag
-from sysid_ros.cli.console import make_console, print_document, say
-from sysid_ros.cli.documents import FilesDocument
-from sysid_ros.config import load_mapping
-from sysid_ros.errors import AlignmentError, ConfigError, nearest, some
+from sysid_ros.errors import some
 from sysid_ros.files import replace_file
-from sysid_ros.inspection.inspection import bag_joints, inspect
-from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.inspection.inspection import Inspection
+from sysid_ros.inspection.joints import Joint
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.tables import print_findings, print_table
+from sysid_ros.report.tables import LiteralConsole, print_findings, print_table
 from sysid_ros.text import file_stems, short
-
-if TYPE_CHECKING:
-    import argparse
-
-    import mujoco
-
-    from sysid_ros.bags import BagColumns
-    from sysid_ros.config import MappingConfig
-    from sysid_ros.inspection.inspection import Inspection
-    from sysid_ros.report.tables import LiteralConsole
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12
@@ -51,44 +35,8 @@ _TOPIC_COLUMNS = (
 _SIZES = {'GB': 1e9, 'MB': 1e6, 'kB': 1e3}
 
 
-class _Asked(NamedTuple):
-    """What a command names, read; nothing drives a model that has no actuators."""
-
-    bag: BagColumns
-    model: mujoco.MjModel | None
-    mapping: Literal['auto'] | MappingConfig
-
-    @classmethod
-    def read(cls, args: argparse.Namespace) -> _Asked:
-        """Read the model, the mapping and the bag.
-
-        Raises:
-            ConfigError: There is a mapping but no model, or the mapping is not valid.
-            ModelError: The model is not valid.
-            BagError: The bag cannot be read.
-        """
-        if args.model is None and args.mapping != 'auto':
-            msg = f'Expected MODEL beside --mapping {args.mapping}, found none.'
-            raise ConfigError(msg)
-        bag = in_namespace(read_bag(args.bag), args.namespace)
-        if args.model is None:
-            return cls(bag, None, 'auto')
-        spec = load_spec(args.model, args.package_path)
-        if args.mapping == 'auto':
-            return cls(bag, compile_spec(spec, args.model), 'auto')
-        mapping = load_mapping(Path(args.mapping))
-        imply_actuators(spec, args.model, bag, mapping)
-        return cls(bag, compile_spec(spec, args.model), mapping)
-
-
-def run(args: argparse.Namespace) -> int:
+def print_inspection(console: LiteralConsole, found: Inspection) -> None:
     """Say what is in a bag."""
-    bag, model, mapping = _Asked.read(args)
-    found = inspect(bag, model, mapping=mapping, stamps=args.stamps)
-    if args.json:
-        print_document(found)
-        return 0
-    console = make_console()
     for line in _head(found):
         console.print(line)
     console.print()
@@ -101,40 +49,17 @@ def run(args: argparse.Namespace) -> int:
         console.print()
     print_findings(console, findings, bags=False)
     _print_mapping(console, found)
-    return 0
 
 
-def plot(args: argparse.Namespace) -> int:
-    """Draw one picture per joint.
+def draw_joints(joints: Sequence[Joint], bag: str, folder: Path) -> list[Path]:
+    """Write one picture per joint into a folder, and return their paths."""
+    from sysid_ros.inspection.figures import draw_joint  # Matplotlib is slow to import.
 
-    Raises:
-        AlignmentError: The bag tells about no joint, or not about one that was asked for.
-    """
-    from sysid_ros.inspection.figures import draw_joint  # noqa: PLC0415 (slow to import)
-
-    bag, model, mapping = _Asked.read(args)
-    joints = {joint.name: joint for joint in bag_joints(bag, model, mapping, args.stamps).joints}
-    if not joints:
-        msg = (
-            'Expected a topic that names joints, such as sensor_msgs/msg/JointState, in '
-            f'{str(args.bag)!r}, {nearest("", [topic.topic for topic in bag.topics])}.'
-        )
-        raise AlignmentError(msg)
-    for name in args.joint or ():
-        if name not in joints:
-            msg = f'Joint {name!r} is not in the bag; {nearest(name, joints)}.'
-            raise AlignmentError(msg)
-    folder = args.output or Path(f'{args.bag.resolve().name}_plots')
-    names = list(dict.fromkeys(args.joint or joints))
     paths = []
-    for name, stem in zip(names, file_stems(names), strict=True):
+    for joint, stem in zip(joints, file_stems([joint.name for joint in joints]), strict=True):
         paths.append(folder / f'{stem}.png')
-        replace_file(paths[-1], draw_joint(joints[name], f'{short(name)} in {args.bag.name}'))
-        if not args.json:
-            say(f'wrote {paths[-1]}')
-    if args.json:
-        print_document(FilesDocument(paths))
-    return 0
+        replace_file(paths[-1], draw_joint(joint, f'{short(joint.name)} in {bag}'))
+    return paths
 
 
 def _head(found: Inspection) -> list[str]:

@@ -1,0 +1,363 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Commands that look at recordings: ``inspect``, ``recover``, ``convert``, ``map``, ``model``."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from sysid_ros.cli.app import (
+    Bag,
+    Json,
+    MaybeModel,
+    Model,
+    Namespace,
+    Packages,
+    Quiet,
+    command,
+    written,
+)
+from sysid_ros.errors import AlignmentError, ConfigError, nearest
+
+if TYPE_CHECKING:
+    from sysid_ros.config import MappingConfig
+
+_PANEL = 'look at recordings'
+
+
+class _SeriesFormat(StrEnum):
+    NPZ = 'npz'
+    CSV = 'csv'
+
+
+_MappingFile = Annotated[str, typer.Option(metavar='FILE', help='auto, or a mapping file')]
+_Stamps = Annotated[
+    Literal['auto', 'header', 'receive'],
+    typer.Option(help='time of a message: its header stamp unless zero (auto), or as told'),
+]
+
+
+@command(
+    'inspect',
+    _PANEL,
+    'inspect bags/train_1 arm.xml',
+    'inspect bags/train_1 --json | jq .findings',
+    'inspect bags/train_1 arm.xml --plots pictures',
+)
+def inspect_bag(
+    *,
+    bag: Bag,
+    model: MaybeModel = None,
+    packages: Packages,
+    mapping: _MappingFile = 'auto',
+    namespace: Namespace = '',
+    stamps: _Stamps = 'auto',
+    plots: Annotated[
+        Path | None,
+        typer.Option(metavar='DIR', help='also draw what was measured and commanded, by joint'),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Say what is in a bag, what is wrong with it, what it can identify.
+
+    Shows topics, joints and clocks of a bag, and how it fits a model.
+    """
+    if model is None and mapping != 'auto':
+        raise ConfigError(f'Expected MODEL beside --mapping {mapping}, found none.')
+
+    from sysid_ros.config import load_mapping
+
+    mapped: Literal['auto'] | MappingConfig = 'auto'
+    if mapping != 'auto':
+        mapped = load_mapping(Path(mapping))
+
+    from sysid_ros.alignment.mapping.arms import in_namespace
+    from sysid_ros.alignment.mapping.implied import imply_actuators
+    from sysid_ros.bags import read_bag
+    from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.cli.inspection import draw_joints, print_inspection
+    from sysid_ros.inspection.inspection import bag_joints, inspect
+    from sysid_ros.model.loading import compile_spec, load_spec
+
+    columns = in_namespace(read_bag(bag), namespace)
+    compiled = None
+    if model is not None:
+        spec = load_spec(model, packages)
+        if mapped != 'auto':
+            imply_actuators(spec, model, columns, mapped)
+        compiled = compile_spec(spec, model)
+    found = inspect(columns, compiled, mapping=mapped, stamps=stamps)
+    drawn: list[Path] = []
+    if plots is not None:
+        joints = bag_joints(columns, compiled, mapped, stamps).joints
+        if not joints:
+            topics = [topic.topic for topic in columns.topics]
+            raise AlignmentError(
+                'Expected a topic that names joints, such as sensor_msgs/msg/JointState, in '
+                f'{str(bag)!r}, {nearest("", topics)}.'
+            )
+        drawn = draw_joints(joints, bag.name, plots)
+    if json:
+        print_json(found)
+        return 0
+    print_inspection(make_console(), found)
+    for path in drawn:
+        say(f'wrote {path}')
+    return 0
+
+
+@command('recover', _PANEL, 'recover bags/cut_off -o bags/train_3')
+def recover(
+    *,
+    bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder, or one of its files')],
+    output: Annotated[
+        Path | None,
+        written('DIR', 'the new bag; default BAG_recovered'),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Write what an unfinished bag holds into a whole one.
+
+    Writes the messages of a bag whose recorder was killed into a bag that `ros2 bag play` takes.
+    The bag itself is only read; all other commands read it as it is.
+    """
+    from sysid_ros.bags.copying import copy_bag, new_bag
+    from sysid_ros.cli.console import make_console, print_json, print_table, say
+
+    path = bag.resolve()
+    name = Path(path.name.removesuffix('.zstd')).stem if path.is_file() else path.name
+    target = output or path.with_name(f'{name}_recovered')
+    with new_bag(target) as writer:
+        unfinished = copy_bag(bag, writer).unfinished
+    counts = writer.counts()
+    if json:
+        print_json({'bag': bag, 'target': target, 'unfinished': unfinished, 'counts': counts})
+        return 0
+    rows = [(topic, str(count)) for topic, count in sorted(counts.items())]
+    rows.append(('total', str(sum(counts.values()))))
+    print_table(make_console(), 'Messages', ('topic', '>messages'), rows)
+    for file in unfinished:
+        say(f'{file} was not finished: what its recorder had in memory is lost')
+    say(f'wrote {target}')
+    return 0
+
+
+@command(
+    'convert',
+    _PANEL,
+    'convert bags/train_1 arm.xml -o series --format csv',
+    'convert bags/train_1 arm.xml --mapping arm.mapping.yaml',
+)
+def convert_bag(
+    *,
+    bag: Bag,
+    model: Model,
+    packages: Packages,
+    output: Annotated[
+        Path | None,
+        written('DIR', 'folder for the series; default none'),
+    ] = None,
+    formats: Annotated[
+        list[_SeriesFormat],
+        typer.Option(
+            '--format',
+            default_factory=list,
+            show_default=False,
+            help='how they are written, may be repeated; default npz and csv',
+        ),
+    ],
+    mapping: _MappingFile = 'auto',
+    namespace: Namespace = '',
+    stamps: _Stamps = 'auto',
+    segments: Annotated[
+        Path | None,
+        typer.Option(
+            metavar='FILE', help='cut and choose as the section segments of this file; default all'
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Turn a bag into time series aligned with a model.
+
+    Pairs the columns of a bag with sensors and actuators of the model.
+    """
+    if formats and output is None:
+        raise ConfigError(f'Expected --output DIR for the {formats[0]} files, found none.')
+
+    from sysid_ros.config import load_segments
+
+    cut = None if segments is None else load_segments(segments)
+
+    from sysid_ros.alignment import Format
+    from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.pipeline.calibration import convert
+    from sysid_ros.pipeline.loading import ReadOptions
+    from sysid_ros.report.alignment import print_alignment
+
+    alignment, written = convert(
+        bag,
+        model,
+        output,
+        ReadOptions(
+            mapping=mapping, stamps=stamps, segments=cut, namespace=namespace, packages=packages
+        ),
+        formats=[Format(name) for name in formats or _SeriesFormat],
+    )
+    if json:
+        print_json(
+            {
+                'bag': alignment.bag,
+                'pairs': alignment.pairs,
+                'unmapped': alignment.unmapped,
+                'topics': alignment.topics,
+                'health': alignment.health,
+                'files': written,
+            }
+        )
+        return 0
+    print_alignment(make_console(), alignment)
+    for path in written:
+        say(f'wrote {path}')
+    return 0
+
+
+@command('map', _PANEL, 'map bags/train_1 arm.xml', 'map bags/train_1 arm.xml -o arm.mapping.yaml')
+def propose_mapping(
+    *,
+    bag: Bag,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar='MODEL',
+            help='MJCF, URDF or xacro file; default the robot_description in the bag',
+        ),
+    ] = None,
+    packages: Packages,
+    namespace: Namespace = '',
+    output: Annotated[
+        Path | None,
+        written('FILE', 'new mapping file; default prints it'),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Propose which column is which sensor, unit and sign.
+
+    The proposal is a commented mapping file to edit.
+    """
+    from sysid_ros.files import check_new, replace_file
+
+    check_new(output)
+
+    from sysid_ros.alignment.mapping.arms import in_namespace
+    from sysid_ros.alignment.mapping.implied import propose_with_actuators
+    from sysid_ros.alignment.mapping.proposal import CONFIDENCE, summary, to_yaml
+    from sysid_ros.bags import read_bag
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.model.implied import implied_sentence
+    from sysid_ros.model.loading import read_model
+
+    path = model or bag
+    described, spec = read_model(path, packages)
+    proposal = propose_with_actuators(spec, path, in_namespace(read_bag(bag), namespace))
+    notes = [note for note in (*described.notes, implied_sentence(spec)) if note]
+    text = to_yaml(proposal, path.name, notes)
+    if output is not None:
+        replace_file(output, text.encode())
+    if (json or output is not None) and not quiet:
+        for note in notes:
+            say(note, sys.stderr)
+    if json:
+        print_json(summary(proposal))
+    elif output is None:
+        print(text, end='')  # noqa: T201 (escaped as YAML)
+    else:
+        doubtful = [pair for pair in proposal.pairs if not pair.confident]
+        say(f'{len(proposal.pairs) - len(doubtful)} of {len(proposal.pairs)} pairs are certain')
+        for pair in doubtful:
+            say(f'  look at {pair.role.value} {pair.name}: {pair.score:.2f} {pair.reason}')
+        if doubtful:
+            say(f'Pairs below {CONFIDENCE:g} are commented out.')
+        say(f'wrote {output}')
+    return 0
+
+
+@command(
+    'model', _PANEL, 'model arm.urdf.xacro', 'model arm.urdf --package-path ~/ros/src -o arm.xml'
+)
+def show_model(
+    *,
+    model: Model,
+    packages: Packages,
+    output: Annotated[
+        Path | None,
+        written('FILE', 'new MJCF file; default prints it'),
+    ] = None,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Show a URDF as the MJCF that is simulated, or write it.
+
+    Prints the MJCF that a URDF, a xacro file or the robot_description in a bag means, and what was
+    left out or assumed.
+    """
+    from sysid_ros.files import check_new, replace_file
+
+    check_new(output)
+
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.model.implied import implied_sensors
+    from sysid_ros.model.loading import compile_spec, read_model
+    from sysid_ros.model.mjcf.text import decode, encode
+
+    found, spec = read_model(model, packages)
+    compiled = compile_spec(spec, model)
+    text = decode(model.read_bytes()) if found.mjcf is None else found.mjcf
+    if output is not None:
+        replace_file(output, encode(text))
+    notes = list(found.notes)
+    sensors = len(implied_sensors(spec))
+    if sensors:
+        notes.append(f'Nothing measures its joints: {sensors} sensors of them are implied.')
+    if not spec.actuators:
+        notes.append(
+            'Nothing drives it: servos or motors are implied for what a bag has commands for.'
+        )
+    bodies, joints, actuators = compiled.nbody - 1, compiled.njnt, compiled.nactuator
+    mass = float(compiled.body_mass.sum())
+    if json:
+        print_json(
+            {
+                'mjcf': text,
+                'file': output,
+                'bodies': bodies,
+                'joints': joints,
+                'actuators': actuators,
+                'mass': mass,
+                'notes': notes,
+            }
+        )
+        return 0
+    if output is None:
+        _print_file(text)
+    if not quiet:
+        counts = f'{bodies} bodies, {joints} joints, {actuators} actuators, {mass:.4g} kg'
+        for line in (counts, *notes):
+            say(line, sys.stderr)
+    if output is not None:
+        say(f'wrote {output}')
+    return 0
+
+
+def _print_file(text: str) -> None:
+    """Print a file as it is, and to a terminal such that everything in it is seen."""
+    from sysid_ros.text import one_line
+
+    if sys.stdout.isatty():
+        text = ''.join(f'{one_line(line.expandtabs())}\n' for line in text.splitlines())
+    print(text, end='')  # noqa: T201
