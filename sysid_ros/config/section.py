@@ -5,12 +5,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
-from pydantic_core import ErrorDetails
 
 from sysid_ros.errors import nearest
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 #: A value is shown with at most so many characters.
 _SHOWN = 60
