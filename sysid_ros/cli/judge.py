@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from sysid_ros.cli.app import Json, Namespace, Quiet, Settings, command, overrides_of, written
-from sysid_ros.config import ThresholdsConfig
 from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sysid_ros.config import ThresholdsConfig
 
 _PANEL = 'judge, also in CI'
 

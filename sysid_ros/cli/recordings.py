@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,8 +22,10 @@ from sysid_ros.cli.app import (
     command,
     written,
 )
-from sysid_ros.config import MappingConfig
 from sysid_ros.errors import AlignmentError, ConfigError, nearest
+
+if TYPE_CHECKING:
+    from sysid_ros.config import MappingConfig
 
 _PANEL = 'look at recordings'
 

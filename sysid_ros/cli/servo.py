@@ -5,16 +5,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sysid_ros.cli.app import Json, Quiet, command, several, written
 from sysid_ros.cli.app import servo as group
-from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sysid_ros.config import ServoFitConfig
 
 _Actuator = Annotated[
     str, typer.Option(metavar='NAME', help='as xl330, or a YAML file that defines it')
