@@ -55,7 +55,6 @@ def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
     return messages
 
 
-@pytest.mark.patient
 def test_robot_and_exciter_move_at_their_rates(start_node: StartNode, ros_client: RosClient):
     from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
     from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
