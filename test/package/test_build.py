@@ -174,7 +174,7 @@ def test_sysid_runs_from_the_workspace(workspace: Path):
     )
 
     assert done.returncode == 0, done.stderr
-    assert 'usage: sysid' in done.stdout
+    assert 'Usage: sysid' in done.stdout
 
 
 @pytest.mark.ros
@@ -239,7 +239,7 @@ def test_sysid_runs_without_ros(without_ros: Path, tmp_path: Path):
     done = _run(without_ros / 'bin/sysid', '--help', cwd=tmp_path, env=environment)
 
     assert done.returncode == 0, done.stderr
-    assert 'usage: sysid' in done.stdout
+    assert 'Usage: sysid' in done.stdout
 
 
 def test_the_whole_engine_imports_without_ros(without_ros: Path, tmp_path: Path):
