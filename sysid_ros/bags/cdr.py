@@ -338,6 +338,7 @@ class Batch(NamedTuple):
         starts: (n,) int64, first byte of each message in the buffer.
         sizes: (n,) int64, bytes of each message.
         sent_ns: (n,) int64, ns, 0 where the file does not say; None where it never does.
+        file: Number of the bag's file that they are from; messages are sorted within one.
     """
 
     receive_ns: NDArray[np.int64]
@@ -345,6 +346,7 @@ class Batch(NamedTuple):
     starts: NDArray[np.int64]
     sizes: NDArray[np.int64]
     sent_ns: NDArray[np.int64] | None = None
+    file: int = 0
 
     @classmethod
     def of(

@@ -64,20 +64,15 @@ class Setpoints:
         self._msgtype = msgtype
         self._blocks: list[_Block] = []
         self._count = 0
-        self._files = 0
 
     def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
         """Append messages; see :class:`~sysid_ros.bags.topic.MessageRows`."""
         for table in tables:
             received = messages.receive_ns[table.rows]
             numbers = self._count + table.rows
-            order = np.stack([np.full_like(received, self._files), received, numbers], axis=1)
+            order = np.stack([np.full_like(received, messages.file), received, numbers], axis=1)
             self._blocks.append(_block(table, received, order))
         self._count += len(messages.receive_ns)
-
-    def end_file(self) -> None:
-        """Begin the next file: what is added from now on comes after what is there."""
-        self._files += 1
 
     def finish(self) -> TopicColumns:
         """Return what was asked for, in the order of the times."""

@@ -59,26 +59,21 @@ class BagMessages:
         self.unfinished: list[str] = []
         self._bag = find_bag(path)
 
-    def batches(
-        self,
-        is_needed: Callable[[Stream], bool],
-        end_file: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[Stream, Batch]]:
+    def batches(self, is_needed: Callable[[Stream], bool]) -> Iterator[tuple[Stream, Batch]]:
         """Yield the messages of each topic, files in the order of the recording.
 
         Args:
             is_needed: Whether messages of a topic are needed; asked again and again.
-            end_file: Called when a file has been read.
 
         Raises:
             BagError: A file is damaged, in one sentence.
         """
         with TemporaryDirectory() as folder:
-            for file in self._bag.files:
+            for number, file in enumerate(self._bag.files):
                 stored = StoredFile(file, self.onward)
                 with _readable(self.path, file):
-                    yield from stored.batches(is_needed, Path(folder))
-                end_file()
+                    for stream, messages in stored.batches(is_needed, Path(folder)):
+                        yield stream, messages._replace(file=number)
                 self.streams += [s for s in stored.streams.values() if s not in self.streams]
                 self.facts.update(stored.facts)
                 if not stored.finished:
@@ -109,7 +104,7 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
         return read_tables(path, topics)
     bag = BagMessages(path)
     content = _Content(topics)
-    for stream, messages in bag.batches(content.is_needed, content.end_file):
+    for stream, messages in bag.batches(content.is_needed):
         content.take(stream, messages)
     known = sorted({stream.topic for stream in bag.streams})
     for topic in topics or ():
@@ -157,13 +152,6 @@ class _Content:
             self._refused[key] = str(err)
             self._readers.pop(key, None)
             self._texts.pop(key, None)
-
-    def end_file(self) -> None:
-        """Say that what comes now is from the next file."""
-        for reader in self._readers.values():
-            reader.end_file()
-        for texts in self._texts.values():
-            texts.end_file()
 
     def columns(self, bag: BagMessages) -> BagColumns:
         """Return everything."""

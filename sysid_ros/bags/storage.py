@@ -86,12 +86,10 @@ class BagFiles(NamedTuple):
     """A bag on the disk.
 
     Attributes:
-        path: Folder or file.
         files: The storage files, in the order of recording.
         facts: Facts of the session in ``metadata.yaml``.
     """
 
-    path: Path
     files: tuple[Path, ...]
     facts: Mapping[str, str]
 
@@ -146,7 +144,7 @@ def find_bag(path: Path) -> BagFiles:
                 f'Expected a bag folder or a file that ends with {", ".join(first)} or {last}, '
                 f'found {str(path)!r}.'
             )
-        return BagFiles(path, (path,), {})
+        return BagFiles((path,), {})
     if (path / METADATA).exists():
         return _described(path)
     files = sorted((entry for entry in path.iterdir() if suffix(entry)), key=natural_order)
@@ -156,7 +154,7 @@ def find_bag(path: Path) -> BagFiles:
         raise BagError(
             f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
         )
-    return BagFiles(path, tuple(files), {})
+    return BagFiles(tuple(files), {})
 
 
 def _described(path: Path) -> BagFiles:
@@ -182,7 +180,7 @@ def _described(path: Path) -> BagFiles:
                 f'Expected files that end with {MCAP} or {SQLITE} in the bag {str(path)!r}, '
                 f'found {file.name}.'
             )
-    return BagFiles(path, tuple(files), facts)
+    return BagFiles(tuple(files), facts)
 
 
 class Onward:
@@ -369,7 +367,7 @@ class StoredFile:
         """Yield opcode, head and content of the records that matter, up to the footer."""
         with path.open('rb') as file:
             if file.read(len(_MAGIC)) != _MAGIC:
-                raise DamagedFileError('it does not begin as an MCAP file')
+                raise BagError(f'Expected an MCAP file, found that {str(path)!r} is none.')
             end = path.stat().st_size
             while True:
                 head = file.read(_HEAD.size)

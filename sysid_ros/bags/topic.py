@@ -41,9 +41,6 @@ class _Rows(Protocol):
     def add(self, messages: Batch, tables: Iterable[MessageTable], /) -> None:
         """Append messages; together, the tables have each of them once."""
 
-    def end_file(self) -> None:
-        """End what comes from one file; rows are sorted within it."""
-
     def finish(self) -> TopicColumns:
         """Return the columns; nothing may be added afterwards."""
 
@@ -57,7 +54,6 @@ class MessageRows:
         self._msgtype = msgtype
         self._label = label
         self._count = 0
-        self._file = 0
         self._receive: list[NDArray[np.int64]] = []
         self._sent: list[NDArray[np.int64]] = []
         self._files: list[NDArray[np.int64]] = []
@@ -77,7 +73,7 @@ class MessageRows:
         self._sent.append(
             np.zeros(count, np.int64) if messages.sent_ns is None else messages.sent_ns
         )
-        self._files.append(np.full(count, self._file))
+        self._files.append(np.full(count, messages.file))
         for table in tables:
             rows = self._count + table.rows
             stamps = table.stamps_ns()
@@ -87,10 +83,6 @@ class MessageRows:
                 values = table.numbers(run).astype(np.float64)
                 self._values.setdefault(run.field, []).append((rows, run.labels, values))
         self._count += count
-
-    def end_file(self) -> None:
-        """End what comes from one file; see :class:`_Rows`."""
-        self._file += 1
 
     def finish(self) -> TopicColumns:
         """Return the columns, sorted by receive stamps within each file."""
@@ -147,7 +139,6 @@ class TextReader:
     def __init__(self, topic: str) -> None:
         """Begin without messages."""
         self._topic = topic
-        self._file = 0
         self._found: list[tuple[int, int, str]] = []
         self._known: dict[str, str] = {}
 
@@ -159,14 +150,10 @@ class TextReader:
         """
         for row, stamp in enumerate(messages.receive_ns.tolist()):
             text = text_of(messages.message(row))
-            self._found.append((self._file, stamp, self._known.setdefault(text, text)))
-
-    def end_file(self) -> None:
-        """End what comes from one file: texts are sorted by receive stamps within it."""
-        self._file += 1
+            self._found.append((messages.file, stamp, self._known.setdefault(text, text)))
 
     def finish(self) -> TextColumn:
-        """Return the texts."""
+        """Return the texts, sorted by receive stamps within each file."""
         found = sorted(self._found, key=lambda item: item[:2])
         stamps = np.array([stamp for _, stamp, _ in found], dtype=np.int64)
         return TextColumn(self._topic, stamps, tuple(text for *_, text in found))
@@ -205,10 +192,6 @@ class TopicReader:
             splitter = Splitter(kind, texts_matter=self._texts_matter)
             self._splitters[definition, language] = splitter
         self._rows.add(messages, splitter.split(messages))
-
-    def end_file(self) -> None:
-        """Say that what comes now is from the next file, which goes on after this one."""
-        self._rows.end_file()
 
     def finish(self) -> TopicColumns:
         """Return the columns; nothing may be added afterwards."""

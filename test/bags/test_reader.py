@@ -295,7 +295,7 @@ def test_a_truncated_mcap_is_read_to_its_last_chunk_and_told_from_a_damaged_one(
         assert _field(found.topics[0], 'position').values[:, 0].tolist() == list(range(count))
     for size in (0, 4):
         file.write_bytes(whole[:size])
-        assert 'does not begin as an MCAP file' in _error(file)
+        assert 'Expected an MCAP file' in _error(file)
     middle = len(whole) // 2
     file.write_bytes(whole[:middle] + b'\xff' * 200 + whole[middle + 200 :])
     assert 'is damaged' in _error(file)

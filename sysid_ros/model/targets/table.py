@@ -178,7 +178,6 @@ _EITHER_WAY = needs.symmetric('actuator_forcerange', 'an actuator with a force r
 _ROTOR: Any = {'slide_unit': 'kg'}
 _FORCE: Any = {'slide_unit': 'N'}
 _LENGTH: Any = {'slide_unit': 'm'}
-_DRY = slots.dof('dof_frictionloss')
 _JOINT_DAMPING = slots.polynomial(slots.dof('dof_damping'), slots.dof('dof_dampingpoly'))
 _FRICTION = ('1', '1', 'm', 'm', 'm')
 _GAIN_REACH: Any = {'nominal': 1.0, 'reach': lambda _, __: (0.1, 10.0)}
