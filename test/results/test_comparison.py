@@ -99,21 +99,10 @@ def test_a_wider_tolerance_counts_instead_of_the_interval() -> None:
     assert not rows(with_a(3.1), tolerance={'a': 1.0})['a'].agrees
 
 
-def test_a_narrower_tolerance_does_not_shrink_the_interval() -> None:
-    assert rows(with_a(2.4), tolerance={'a': 0.01})['a'].agrees
-
-
 def test_a_pattern_is_a_tolerance_for_all_its_matches() -> None:
     found = rows(with_a(2.9), tolerance={'*': 1.0, 'b': 3.0})
     assert found['a'].allowed == 1.0
     assert found['b'].allowed == 3.0
-
-
-def test_a_name_with_brackets_is_not_only_a_pattern() -> None:
-    baseline = make(parameter('geom/foot/friction[0]', 2.0, 1.9, 2.1))
-    moved = make(parameter('geom/foot/friction[0]', 3.0, 2.9, 3.1))
-    found = rows(moved, baseline, tolerance={'geom/foot/friction[0]': 1.5})
-    assert found['geom/foot/friction[0]'].agrees
 
 
 def test_a_tolerance_for_nothing_is_an_error() -> None:
@@ -135,11 +124,6 @@ def test_a_parameter_that_is_new_does_not_agree() -> None:
     assert not row.agrees
     assert math.isnan(row.baseline)
     assert row.note == 'not in the baseline'
-
-
-def test_another_verdict_is_noted() -> None:
-    row = rows(with_a(2.0, verdict='at bound'))['a']
-    assert row.note == 'now at bound'
 
 
 def test_without_an_interval_only_the_same_value_agrees() -> None:
@@ -175,8 +159,3 @@ def test_a_result_that_is_rejected_now_does_not_agree() -> None:
     row = rows(make(*BASELINE.parameters, accepted=False))['held-out error']
     assert not row.agrees
     assert row.note == 'the result is rejected'
-
-
-def test_a_result_that_was_rejected_before_may_be_rejected_again() -> None:
-    rejected = make(*BASELINE.parameters, accepted=False)
-    assert rows(rejected, rejected)['held-out error'].agrees

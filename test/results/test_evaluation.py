@@ -82,12 +82,6 @@ def test_without_limits_nothing_fails_but_a_simulation_that_ran_away():
     ]
 
 
-def test_an_error_of_a_simulation_that_ran_away_is_above_any_limit():
-    (case,) = judge_evaluation(make(error(math.nan)), ThresholdsConfig(limits={'*': 1e9}))
-
-    assert not case.passed
-
-
 def test_errors_may_grow_by_a_factor_over_those_of_the_same_recording():
     before = make(error(0.01), error(0.01, bag='other'))
     found = make(error(0.0119), error(0.0121, bag='other'), error(5.0, bag='new'))

@@ -8,15 +8,12 @@ import io
 import math
 from typing import Any
 
-import lxml.html
 import pytest
 
 from builders.told_results import arm
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.report.html import render_report
-from sysid_ros.report.tables import LiteralConsole, print_result, result_html
+from sysid_ros.report.tables import LiteralConsole, print_result
 from sysid_ros.results.headline import headline
-from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.reservations import reservations
 from sysid_ros.results.result import CalibrationResult, GateCheck, NoiseScale
 
@@ -133,54 +130,6 @@ def test_the_console_ends_with_standing_errors_and_what_to_do(made: Any, expecte
     print_result(LiteralConsole(stream, 1000), made())
     lines = [line.rstrip() for line in stream.getvalue().splitlines()]
     assert '\n'.join(lines[-len(expected.splitlines()) :]) == expected
-
-
-LEFT = "positions: 2.5 % of the nominal model's."
-
-
-@pytest.mark.parametrize(
-    ('made', 'said', 'first_fact'),
-    [
-        (accepted, f'✓ Accepted Held-out error of {LEFT}', '88'),
-        (
-            reserved,
-            f'! Accepted with reservations Held-out error of {LEFT}',
-            '88',
-        ),
-        (
-            only_trained,
-            f'! Accepted with reservations Training error (nothing is held out) of {LEFT}',
-            '80',
-        ),
-        (
-            rejected,
-            '✕ Rejected Not met: explained.',
-            '88',
-        ),
-    ],
-)
-def test_the_report_begins_with_the_same(made: Any, said: str, first_fact: str) -> None:
-    result = made()
-    page = lxml.html.document_fromstring(render_report(result))
-    said_first, next_ = (
-        ' '.join(page.xpath(path)[0].text_content().split())
-        for path in ('//header', '//section[@aria-labelledby="next"]')
-    )
-    assert ' '.join(page.xpath('//p[@class="headline"]')[0].text_content().split()) == (
-        f'1 of 1 parameter identified. {said}'
-    )
-    assert page.xpath('//dl[@class="facts"]//dd/data/text()')[0] == first_fact
-    for step in next_steps(result):
-        assert all(text.strip() in next_ for text in (step.sentence, *step.lines))
-    for check in (*result.reservations, *result.gate):
-        assert check.detail in said_first
-
-
-@pytest.mark.parametrize(('made', 'expected'), STATES)
-def test_a_notebook_says_the_same(made: Any, expected: str) -> None:
-    text = lxml.html.fromstring(f'<div>{result_html(made())}</div>').text_content()
-    count, _, first = expected.splitlines()[:3]
-    assert text.startswith(f'{count} {made().standing}: {first}')
 
 
 def test_noise_comes_after_what_it_is_estimated_from_is_said() -> None:

@@ -155,12 +155,6 @@ def of(kind: VerdictKind, target: str, name: str = '', **more: Any) -> Parameter
     return own.model_copy(update=update)
 
 
-def test_a_model_of_which_nothing_is_identified_is_not_to_be_taken_into_use() -> None:
-    limited = {'parameters': (of(VerdictKind.MODEL_LIMITED, 'joint/elbow/damping'),)}
-    steps = next_steps(made(Reservation.MODEL, **limited))
-    assert [step.commands[0].split()[1] for step in steps] == ['inspect']
-
-
 def test_what_is_not_excited_is_to_be_taken_out_of_the_entry_that_asked_for_it() -> None:
     idle = of(VerdictKind.NOT_EXCITED, 'joint/wrist/damping')
     found = of(VerdictKind.IDENTIFIED, 'joint/elbow/damping')

@@ -42,15 +42,6 @@ def test_the_numbers_of_an_old_calibration_are_read() -> None:
     assert all(math.isnan(error.measured_deviation) for error in result.errors)
 
 
-def test_the_numbers_of_an_old_fit_of_a_servo_are_read() -> None:
-    result = CalibrationResult.load(SERVO)
-    assert result.parameter('kt').value == 0.3867083243332452
-    assert result.parameter('kt').low == 0.38668161376811794
-    assert math.isnan(result.held_out_after)
-    assert result.training_after == 0.9440252606105228
-    assert result.solver.start == 'windows'
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize('path', [PENDULUM, SERVO])
 def test_an_old_result_is_rendered_compared_and_stored_again(path: Path, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pydantic
 import pytest
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
@@ -135,15 +134,6 @@ def test_what_is_saved_is_read_again(tmp_path: Path) -> None:
     assert again.provenance == result.provenance
 
 
-def test_numbers_survive_to_the_last_bit(tmp_path: Path) -> None:
-    path = tmp_path / 'result.json'
-    make().save(path)
-    again = CalibrationResult.load(path)
-    assert again.errors[0].before == 0.1 + 0.2
-    assert again.noise[0].sigma == 1e-300
-    assert again.plots[0].times == (0.0, 1 / 3, 1e9)
-
-
 def test_what_is_not_a_number_is_null_on_disk_and_nan_again(tmp_path: Path) -> None:
     path = tmp_path / 'result.json'
     make().save(path)
@@ -159,19 +149,10 @@ def test_what_is_not_a_number_is_null_on_disk_and_nan_again(tmp_path: Path) -> N
     assert math.isnan(again.solver.trace[0].step)
 
 
-def test_the_half_width_is_half_of_the_interval() -> None:
-    assert parameter(low=1.0, high=4.0).half_width == 1.5
-
-
 def test_a_parameter_is_found_by_name() -> None:
     assert make().parameter('b').verdict == 'at bound'
     with pytest.raises(KeyError, match='c'):
         make().parameter('c')
-
-
-def test_a_result_cannot_be_changed() -> None:
-    with pytest.raises(pydantic.ValidationError, match='frozen'):
-        make().accepted = False
 
 
 def test_a_file_is_replaced_whole_or_not_at_all(
@@ -194,18 +175,6 @@ def test_a_file_is_replaced_whole_or_not_at_all(
     assert not CalibrationResult.load(path).accepted
 
 
-def test_missing_folders_are_made(tmp_path: Path) -> None:
-    path = tmp_path / 'deep' / 'er' / 'result.json'
-    make().save(path)
-    assert CalibrationResult.load(path).accepted
-
-
-def test_a_folder_that_cannot_be_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / 'file').write_text('x')
-    with pytest.raises(ResultError, match=r"Cannot write '.*file/result.json': "):
-        make().save(tmp_path / 'file' / 'result.json')
-
-
 def test_no_file_is_an_error(tmp_path: Path) -> None:
     make().save(tmp_path / 'result.json')
     with pytest.raises(
@@ -214,11 +183,6 @@ def test_no_file_is_an_error(tmp_path: Path) -> None:
         CalibrationResult.load(tmp_path / 'resul.json')
     with pytest.raises(ResultError, match=r"no result '.*result.json'; there is no folder '.*'\.$"):
         CalibrationResult.load(tmp_path / 'nowhere' / 'result.json')
-
-
-def test_a_folder_is_not_a_result(tmp_path: Path) -> None:
-    with pytest.raises(ResultError, match=r"Cannot read the result '.*': Is a directory\.$"):
-        CalibrationResult.load(tmp_path)
 
 
 @pytest.mark.parametrize('content', [b'', b'{"schema_version": 1', b'\xff\xfe', b'schema: 1'])
@@ -291,15 +255,6 @@ def test_damage_is_told_with_its_place(
     path = tmp_path / 'result.json'
     path.write_text(json.dumps(document))
     with pytest.raises(ResultError, match=f'The result is damaged: {complaint}'):
-        CalibrationResult.load(path)
-
-
-def test_a_missing_field_is_told_with_its_place(tmp_path: Path) -> None:
-    document: Any = json.loads(make().to_json())
-    del document['parameters'][1]['value']
-    path = tmp_path / 'result.json'
-    path.write_text(json.dumps(document))
-    with pytest.raises(ResultError, match=r"damaged: Missing key 'parameters\.1\.value' in "):
         CalibrationResult.load(path)
 
 

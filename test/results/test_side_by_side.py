@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from builders.histories import NAMES, VALUES, keep, make_result
-from sysid_ros.errors import ResultError
 from sysid_ros.report.side_by_side import print_side_by_side
 from sysid_ros.report.tables import LiteralConsole
 from sysid_ros.results.result import CalibrationResult, FileHash
@@ -89,15 +88,6 @@ def test_recordings_of_one_name_and_other_content_are_told_apart():
     assert found.sentences[0].endswith('1 of 2 files of recordings are other ones.')
 
 
-def test_versions_that_differ_are_known():
-    found = side_by_side(
-        ('A', 'B'),
-        tuple(_from(make_result(), versions={'mujoco': '4.0.1', 'numpy': v}) for v in ('1', '2')),
-    )
-
-    assert [tuple(row) for row in found.different] == [('numpy', ('1', '2'))]
-
-
 def test_errors_are_of_held_out_recordings_unless_no_result_has_any():
     held_out = make_result()
     [error] = held_out.errors
@@ -121,11 +111,6 @@ def test_a_result_is_found_by_file_by_dated_folder_and_by_the_link_to_it(tmp_pat
     names = [str(folder), str(tmp_path / 'out' / 'current'), str(tmp_path / 'out')]
     assert [result.name for result in found.results] == names
     assert len(set(found.parameters[0].sides)) == 1
-
-
-def test_a_folder_without_a_result_is_told(tmp_path: Path):
-    with pytest.raises(ResultError, match='There is no result'):
-        read_side_by_side([tmp_path, tmp_path])
 
 
 def test_the_console_says_the_same():

@@ -116,26 +116,6 @@ def test_a_folder_that_is_not_kept_leaves_nothing(tmp_path: Path):
     assert [entry.name for entry in tmp_path.iterdir()] == ['.lock']
 
 
-def test_a_disk_that_refuses_is_told_in_one_sentence(tmp_path: Path, result: CalibrationResult):
-    (tmp_path / 'file').write_text('')
-
-    with pytest.raises(ResultError, match=r"^Cannot write into '.*/file': File exists\.$"):
-        put(tmp_path / 'file', result)
-
-
-def test_a_folder_of_rejected_results_of_older_versions_becomes_a_dated_one(
-    tmp_path: Path, result: CalibrationResult
-):
-    bad = result.model_copy(update={'accepted': False})
-    bad.save(tmp_path / 'rejected' / store.RESULT)
-    os.utime(tmp_path / 'rejected', (0, 0))
-
-    new = put(tmp_path, bad)
-
-    assert (tmp_path / 'rejected').resolve() == new
-    assert [entry.name for entry in store.history(tmp_path)] == ['1970-01-01T00-00-00Z', new.name]
-
-
 def test_a_path_means_the_file_its_folder_or_the_current_result(
     tmp_path: Path, result: CalibrationResult
 ):
@@ -177,13 +157,6 @@ def test_going_back_says_which_was_current(tmp_path: Path):
 
     assert (before.name, now.name) == (last.name, first.name)
     assert (tmp_path / 'current').resolve() == first
-
-
-def test_without_a_current_result_there_is_nothing_to_go_back_from(tmp_path: Path):
-    bad = keep(tmp_path, make_result(accepted=False))
-
-    with pytest.raises(ResultError, match='Expected a current result'):
-        store.use_again(tmp_path, bad.name)
 
 
 def test_the_oldest_results_are_removed_but_never_those_in_use(

@@ -80,9 +80,3 @@ def test_a_joint_on_the_way_that_is_not_measured_leaves_nothing_to_say() -> None
 def test_joints_with_stamps_of_their_own_are_compared_at_common_instants() -> None:
     (found,) = tool_errors(model(), [curve('a', 0.0, 0.0), curve('b', 0.1, 0.1, stamps=0.002)])
     assert found.before == pytest.approx(2 * math.sin(0.05) * 0.2, rel=1e-6)
-
-
-def test_of_long_recordings_some_poses_are_compared() -> None:
-    curves = [curve(s, 0.1, 0.0, sequence=str(n)) for n in range(50) for s in 'ab']
-    (found,) = tool_errors(model(), curves)
-    assert found.poses == 1000
