@@ -25,9 +25,8 @@ from sysid_ros.model.targets import Role
 from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
 from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
-from sysid_ros.report.alignment import alignment_text
 from sysid_ros.report.figures import draw_parameters, draw_sensors
-from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
+from sysid_ros.report.tables import alignment_text, parameters_text, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import find
 from sysid_ros.signals.trajectory import Trajectory
@@ -81,13 +80,13 @@ class Parameters(tuple[ParameterResult, ...]):
         return parameters_text(self)
 
     def _repr_html_(self) -> str:
-        return parameters_html(self)
+        return f'<pre>{escape(repr(self))}</pre>'
 
 
 class Result:
     """What a calibration found.
 
-    ``print(result)`` shows the table of the command line, a notebook shows it as HTML.
+    ``print(result)`` and a notebook show the table of the command line.
 
     Attributes:
         record: Everything that was found, as it is stored: noise, errors, health, gate, provenance.
@@ -202,7 +201,7 @@ class Result:
         return result_text(self.record)
 
     def _repr_html_(self) -> str:
-        return result_html(self.record)
+        return f'<pre>{escape(str(self))}</pre>'
 
 
 class AlignedBag:

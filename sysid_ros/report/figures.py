@@ -20,7 +20,6 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from sysid_ros.alignment.health import Grade
 from sysid_ros.report import signals
 from sysid_ros.report.numbers import significant
-from sysid_ros.report.recordings import events
 from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, ParameterResult
 from sysid_ros.text import one_line, short
 
@@ -242,7 +241,7 @@ def draw_recordings(result: CalibrationResult, most: int) -> Drawing:
     longest = max(bag.seconds for bag in bags)
     figure = blank(_ROW_HEIGHT * len(bags) + 0.6, _NARROW)
     axes = figure.subplots()
-    for row, (bag, found) in enumerate(events(result)[:most]):
+    for row, (bag, found) in enumerate(signals.events(result)[:most]):
         axes.broken_barh([(0, bag.seconds)], (row - 0.25, 0.5), color=_GRID)
         used = [(own.begin, own.end - own.begin) for own in bag.sequences]
         axes.broken_barh(used, (row - 0.25, 0.5), color=AFTER, alpha=0.3, linewidth=0)

@@ -1,10 +1,9 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A result as tables: text for terminals and ``print(result)``, HTML for cells of notebooks."""
+"""What is found as tables for terminals, ``print(result)`` and notebooks."""
 
 from __future__ import annotations
 
-import html
 import io
 import math
 from collections import Counter
@@ -18,18 +17,21 @@ from rich.table import Table
 from rich.text import Text
 
 from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregated
+from sysid_ros.alignment.pairs import PairRole, Unmapped, column_name
+from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
-from sysid_ros.results.headline import counted, headline, headline_lines
+from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.history import ValueSummary
 from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import (
     BaseParameter,
     CalibrationResult,
     CombinationResult,
     ParameterResult,
-    Standing,
 )
+from sysid_ros.results.side_by_side import SideBySide
 from sysid_ros.text import one_line, short
 
 #: Width where the output is not a terminal: nothing is folded there.
@@ -38,9 +40,6 @@ _INDENT = 4
 _NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
-#: Legible on light and dark pages: colours of the page itself, and a word beside each colour.
-_NAME = 'style="text-align:left;padding:.1em .8em"'
-_NUMBER = 'style="text-align:right;padding:.1em .8em;font-variant-numeric:tabular-nums"'
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>nominal', 'verdict')
 #: The ratio is below 1 where a fit made the error smaller.
 _ERROR_COLUMNS = ('>nominal', '>fitted', '>fitted/nominal')
@@ -48,11 +47,9 @@ _ERROR_COLUMNS = ('>nominal', '>fitted', '>fitted/nominal')
 BASE_COLUMNS = ('sum', '>value', '>95 % ±', 'unit')
 #: So many terms of a sum are printed.
 _TERMS = 3
-_COLOURS = {
-    Standing.ACCEPTED: '#1a7f4b',
-    Standing.RESERVED: '#8a5a00',
-    Standing.REJECTED: '#b3261e',
-}
+
+_PAIR_COLUMNS = ('in the model', 'role', 'in the bag', '>scale', '>offset')
+_SEQUENCE_COLUMNS = ('name', '>duration/s', '>measured samples', '>command samples')
 
 
 class LiteralConsole(Console):
@@ -358,54 +355,110 @@ def _indented(text: str) -> Padding:
     return Padding(text, (0, 0, 0, _INDENT), expand=False)
 
 
-def parameters_html(parameters: Iterable[ParameterResult]) -> str:
-    """Return the table of parameters: value, interval, unit, nominal value and verdict."""
-    return _table(_PARAMETER_COLUMNS, [_parameter_row(parameter) for parameter in parameters])
+def alignment_text(alignment: Alignment) -> str:
+    """Return what `print_alignment` prints, nothing folded."""
+    return printed(lambda console: print_alignment(console, alignment))
 
 
-def result_html(result: CalibrationResult) -> str:
-    """Return verdict, parameters, and errors, nominal and fitted, held-out ones where there are."""
-    said = ' '.join(headline(result).lines)
-    if not result.accepted:
-        said = f'{said} {result.acceptance}'
-    said = ' '.join([said, *(check.detail for check in result.reservations if result.accepted)])
-    held_out = [error for error in result.errors if error.role == 'validate']
-    errors = _table(
-        ('sensor', *_ERROR_COLUMNS, 'unit'),
+def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
+    """Print what was mapped, what was not and why, how fast it came, and what was found."""
+    pairs = [
+        (
+            pair.name,
+            pair.role.value,
+            column_name(pair.topic, pair.field, pair.label),
+            '' if pair.scale == 1 else f'{pair.scale:g}',
+            '' if pair.offset == 0 else f'{pair.offset:g}',
+        )
+        for pair in sorted(alignment.pairs, key=lambda pair: pair.role is PairRole.ACTUATOR)
+    ]
+    print_table(console, f'Mapped in {alignment.bag}', _PAIR_COLUMNS, pairs)
+    unmapped = _by_reason(alignment.unmapped)
+    if unmapped:
+        print_table(console, 'Not mapped', ('name', 'what', 'why'), unmapped)
+    topics = [
+        (item.topic, str(item.messages), _known(item.rate, 2), _known(item.longest_gap, 3))
+        for item in alignment.topics
+    ]
+    print_table(console, 'Topics', ('topic', '>messages', '>rate/Hz', '>longest gap/s'), topics)
+    print_findings(console, alignment.health, bags=False)
+    sequences = [
+        (
+            item.name,
+            f'{item.duration:.3f}',
+            str(sum(len(series) for series in item.measurements)),
+            str(sum(len(series) for series in item.commands)),
+        )
+        for item in alignment.sequences
+    ]
+    print_table(console, 'Sequences', _SEQUENCE_COLUMNS, sequences)
+
+
+def _known(value: float, digits: int) -> str:
+    return '-' if math.isnan(value) else f'{value:.{digits}f}'
+
+
+def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, str, str]]:
+    """Return name, what it is and why; a reason that many share is written once, at the first."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for item in unmapped:
+        together.setdefault((item.kind.value, item.reason), []).append(item.name)
+    return [
+        (name, kind, 'as above' if row else reason)
+        for (kind, reason), names in together.items()
+        for row, name in enumerate(names)
+    ]
+
+
+def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
+    """Print standing, parameters, errors and what else differs."""
+    names = [result.name for result in found.results]
+    rows = [(own.name, own.standing, own.acceptance, own.created) for own in found.results]
+    print_table(console, 'Results', ('result', 'standing', 'why', 'made'), rows)
+    print_parameters(console, found)
+    role = 'held-out' if found.role == 'validate' else 'training'
+    print_table(
+        console,
+        f'Errors on {role} recordings, nominal → fitted',
+        ('sensor', *(f'>{name}' for name in names), 'unit'),
         [
-            (error.sensor, *_errors(error.before, error.after), error.unit)
-            for error in held_out or result.errors
+            (
+                row.sensor,
+                *(
+                    MISSING if side is None else f'{padded(side.nominal)} → {padded(side.fitted)}'
+                    for side in row.sides
+                ),
+                row.unit,
+            )
+            for row in found.errors
         ],
     )
-    warnings = ''.join(f'<li>{_html(warning)}</li>' for warning in result.warnings)
-    unsure = sum(1 for parameter in result.parameters if math.isnan(parameter.half_width))
-    note = f'; {unsure} parameters without interval' if unsure else ''
-    return (
-        f'<p><b>{counted(result)}</b> '
-        f'<b style="color:{_COLOURS[result.standing]}">{result.standing}</b>: '
-        f'{_html(said)}{note}</p>'
-        f'{parameters_html(result.parameters)}'
-        f'<details><summary>{"Held-out" if held_out else "Training"} error'
-        f'{result.solver.over_windows}, root mean square</summary>{errors}</details>'
-        + (f'<details><summary>Warnings</summary><ul>{warnings}</ul></details>' if warnings else '')
-    )
+    if found.different:
+        different = [
+            (row.name, *(side or MISSING for side in row.sides)) for row in found.different
+        ]
+        print_table(console, 'What differs', ('', *names), different)
+    for sentence in found.sentences:
+        console.print(sentence)
 
 
-def _html(text: str) -> str:
-    """Escape a text; in HTML, too, a mark that reverses the direction would hide what is there."""
-    return html.escape(one_line(text))
+def print_parameters(console: LiteralConsole, found: SideBySide) -> None:
+    """Print a row per parameter: each value, and how far those after the first are from it."""
+    names = [f'>{result.name}' for result in found.results]
+    rows = []
+    for row in found.parameters:
+        differences: list[str] = []
+        for deviations, changed in zip(row.deviations, row.changed, strict=True):
+            differences.append(MISSING if deviations is None else significant(deviations, 2))
+            differences.append({None: '', True: 'differs', False: 'agrees'}[changed])
+        rows.append((row.name, *map(_value, row.sides), *differences, row.unit))
+    columns = ('parameter', *names, *('>std errors', '') * (len(names) - 1), 'unit')
+    print_table(console, 'Parameters', columns, rows)
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table; ``>`` before a header says that its column is aligned on the right."""
-
-    def row_of(cells: Iterable[str], tag: str) -> str:
-        styled = (
-            f'<{tag} {_NUMBER if title.startswith(">") else _NAME}>{_html(cell)}</{tag}>'
-            for title, cell in zip(header, cells, strict=True)
-        )
-        return f'<tr>{"".join(styled)}</tr>'
-
-    head = row_of((title.lstrip('>') for title in header), 'th')
-    body = ''.join(row_of(row, 'td') for row in rows)
-    return f'<table><thead>{head}</thead><tbody>{body}</tbody></table>'
+def _value(side: ValueSummary | None) -> str:
+    if side is None:
+        return MISSING
+    half_width = (side.high - side.low) / 2
+    value = rounded(side.value, half_width)
+    return value if math.isnan(half_width) else f'{value} {interval(side.low, side.high)}'

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from builders.histories import NAMES, VALUES, keep, make_result
-from sysid_ros.report.side_by_side import print_side_by_side
-from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.report.tables import LiteralConsole, print_side_by_side
 from sysid_ros.results.result import CalibrationResult, FileHash
 from sysid_ros.results.side_by_side import read_side_by_side, side_by_side
 
