@@ -14,9 +14,8 @@ import pytest
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.identification.fit import Fit
-from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo
+from sysid_ros.servos.bench.fit import LogResiduals, ServoFitSettings, fit_servo
 from sysid_ros.servos.bench.pendulum import errors_by_log, stack_logs
-from sysid_ros.servos.bench.residuals import LogResiduals
 from sysid_ros.servos.formats.logs import ServoLog, read_logs
 from sysid_ros.servos.laws.servo import Servo
 

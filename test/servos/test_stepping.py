@@ -11,8 +11,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from builders.servo_robots import arm, drive, driven_arm
-from sysid_ros.servos.laws.joints import ServoController, ServoJoints
-from sysid_ros.servos.laws.stepping import ServoStepper
+from sysid_ros.servos.laws.joints import ServoController, ServoJoints, ServoStepper
 
 STEPS = 400
 

@@ -30,9 +30,8 @@ from sysid_ros.results.gate import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.coverage import gaps, what_to_record
-from sysid_ros.servos.bench.fit import ServoFitSettings, checked, fit_servo, values_of
+from sysid_ros.servos.bench.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error, predict, servo_for
-from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.bench.trials import LIBRARIES, TRIALS, BestTrial, open_study, sample_servo
 from sysid_ros.servos.formats.logs import ServoLog, check_motor, read_logs, split
 from sysid_ros.servos.formats.parameter_file import write_parameters
