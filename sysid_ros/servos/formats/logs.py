@@ -35,7 +35,6 @@ _FARTHEST = 0.5
 Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Switch = bool | float
 
 
 class _Strict(BaseModel):
@@ -49,7 +48,7 @@ class _Entry(_Strict):
 
     position: float
     goal_position: float
-    torque_enable: Switch
+    torque_enable: bool | float
     timestamp: float | None = None
     speed: float | None = None
     load: float | None = None
@@ -61,7 +60,7 @@ class _Commands(_Strict):
 
     timestamp: list[float] = Field(min_length=1)
     goal_position: list[float]
-    torque_enable: list[Switch]
+    torque_enable: list[bool | float]
 
 
 class _File(_Strict):
