@@ -16,7 +16,7 @@ from sysid_ros.excitation import design as designing
 from sysid_ros.excitation.design import Plan, design, half_widths, make_plan, off
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment, sensor_noise
-from sysid_ros.excitation.limits import Guard, find_limits
+from sysid_ros.excitation.limits import Guard, Limits
 from sysid_ros.model.unknown import Scope, make_unknowns
 
 #: A slide that a servo moves, and a wall on its way.
@@ -51,7 +51,7 @@ def slide(*, gravity: float = 0.0, wall: float = FAR, force: float = 20.0) -> mu
 def experiment(spec: mujoco.MjSpec, *paths: str, **limits: float) -> Experiment:
     model = spec.compile()
     unknowns = [unknown for path in paths for unknown in make_unknowns(path, Scope(model, spec))]
-    found = find_limits(model, **limits)
+    found = Limits(model, **limits)
     noise = sensor_noise(model)
     return Experiment(spec, Path('slide.xml'), unknowns, found, noise, rate=100.0, threads=1)
 
@@ -191,11 +191,11 @@ def test_a_wall_is_not_touched() -> None:
 def test_a_free_body_and_a_model_without_actuators_are_refused() -> None:
     free = '<mujoco><worldbody><body name="b"><freejoint/><geom size=".1"/></body></worldbody>'
     with pytest.raises(ModelError, match='with actuators to move it, found none'):
-        find_limits(mujoco.MjModel.from_xml_string(free + '</mujoco>'))
+        Limits(mujoco.MjModel.from_xml_string(free + '</mujoco>'))
     driven = free.replace('<freejoint/>', '<freejoint name="f"/>')
     driven += '<actuator><motor joint="f" ctrlrange="-1 1"/></actuator></mujoco>'
     with pytest.raises(ModelError, match="found the free joint of body 'b'"):
-        find_limits(mujoco.MjModel.from_xml_string(driven))
+        Limits(mujoco.MjModel.from_xml_string(driven))
 
 
 def test_sensors_without_a_name_are_none() -> None:

@@ -200,7 +200,8 @@ def _result_of(
 ) -> CalibrationResult:
     """Return the judged result of a fit."""
     logs = (*training, *held_out)
-    roles: list[Role] = ['train'] * len(training) + ['validate'] * len(held_out)
+    roles: list[Role] = ['train' for _ in training]
+    roles += ['validate' for _ in held_out]
     files = [
         FileHash(path=str(log.path), role=role, sha256=sha256(log.path))
         for log, role in zip(logs, roles, strict=True)
