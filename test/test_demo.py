@@ -273,11 +273,3 @@ def test_no_fit_is_made_to_a_recording_that_is_known_to_be_bad(
     assert err.count('\n') == 1
     assert out.count('recording it again') == 2
     assert 'the motion was stopped: recording it again' in out
-
-
-def test_a_recording_that_succeeds_at_the_second_attempt_is_enough(
-    recordings: Callable[..., _Recordings], tmp_path: Path
-):
-    made = recordings(0, 94, 5, 0)
-    assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path)]) == 0
-    assert made.calibrated

@@ -140,11 +140,6 @@ def test_samples_do_not_depend_on_how_the_time_is_cut():
     assert [s.time for s in whole] == pytest.approx(np.arange(75) * 0.004)
 
 
-def test_a_rate_that_the_step_does_not_divide_gives_the_nearest_steps_with_their_own_times():
-    times = [sample.time for sample in Plant(ARM, rate=300).advance(0.02)]
-    assert times == pytest.approx([0, 0.004, 0.006, 0.01, 0.014, 0.016])
-
-
 @pytest.mark.slow
 def test_encoder_and_noise_are_as_large_as_told():
     count = 2 * np.pi / 2**14

@@ -63,10 +63,7 @@ _SAME_NOISE = 0.01
 
 
 def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]:
-    """Return the coefficients that are to be found, those that are fixed left out.
-
-    In a model of the servo, each is of its actuator or its joint.
-    """
+    """Return the coefficients that are to be found, each of an actuator or a joint."""
     found = []
     for name, (initial, low, high) in servo.coefficients.items():
         if name not in fixed:
@@ -147,16 +144,9 @@ class LogResiduals(FunctionResiduals):
         starts: bool = False,
         reset_period: float | None = None,
     ) -> None:
-        """Lay out the residual vector.
+        """Lay out the residual vector of logs with these names; the noise is in rad.
 
-        Args:
-            servo: The laws.
-            bench: The logs.
-            names: Of the logs.
-            noise: Standard deviation of a measured position, rad.
-            fixed: Coefficients that are not to be found.
-            starts: Whether the states at the starts are unknown; as measured otherwise.
-            reset_period: Every so many seconds the state is set to the measured one.
+        With ``starts``, the states at the starts are unknown; they are as measured otherwise.
         """
         self.servo, self.bench, self.names = servo, bench, tuple(names)
         self._fixed = dict(fixed or {})
@@ -252,11 +242,7 @@ class LogResiduals(FunctionResiduals):
         return StepChanges(residual, changes, np.zeros(len(x), dtype=bool), unstable=False)
 
     def windows(self, length: int) -> LogResiduals:
-        """Return the same for windows of so many samples, each from its measured state.
-
-        Raises:
-            FitError: No log is as long.
-        """
+        """Return the same for windows of so many samples, each from its measured state."""
         windows = self.bench.windows(length)
         names = [str(number) for number in range(len(windows.lengths))]
         return LogResiduals(self.servo, windows, names, self.noise, fixed=self._fixed)
@@ -304,12 +290,8 @@ def fit_servo(
     From several starts, over windows that grow, then over whole logs, whose states at the start
     are unknown in the end. Intervals and verdicts are those of every other identification.
 
-    Args:
-        servo: The kind of servo and its friction law, in the steps that `servo_for` gives for logs.
-        logs: At least one, of one sampling period, or raw ones.
-        settings: How.
-        cancel: Ends the fit when it is set.
-        observe: Called after every iteration over whole logs.
+    The servo is in the steps that `servo_for` gives for the logs, which are of one sampling period,
+    or raw. ``observe`` is called after every iteration over whole logs.
 
     Raises:
         FitError: There is nothing to fit, periods differ, or logs are too short.

@@ -328,10 +328,7 @@ def _stacked(series: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 class PredictedMotion(NamedTuple):
-    """What candidates predict: (T, m, L) positions and velocities, rad and rad/s.
-
-    Row k is the state when sample k was taken.
-    """
+    """The (T, m, L) positions and velocities at the samples that candidates predict, SI."""
 
     position: Array
     velocity: Array | None
@@ -442,10 +439,7 @@ def predict(
 ) -> list[Array]:
     """Return the (n,) positions that are predicted for the readings of each log, rad.
 
-    Predictions start at the first.
-
-    Coefficients that are missing are the usual ones. Every ``reset_period`` seconds the state is
-    set to the measured one.
+    Coefficients that are missing are the usual ones.
 
     Raises:
         FitError: There are no logs, or their periods differ.
