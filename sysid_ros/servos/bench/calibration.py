@@ -90,7 +90,7 @@ def calibrate_servo(
     is how the user asked for it, for the provenance.
 
     Raises:
-        SysidError: In one sentence, what is wrong.
+        SysidError: The request, its logs or the output cannot be used.
     """
     observer = observer or Nobody()
     training, held_out = _read(config)
@@ -356,13 +356,8 @@ def _begin_run(config: ServoFitConfig, servo: Servo) -> Any:
 class LawErrors:
     """How well one friction law predicts, from the first sample of a log as measured.
 
-    Attributes:
-        name: Of the law.
-        values: Its coefficients.
-        fitted: How many of them were found.
-        training: Mean absolute error on the logs that it was fitted to, rad.
-        held_out: The same on those that were held out, rad; NaN where none were.
-        seconds: What the fit took.
+    Errors are mean absolute ones on the logs that were fitted and that were held out, rad, NaN
+    where none were; ``fitted`` is the number of coefficients that were found.
     """
 
     name: str

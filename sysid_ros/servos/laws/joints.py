@@ -202,11 +202,7 @@ class ServoJoints:
         self.model = self.prepared(model)
 
     def place(self, actuator: str) -> int:
-        """Return the place of an actuator among the driven ones.
-
-        Raises:
-            ParameterError: No servo drives it.
-        """
+        """Return the place of an actuator among the driven ones, or raise a ParameterError."""
         if actuator not in self._places:
             raise ParameterError(
                 f'No servo drives an actuator {actuator!r}; {nearest(actuator, self.actuators)}.'
@@ -214,11 +210,7 @@ class ServoJoints:
         return self._places[actuator]
 
     def drive_of(self, actuator: str) -> ServoDrive:
-        """Return the servo that drives an actuator.
-
-        Raises:
-            ParameterError: None does.
-        """
+        """Return the servo that drives an actuator, or raise a ParameterError."""
         self.place(actuator)
         return next(drive for drive in self.drives if actuator in drive.actuators)
 
@@ -298,10 +290,9 @@ class ServoJoints:
 
     def _check(self, model: mujoco.MjModel) -> None:
         """Check that nothing else moves the joints, and that the model has friction at all."""
+        direct = np.isin(model.actuator_trntype, TO_JOINT)
         for joint in self._joints:
-            direct = np.isin(model.actuator_trntype, TO_JOINT)
-            own = direct & (model.actuator_trnid[:, 0] == joint)
-            rows = np.flatnonzero(own).tolist()
+            rows = np.flatnonzero(direct & (model.actuator_trnid[:, 0] == joint)).tolist()
             if len(rows) > 1:
                 names = ' and '.join(repr(model.actuator(row).name) for row in rows)
                 raise ParameterError(
@@ -401,10 +392,7 @@ class ServoStepper:
     def __init__(
         self, joints: ServoJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
     ) -> None:
-        """Keep what is simulated: joints of a prepared model.
-
-        ``columns`` is place of a joint and name of a number to the column of its value.
-        """
+        """Take a prepared model, and which column holds which number of the joint at a place."""
         self._joints = joints
         self._timestep = float(model.opt.timestep)
         self._columns = dict(columns)
@@ -524,15 +512,6 @@ class ServoController:
         self._load = np.zeros(len(joints.actuators))
         self.model.dof_damping[joints.dofs] = self._forces.damping
 
-    def command(self, goals: Mapping[str, float]) -> None:
-        """Set goals of some actuators by name, rad.
-
-        Raises:
-            ParameterError: No servo drives one of them.
-        """
-        for actuator, goal in goals.items():
-            self.goal[self._joints.place(actuator)] = goal
-
     def reset(self) -> None:
         """Forget what the firmware remembers, and the load: the state was set by hand."""
         self._forces.reset()
@@ -549,13 +528,8 @@ class ServoController:
         elif data.time != self._time:
             self._load = self._constraints() - data.qfrc_bias[joints.dofs]
         self._time = float(data.time)
-        motor, friction = self._forces(
-            self.goal,
-            self.enabled,
-            data.qpos[joints.qpos],
-            data.qvel[joints.dofs],
-            self._load,
-        )
+        q, dq = data.qpos[joints.qpos], data.qvel[joints.dofs]
+        motor, friction = self._forces(self.goal, self.enabled, q, dq, self._load)
         data.ctrl[joints.controls] = motor / joints.gears
         model.dof_frictionloss[joints.dofs] = friction
 
