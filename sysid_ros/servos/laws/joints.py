@@ -512,6 +512,11 @@ class ServoController:
         self._load = np.zeros(len(joints.actuators))
         self.model.dof_damping[joints.dofs] = self._forces.damping
 
+    def command(self, goals: Mapping[str, float]) -> None:
+        """Set goals of some actuators by name, rad."""
+        for actuator, goal in goals.items():
+            self.goal[self._joints.place(actuator)] = goal
+
     def reset(self) -> None:
         """Forget what the firmware remembers, and the load: the state was set by hand."""
         self._forces.reset()
