@@ -32,7 +32,7 @@ from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import QUANTILE, Experiment, sensor_noise
-from sysid_ros.excitation.limits import find_limits
+from sysid_ros.excitation.limits import Limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import compile_spec, load_spec
@@ -202,7 +202,7 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     nominal = truth * (1 + OFF * rng.choice([-1.0, 1.0], len(truth)))
     unknowns = moved(true, nominal)
     model = compile_spec(spec, case.path)
-    limits = find_limits(model)
+    limits = Limits(model)
     noise = sensor_noise(model)
     plan = make_plan(drives(model), duration=SECONDS, rate=RATE, max_frequency=2.5)
     with Experiment(spec, case.path, unknowns, limits, noise, rate=RATE) as experiment:

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from sysid_ros.bags import read_bag
 from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
@@ -54,8 +53,6 @@ _SKIPPED = 5
 COMMANDS = '/forward_position_controller/commands'
 #: What the robot says that it did with them, as a driver or controller should.
 APPLIED = '/simulated_robot/applied_commands'
-#: The machine was held up where so many periods passed without a command.
-_HELD_PERIODS = 5.0
 #: How often it looks whether all processes still run, s.
 _LOOK_SECONDS = 0.5
 #: Exit code after Ctrl-C, as shells expect it.
@@ -175,15 +172,7 @@ class _Node:
 def run(
     assets: Path, folder: Path, seed: int, duration: float, driver: Driver | None = None
 ) -> None:
-    """Record, calibrate, show the result beside the truth, and refit over the service.
-
-    Args:
-        assets: Folder with arm.xml, truth.yaml and calibration.yaml.
-        folder: Where everything goes; bags and results of an earlier demo are replaced.
-        seed: Of the motions and of the noise.
-        duration: Seconds of each recording's motion.
-        driver: What is wrong between robot and recorder; the default is nothing.
-    """
+    """Record, calibrate, show the result beside the truth, and refit over the service."""
     shared = record(assets, folder, seed, duration, driver)
     _calibrate(assets, folder)
     _refit(folder, shared)
@@ -211,9 +200,27 @@ def record(
     folder.mkdir(parents=True, exist_ok=True)
     for name in _COPIED:
         shutil.copy(assets / name, folder / name)
-    found = environment()
-    _record(assets, folder, found, seed, duration, driver or Driver())
-    return found
+    shared, driver = environment(), driver or Driver()
+    for number, name in enumerate(RECORDINGS):
+        bag = folder / 'bags' / name
+        print(f'\nRecording {bag}', flush=True)
+        for attempt in range(1, _ATTEMPTS + 1):
+            last = attempt == _ATTEMPTS
+            skipped = record_one(assets, bag, shared, 10 * seed + number, duration, driver, last)
+            if skipped is not None and skipped <= _SKIPPED:
+                break
+            how = 'the motion was stopped'
+            if skipped is not None:
+                how = f'{skipped} commands were skipped'
+            if last:
+                raise RosError(
+                    f'This machine is too busy for a robot in real time: in each of {_ATTEMPTS} '
+                    f'recordings of {bag} it was held up, in the last one {how}; a fit to that '
+                    'would be rejected, so stop what else runs here and start the demo again.'
+                )
+            print(f'This machine was too busy meanwhile, {how}: recording it again', flush=True)
+            shutil.rmtree(bag, ignore_errors=True)
+    return shared
 
 
 def environment() -> dict[str, str]:
@@ -224,35 +231,6 @@ def environment() -> dict[str, str]:
         'ROS_DOMAIN_ID': str(_DOMAINS[os.getpid() % len(_DOMAINS)]),
         'PYTHONUNBUFFERED': '1',
     }
-
-
-def _record(
-    assets: Path,
-    folder: Path,
-    environment: Mapping[str, str],
-    seed: int,
-    duration: float,
-    driver: Driver,
-) -> None:
-    for number, name in enumerate(RECORDINGS):
-        bag = folder / 'bags' / name
-        print(f'\nRecording {bag}', flush=True)
-        for attempt in range(1, _ATTEMPTS + 1):
-            last = attempt == _ATTEMPTS
-            skipped = record_one(
-                assets, bag, environment, 10 * seed + number, duration, driver, last
-            )
-            if skipped is not None and skipped <= _SKIPPED:
-                break
-            seen = _held_up(bag, driver.command_rate, skipped)
-            if last:
-                raise RosError(
-                    f'This machine is too busy for a robot in real time: in each of {_ATTEMPTS} '
-                    f'recordings of {bag} it was held up, in the last one {seen}; a fit to that '
-                    'would be rejected, so stop what else runs here and start the demo again.'
-                )
-            print(f'This machine was too busy meanwhile, {seen}: recording it again', flush=True)
-            shutil.rmtree(bag, ignore_errors=True)
 
 
 def record_one(
@@ -321,22 +299,6 @@ def record_one(
     return exciter.count('commands were skipped')
 
 
-def _held_up(bag: Path, rate: float, skipped: int | None) -> str:
-    """Return a clause on how often and how long nothing went out.
-
-    Args:
-        bag: What was recorded.
-        rate: Commands per second.
-        skipped: Commands that were never sent; None where the motion was stopped.
-    """
-    commands = [topic for topic in read_bag(bag).topics if topic.topic == COMMANDS]
-    pauses = np.diff(commands[0].receive_ns) / 1e9 if commands else np.zeros(0)
-    long = pauses[pauses > _HELD_PERIODS / rate]
-    lost = 'the motion was stopped' if skipped is None else f'{skipped} commands were skipped'
-    times = 'once' if len(long) == 1 else f'{len(long)} times'
-    return f'{times}, for {1e3 * max(long, default=0.0):.0f} ms at worst, and {lost}'
-
-
 def _calibrate(assets: Path, folder: Path) -> None:
     print('\nCalibrating', flush=True)
     path = folder / 'calibration.yaml'
@@ -376,9 +338,7 @@ def _judged(result: CalibrationResult, truth: Mapping[str, float]) -> str:
 def chi_squared(result: CalibrationResult, truth: Mapping[str, float]) -> float:
     """Return the squares of all errors in units of their covariance, NaN where that is not known.
 
-    Args:
-        result: Of a calibration.
-        truth: Parameter name to true value; others do not count.
+    Parameters whose true value is not given do not count.
     """
     assert result.inference is not None  # noqa: S101 (a result that was just found)
     known = [k for k, p in enumerate(result.parameters) if p.name in truth]

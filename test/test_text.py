@@ -26,8 +26,7 @@ from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
 from sysid_ros.config import MappingConfig, load_mapping
 from sysid_ros.errors import AlignmentError, nearest, some
-from sysid_ros.excitation.motion import Motion
-from sysid_ros.excitation.waypoints import format_waypoints, read_waypoints
+from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.json_text import to_json
 from sysid_ros.report import render_report
 from sysid_ros.report.tables import (

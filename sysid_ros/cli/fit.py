@@ -99,7 +99,7 @@ def excite(
     from sysid_ros.excitation.design import design, make_plan
     from sysid_ros.excitation.drives import check_ranges, drives, load_driven
     from sysid_ros.excitation.experiment import Experiment, sensor_noise
-    from sysid_ros.excitation.limits import find_limits
+    from sysid_ros.excitation.limits import Limits
     from sysid_ros.files import replace_file
     from sysid_ros.model.implied import implied_actuators
     from sysid_ros.model.loading import compile_spec
@@ -108,7 +108,7 @@ def excite(
 
     spec = load_driven(model, packages)
     compiled = compile_spec(spec, model)
-    limits = find_limits(compiled, margin=margin, max_speed=max_velocity)
+    limits = Limits(compiled, margin=margin, max_speed=max_velocity)
     if settings is None:
         scope = Scope(compiled, spec)
         unknowns = tuple(x for pattern in targets for x in make_unknowns(pattern, scope))

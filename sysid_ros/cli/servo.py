@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid servo``: logs, fits, comparisons of friction laws, pictures and MJCF."""
+"""``sysid servo``: logs, fits, comparisons of friction laws, and pictures."""
 
 from __future__ import annotations
 
@@ -310,45 +310,6 @@ def plot(
         print_log_errors(make_console(), found)
     for path in files:
         say(f'wrote {path}')
-    return 0
-
-
-@command('export', 'commands', 'servo export --params params.json -o servo.xml', of=group)
-def export(
-    *,
-    params: Annotated[Path, typer.Option(metavar='FILE', help='parameter file')],
-    kp: Annotated[
-        float | None, typer.Option(help="gain in the firmware's unit; default the servo's")
-    ] = None,
-    vin: Annotated[float | None, typer.Option(help="supply, V; default the servo's")] = None,
-    element: Annotated[
-        Literal['dcmotor', 'position'] | None,
-        typer.Option(help='the actuator; default dcmotor where the servo has a motor'),
-    ] = None,
-    actuator: _Definition = None,
-    output: Annotated[Path, written('FILE', 'new MJCF file')],
-    json: Json = False,
-) -> int:
-    """Write a servo as plain MJCF, and say what is lost.
-
-    Prints the joint and the actuator that stand for a servo in plain MJCF, and writes them.
-    """
-    from sysid_ros.cli.console import print_json, say
-    from sysid_ros.servos.formats.mjcf import plain_actuator, snippet, write_plain_mjcf
-    from sysid_ros.servos.formats.parameter_file import read_parameters
-
-    servo, values = read_parameters(params, actuator)
-    plain = plain_actuator(servo, values, kp=kp, vin=vin, element=element)
-    write_plain_mjcf(output, plain)
-    lines = snippet(plain)
-    if json:
-        print_json({'file': output, 'mjcf': '\n'.join(lines), 'actuator': plain})
-        return 0
-    for line in lines:
-        say(line)
-    for note in plain.notes:
-        say(f'note: {note}')
-    say(f'wrote {output}')
     return 0
 
 

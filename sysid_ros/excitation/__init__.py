@@ -3,8 +3,15 @@
 """Motions worth recording."""
 
 from sysid_ros.excitation.drives import Drive, drives
-from sysid_ros.excitation.motion import Motion, approach, sum_of_sines
-from sysid_ros.excitation.waypoints import Waypoints, follow, format_waypoints, read_waypoints
+from sysid_ros.excitation.motion import (
+    Motion,
+    Waypoints,
+    approach,
+    follow,
+    format_waypoints,
+    read_waypoints,
+    sum_of_sines,
+)
 
 __all__ = [
     'Drive',

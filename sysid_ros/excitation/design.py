@@ -107,13 +107,7 @@ class Plan:
 def make_plan(
     chosen: Sequence[Drive], *, duration: float, rate: float, max_frequency: float
 ) -> Plan:
-    """Divide a duration into ramps and whole periods.
-
-    Args:
-        chosen: The actuators.
-        duration: Seconds, ramps included.
-        rate: Commands per second.
-        max_frequency: Highest frequency of the sines, Hz.
+    """Divide a duration in s into ramps and whole periods; rates and frequencies are in Hz.
 
     Raises:
         ConfigError: The duration is too short for a period at that frequency.
@@ -183,11 +177,7 @@ def design(
     relative to the parameters' scales. The best one is then made smaller until models whose
     parameters are off keep all limits.
 
-    Args:
-        experiment: Model, parameters, limits and sensors.
-        plan: The family of motions.
-        seed: Equal seeds give equal motions.
-        observe: Called with what happens and the part that is done.
+    Equal seeds give equal motions; ``observe`` is called with what happens and the part done.
 
     Raises:
         ModelError: The limits leave no room for any motion.
@@ -200,7 +190,11 @@ def design(
     tell('trying random motions', 0.0)
     looked = [search.information(search.fitted(plan.random(rng))) for _ in range(_LOOKED)]
     unexcited = _unexcited(experiment.unknowns, np.sum(looked, axis=0))
-    kept = _kept(experiment.unknowns, unexcited)
+    lost = [item.parameter.name for item in unexcited]
+    kept = np.flatnonzero([unknown.name not in lost for unknown in experiment.unknowns])
+    if not len(kept):
+        names = ', '.join(sorted(lost))
+        raise ParameterError(f'Expected a parameter that motion can tell, found none: {names}.')
     best = search.best(kept, rng, lambda part: tell('searching', part))
     tell('checking the limits', 0.0)
     candidates = off(experiment, _CHECKED, rng)
@@ -218,13 +212,7 @@ def design(
 
 
 def off(experiment: Experiment, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """Return (1 + count, p) parameters: the nominal ones, and all 20 % off, up or down at random.
-
-    Args:
-        experiment: Has the parameters and their bounds.
-        count: Number of others.
-        rng: Chooses the directions.
-    """
+    """Return (1 + count, p) parameters: nominal, then all 20 % off, up or down at random."""
     nominal = experiment.nominal
     signs = rng.choice([-1.0, 1.0], (count, len(nominal)))
     moved = np.clip(nominal * (1 + UNCERTAINTY * signs), experiment.lower, experiment.upper)
@@ -255,7 +243,6 @@ class _Search:
     def __init__(self, experiment: Experiment, plan: Plan) -> None:
         self._experiment = experiment
         self._plan = plan
-        self._nominal = experiment.nominal[None]
         # Per actuator, the limits that its amplitude is to respect.
         usage = experiment.limits.usage(experiment.limits.allowed)
         self._owners = [
@@ -269,7 +256,7 @@ class _Search:
 
     def check_room(self) -> None:
         """Refuse limits that are used up when nothing moves."""
-        rest = self._reached(np.zeros(self._plan.shape), self._nominal)
+        rest = self._reached(np.zeros(self._plan.shape))
         broken = rest.broken(self._experiment.limits)
         if broken:
             raise ModelError(
@@ -304,7 +291,7 @@ class _Search:
     def fitted(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return coefficients with which each actuator just reaches a limit of its own."""
         for _ in range(_FITS):
-            x = self._scaled(x, self._reached(x, self._nominal))
+            x = self._scaled(x, self._reached(x))
         return x
 
     def inside(
@@ -333,8 +320,8 @@ class _Search:
     def _period(self, x: NDArray[np.float64]) -> Motion:
         return self._plan.motion(x, RAMP + self._plan.period)
 
-    def _reached(self, x: NDArray[np.float64], candidates: NDArray[np.float64]) -> Excursion:
-        return self._experiment.excursion(self._period(x), candidates)
+    def _reached(self, x: NDArray[np.float64]) -> Excursion:
+        return self._experiment.excursion(self._period(x), self._experiment.nominal[None])
 
     def _used(self, reached: Excursion) -> NDArray[np.float64]:
         """Return (nu,) the largest used part of what each actuator's limits allow, .1 at least."""
@@ -380,12 +367,3 @@ def _unexcited(
         lost = unknowns[seen[order[place]]]
         found.append(Unexcited(lost, f'only together with {", ".join(names)}'))
     return tuple(found)
-
-
-def _kept(unknowns: tuple[Unknown, ...], unexcited: tuple[Unexcited, ...]) -> NDArray[np.int64]:
-    lost = {item.parameter.name for item in unexcited}
-    kept = [row for row, unknown in enumerate(unknowns) if unknown.name not in lost]
-    if not kept:
-        names = ', '.join(sorted(lost))
-        raise ParameterError(f'Expected a parameter that motion can tell, found none: {names}.')
-    return np.array(kept, dtype=np.int64)

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What recording a motion would say about parameters, before anything moves."""
+"""Motions tried on the model before a robot moves: limits, and information about parameters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from sysid_ros.errors import ModelError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
-from sysid_ros.excitation.limits import Collisions, Limits
-from sysid_ros.excitation.motion import Motion
+from sysid_ros.excitation.limits import CLEARANCE, Collisions, Limits
+from sysid_ros.excitation.motion import Motion, approach
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.prediction import make_simulator
@@ -74,10 +75,9 @@ _REST_SPEED = 1e-5
 
 
 def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
-    """Return the standard deviation of each named sensor that can be assumed to be recorded.
+    """Return the standard deviation of each named sensor: its ``noise`` in the MJCF, or the usual.
 
-    The attribute ``noise`` of a sensor in the MJCF file wins over what sensors of its kind usually
-    have. Sensors of which nothing is known are left out.
+    Sensors of which nothing is known are left out.
 
     Raises:
         ModelError: No sensor has a name and a noise.
@@ -168,14 +168,7 @@ class Experiment:
     ) -> None:
         """Add sensors for the limits to a copy of the model.
 
-        Args:
-            spec: The model; it is not changed.
-            path: Its file, for messages.
-            unknowns: The parameters.
-            limits: What motions must not exceed.
-            noise: Sensor name to standard deviation.
-            rate: Samples of every sensor per second.
-            threads: Simulation threads; 0 means one per core.
+        ``path`` is that of the model, for messages; with 0 threads, each core has one.
         """
         self.unknowns = tuple(unknowns)
         self.limits = limits
@@ -200,10 +193,7 @@ class Experiment:
         self._simulator.close()
 
     def information(self, motion: Motion, since: float = 0.0) -> NDArray[np.float64]:
-        """Return the (p, p) information JᵀΣ⁻¹J that recording a motion has about the parameters.
-
-        It is per unit of the parameters, J being the `jacobian`.
-        """
+        """Return the (p, p) information JᵀJ of recording a motion, J being the `jacobian`."""
         jacobian = self.jacobian(motion, since)
         found: NDArray[np.float64] = jacobian.T @ jacobian
         return found
@@ -211,17 +201,11 @@ class Experiment:
     def jacobian(
         self, motion: Motion, since: float = 0.0, values: NDArray[np.float64] | None = None
     ) -> NDArray[np.float64]:
-        """Return the derivative of all samples by the parameters, from the simulations of a fit.
+        """Return the (n, p) derivative of measured minus predicted by the parameters.
 
-        Args:
-            motion: The motion.
-            since: Only samples from this time on count, s.
-            values: (p,) at which it is linearised; the default is nominal.
-
-        Returns:
-            (n, p) derivative of measured minus predicted, in units of the sensors' noise, per unit
-            of the parameters, instant by instant in the order of the sensors' noise; NaN where the
-            simulation becomes unstable.
+        It is in units of the sensors' noise per unit of the parameters, at the nominal values
+        unless others are given, instant by instant in the order of ``noise``, from a time in s on;
+        NaN where the simulation becomes unstable.
         """
         residuals = Residuals(self._simulator.of([self.sequence(motion, since)]), self.noise)
         x = self.nominal if values is None else values
@@ -337,3 +321,56 @@ def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
     else:
         return home_position(model)
     return np.array(data.qpos)
+
+
+def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) -> None:
+    """Simulate a motion, and what leads to it from the home pose, and refuse what breaks a limit.
+
+    Raises:
+        ModelError: A limit is broken, bodies come too near to each other, or the simulation
+            becomes unstable.
+    """
+    model = limits.model
+    rate = 1.0 / float(motion.times[1] - motion.times[0])
+    whole = approach(motion, holding_commands(model, home_position(model)), rate=rate)
+    with Experiment(spec, path, (), limits, {}, rate=rate) as experiment:
+        found = experiment.excursion(whole, np.zeros((1, 0)))
+    broken = found.broken(limits)
+    if broken:
+        raise ModelError(
+            f'Expected a motion inside the limits of {str(path)!r}, found one that breaks {broken}.'
+        )
+
+
+def lead_in(
+    model: mujoco.MjModel, motion: Motion, pose: NDArray[np.float64], *, rate: float
+) -> Motion:
+    """Return a motion with a move from a pose in front, and refuse a move into a collision.
+
+    Of what stands or flies nobody knows where it is: its move is not looked at.
+
+    Args:
+        model: The compiled model.
+        motion: The motion.
+        pose: (nq,) where the robot is; what touches there does not count.
+        rate: Commands per second.
+
+    Raises:
+        ModelError: Bodies come too near to each other, if servos do as they are told.
+    """
+    whole = approach(motion, holding_commands(model, pose), rate=rate)
+    if not np.all(np.isin(model.jnt_type, SCALAR_JOINTS)):
+        return whole
+    commands = whole.commands[: len(whole.times) - len(motion.times) + 1]
+    asked = np.tile(pose, (len(commands), 1))
+    for column, drive in enumerate(drives(model)):
+        if drive.takes_positions and drive.joint:
+            address = model.jnt_qposadr[model.joint(drive.joint).id]
+            asked[:, address] = (commands[:, column] - drive.offset) / drive.slope
+    distance = Collisions(model, CLEARANCE, pose).distance(asked)
+    if distance < CLEARANCE:
+        raise ModelError(
+            'Expected a free way from where the robot is to where the motion begins, found bodies '
+            f'that come as near as {1e3 * distance:.1f} mm on it.'
+        )
+    return whole

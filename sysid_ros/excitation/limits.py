@@ -62,16 +62,38 @@ class Limits:
     """
 
     def __init__(
-        self, model: mujoco.MjModel, margin: float, speeds: NDArray[np.float64], clearance: float
+        self,
+        model: mujoco.MjModel,
+        *,
+        margin: float = 0.9,
+        max_speed: float | None = None,
+        clearance: float = CLEARANCE,
     ) -> None:
-        """Collect the limits of a model whose joints are all hinges and slides.
+        """Collect the limits of a compiled model.
 
         Args:
             model: The compiled model.
             margin: Part of each limit that may be used.
-            speeds: (njnt,) largest speed of each joint, rad/s or m/s.
+            max_speed: Largest speed of all joints, rad/s or m/s; the default is 2 rad/s for hinges
+                and 0.5 m/s for slides.
             clearance: Least distance of bodies that may collide, m.
+
+        Raises:
+            ModelError: The model floats freely, or has balls, or no actuator.
         """
+        if not model.nu:
+            raise ModelError('Expected a model with actuators to move it, found none.')
+        others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
+        if others:
+            kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
+            name = model.body(model.jnt_bodyid[others[0]]).name
+            raise ModelError(
+                f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a '
+                'motion cannot be planned for what stands or flies; fix that body to the world.'
+            )
+        hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+        usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
+        speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
         self.model = model
         self.clearance = clearance
         joints = [model.joint(row).name for row in range(model.njnt)]
@@ -129,12 +151,7 @@ class Limits:
     ) -> NDArray[np.float64]:
         """Return the (k,) parts of all limits that a simulation uses; 1 is all.
 
-        Args:
-            qpos: (n, nq) configurations.
-            qvel: (n, nv) velocities.
-            forces: (n, nu) of the actuators.
-            torques: (n, njnt) of all actuators at each joint.
-            commands: (m, nu) commands.
+        Forces are the (n, nu) of the actuators, torques the (n, njnt) of all actuators at a joint.
         """
         signals = (qpos, qvel, forces, torques, commands)
         least = np.concatenate([np.min(signal, axis=0) for signal in signals])[self._columns]
@@ -149,41 +166,6 @@ class Limits:
             Usage(*named, float(part), float(allowed))
             for named, part, allowed in zip(self._named, parts, self.allowed, strict=True)
         )
-
-
-def find_limits(
-    model: mujoco.MjModel,
-    *,
-    margin: float = 0.9,
-    max_speed: float | None = None,
-    clearance: float = CLEARANCE,
-) -> Limits:
-    """Collect the limits of a model.
-
-    Args:
-        model: The compiled model.
-        margin: Part of each limit that may be used.
-        max_speed: Largest speed of all joints, rad/s or m/s; the default is 2 rad/s for hinges
-            and 0.5 m/s for slides.
-        clearance: Least distance of bodies that may collide, m.
-
-    Raises:
-        ModelError: The model floats freely, or has balls, or no actuator.
-    """
-    if not model.nu:
-        raise ModelError('Expected a model with actuators to move it, found none.')
-    others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
-    if others:
-        kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
-        name = model.body(model.jnt_bodyid[others[0]]).name
-        raise ModelError(
-            f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a motion '
-            'cannot be planned for what stands or flies; fix that body to the world.'
-        )
-    hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
-    usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
-    speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
-    return Limits(model, margin, speeds, clearance)
 
 
 class Collisions:
@@ -265,10 +247,10 @@ class Guard:
         max_velocity: float,
         max_error: float,
     ) -> None:
-        """Collect the limits.
+        """Collect the limits; 0 means any.
 
-        A joint may be ``position_tolerance`` beyond its range, as fast as ``max_velocity``, and
-        ``max_error`` from its command, in rad, m and s; 0 means any.
+        A joint may be ``position_tolerance`` beyond its range, as fast as ``max_velocity`` and
+        ``max_error`` from its command, in rad, m and s.
         """
         self._tolerance = position_tolerance
         self._velocity = max_velocity

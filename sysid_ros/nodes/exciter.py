@@ -24,9 +24,9 @@ from sysid_ros.config import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
 from sysid_ros.excitation.drives import compile_driven, home_position, load_driven
-from sysid_ros.excitation.limits import Breach, Guard, find_limits
+from sysid_ros.excitation.experiment import lead_in, rehearse
+from sysid_ros.excitation.limits import Breach, Guard, Limits
 from sysid_ros.excitation.motion import quintic
-from sysid_ros.excitation.rehearsal import LONGEST, lead_in, rehearse
 from sysid_ros.nodes.motion import JointStates, Schedule
 from sysid_ros.nodes.parameters import declare, resolve_topic
 from sysid_ros.nodes.runtime import Stop
@@ -128,13 +128,10 @@ class Exciter:
         """Refuse a motion that breaks a limit on the model."""
         fastest = self._config.max_velocity or _ANY_VELOCITY
         try:
-            limits = find_limits(self._model, margin=_MARGIN, max_speed=fastest)
+            limits = Limits(self._model, margin=_MARGIN, max_speed=fastest)
         except ModelError as err:
             self._log.warning(f'the motion is not tried on the model first: {err}')
             return
-        if self._motion.duration > LONGEST:
-            text = f'the first {LONGEST:g} s of the motion are tried on the model, not the rest'
-            self._log.warning(text)
         rehearse(spec, path, self._motion, limits)
 
     # Waiting for the robot

@@ -41,13 +41,9 @@ class ParameterFile(NamedTuple):
 
 
 class Predictions(NamedTuple):
-    """What C parameter files say about L logs.
+    """What C parameter files predict for L logs, by their names.
 
-    Attributes:
-        names: Of the parameter files.
-        logs: Names of the logs.
-        positions: C times L arrays (n,), rad.
-        errors: (C, L) mean absolute errors, rad.
+    ``positions`` are C times L arrays (n,), rad, ``errors`` (C, L) mean absolute ones, rad.
     """
 
     names: tuple[str, ...]
@@ -60,8 +56,6 @@ def read_candidates(
     paths: Sequence[Path], actuator: str | None = None
 ) -> tuple[ParameterFile, ...]:
     """Read parameter files, or folders of them.
-
-    ``actuator`` is a YAML file that defines the servo, where the catalogue has none of its name.
 
     Raises:
         ParameterError: A folder holds no parameter files, or a file cannot be used.
@@ -85,8 +79,6 @@ def predict_logs(
 ) -> Predictions:
     """Simulate logs with parameter files; sampling periods may differ, and some may be raw.
 
-    Every ``reset_period`` seconds the state is set to the measured one.
-
     Raises:
         LogError: A log is of another servo.
     """
@@ -109,30 +101,21 @@ def predict_logs(
 
 
 def write_pictures(
-    folder: Path,
-    logs: Sequence[ServoLog],
-    predictions: Predictions,
+    folder: Path, logs: Sequence[ServoLog], predictions: Predictions
 ) -> tuple[Path, ...]:
     """Write a picture per log, ``LOG.png``, into a folder, which is made if it is not there.
 
     Raises:
         ResultError: The folder cannot be written.
     """
-    written = []
-    for place, (log, stem) in enumerate(
-        zip(logs, file_stems(log.name for log in logs), strict=True)
-    ):
-        path = folder / f'{stem}.png'
-        replace_file(path, draw_log(log, place, predictions))
-        written.append(path)
+    written = [folder / f'{stem}.png' for stem in file_stems(log.name for log in logs)]
+    for place, (log, path) in enumerate(zip(logs, written, strict=True)):
+        replace_file(path, _draw_log(log, place, predictions))
     return tuple(written)
 
 
-def draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
-    """Return a PNG file of positions measured, commanded and predicted, and of what is missed.
-
-    ``place`` is that of the log in the predictions.
-    """
+def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
+    """Return a PNG of positions measured, commanded and predicted, and of prediction errors."""
     figure = Figure(figsize=_SIZE, layout='constrained')
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times = log.times

@@ -50,12 +50,7 @@ class CommandQueue:
     """
 
     def __init__(self, initial: NDArray[np.float64], delays: NDArray[np.float64]) -> None:
-        """Start with commands in force.
-
-        Args:
-            initial: (nu,) commands until others take effect.
-            delays: (nu,) seconds from arrival to effect.
-        """
+        """Start with (nu,) commands in force, and (nu,) seconds from arrival to effect."""
         self.late = 0
         self._now = 0.0
         self._current = initial.astype(np.float64)
@@ -65,14 +60,10 @@ class CommandQueue:
         self._pending: list[list[_Change]] = [[] for _ in initial]
 
     def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
-        """Add a command.
+        """Add a command that arrived at a time in s; return by how many seconds it is late.
 
-        Args:
-            time: When it arrived, seconds.
-            values: (nu,) one per actuator; NaN leaves an actuator as it is. Or a trajectory.
-
-        Returns:
-            By how many seconds it came too late, 0 in time; what is late takes effect at once.
+        It is (nu,) values, of which NaN leaves an actuator as it is, or a trajectory. What is late
+        takes effect at once.
         """
         time_ns = round(time * _NS)
         if self._path is not None:

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -29,10 +29,7 @@ from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.targets import Target, Writer, resolve
 from sysid_ros.servos.laws.joints import ServoController, ServoJoints
-from sysid_ros.virtual_robot.commands import CommandQueue
-
-if TYPE_CHECKING:
-    from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot.commands import CommandQueue, TrajectoryCommand
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
 _REST_SPEED = 1e-5
@@ -140,7 +137,7 @@ class Plant:
                 f'Expected a rate of at most {1 / self.timestep:g} Hz, one sample per time step of '
                 f'{str(path)!r}, found {rate:g} Hz.'
             )
-        _write_truth(self.model, _resolve_truth(self.model, truth or {}), delays)
+        _write_truth(self.model, truth or {}, delays)
         self.drives: tuple[Drive, ...] = drives(self.model)
         driven = servos(self.model) if servos is not None else None
         if driven is not None:
@@ -169,28 +166,14 @@ class Plant:
         return self._queue.late
 
     def command(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
-        """Tell the servos where to go.
-
-        Args:
-            time: When the command arrived, seconds since the start.
-            values: (nu,) one per actuator, in model order; NaN leaves an actuator as it is. Or a
-                trajectory, which is followed from then on.
-
-        Returns:
-            By how many seconds it came too late to take effect its delay after its arrival, and
-            takes effect later; 0 in time.
-        """
+        """Tell the servos where to go; see `CommandQueue.put`."""
         return self._queue.put(time, values)
 
     def advance(self, until: float) -> Iterator[Sample]:
-        """Simulate all whole steps up to a time, yielding the samples on the way.
+        """Simulate all whole steps up to a time in s, yielding the samples on the way.
 
         Sample k is of time k / rate, or of the nearest step when the time step does not divide it;
-        its time says so.
-
-        Args:
-            until: Seconds since the start. Commands that arrive by then less their delay must have
-                been given.
+        its time says so. Commands that arrive by then less their delay must have been given.
 
         Raises:
             ModelError: The simulation became unstable.
@@ -296,13 +279,6 @@ def _take_delays(spec: mujoco.MjSpec) -> NDArray[np.float64]:
     return delays
 
 
-class TrueValue(NamedTuple):
-    """One target and its true value, in the target's unit."""
-
-    target: Target
-    value: float
-
-
 def load_truth(path: Path) -> dict[str, float]:
     """Read a YAML file of ``target: value``.
 
@@ -320,13 +296,17 @@ def load_truth(path: Path) -> dict[str, float]:
     return truth
 
 
-def _resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[TrueValue, ...]:
-    """Find what true values write; where two name the same target, the later wins.
+def _write_truth(
+    model: mujoco.MjModel, truth: Mapping[str, float], delays: NDArray[np.float64]
+) -> None:
+    """Write true values into a model, and delays into the (nu,) seconds beside it.
+
+    Where two patterns name the same target, the later wins.
 
     Raises:
         ParameterError: A target is unknown, or its value is impossible.
     """
-    values: dict[str, TrueValue] = {}
+    values: dict[str, tuple[Target, float]] = {}
     for pattern, value in truth.items():
         for target in resolve(pattern, model):
             lower, upper = target.bounds
@@ -339,23 +319,10 @@ def _resolve_truth(model: mujoco.MjModel, truth: Mapping[str, float]) -> tuple[T
                     f"Expected a number of the model or an actuator's delay, found {pattern!r}, "
                     'which a simulated robot cannot hide.'
                 )
-            values[target.path] = TrueValue(target, value)
-    return tuple(values.values())
-
-
-def _write_truth(
-    model: mujoco.MjModel, values: tuple[TrueValue, ...], delays: NDArray[np.float64]
-) -> None:
-    """Write true values into a model, and those that no model has (delays) beside it.
-
-    Args:
-        model: The compiled model.
-        values: What to write.
-        delays: (nu,) seconds, written in place.
-    """
-    for target, value in values:
+            values[target.path] = target, value
+    for target, value in values.values():
         if not target.in_model:
             delays[target.row] = value
-    writer = Writer(model, [(target, column) for column, (target, _) in enumerate(values)])
-    writer.write(model, np.array([value for _, value in values]))
+    writer = Writer(model, [(target, row) for row, (target, _) in enumerate(values.values())])
+    writer.write(model, np.array([value for _, value in values.values()]))
     mujoco.mj_setConst(model, mujoco.MjData(model))

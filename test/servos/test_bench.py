@@ -43,13 +43,6 @@ def test_a_pendulum_has_the_inertia_and_weight_of_a_mass_on_a_rod():
     np.testing.assert_allclose(found.weight, [0.65 * 9.80665 * 0.2, 9.80665 * 0.1])
 
 
-def test_gains_are_those_of_the_log_and_else_of_the_servo():
-    found = stack_logs(SERVO, [_log(3, 10.0), _log(3, constants={})])
-    assert found.constants['kp'].tolist() == [110.0, 400.0]
-    assert found.constants['vin'].tolist() == [6.0, 7.5]
-    assert set(found.constants) == set(SERVO.type.constants)
-
-
 def test_shorter_logs_repeat_their_last_sample_which_does_not_count():
     found = stack_logs(SERVO, [_log(4), _log(2, 10.0)])
     assert found.lengths.tolist() == [4, 2]
@@ -104,10 +97,6 @@ def test_a_window_may_be_as_long_as_a_log():
 def test_logs_that_cannot_be_together_are_refused(logs: list[ServoLog], said: str):
     with pytest.raises(FitError, match=said):
         stack_logs(SERVO, logs)
-
-
-def test_periods_that_differ_by_rounding_are_the_same():
-    assert stack_logs(SERVO, [_log(3), _log(3, dt=0.01 * (1 + 1e-9))]).dt == 0.01
 
 
 def test_a_velocity_that_was_not_recorded_is_the_slope_of_the_positions_after_rest():

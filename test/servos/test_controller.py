@@ -107,7 +107,7 @@ def test_motors_that_are_off_give_no_torque():
     joints = driven_arm()
     data = mujoco.MjData(joints.model)
     controller = ServoController(joints, data)
-    controller.command({'a': 1.0, 'b': 1.0})
+    controller.goal[:] = 1.0
     controller.enabled[joints.place('b')] = 0.0
     controller.update()
 

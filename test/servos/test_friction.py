@@ -79,34 +79,6 @@ def test_dry_friction_has_the_value_of_its_formula(
     assert mirrored == pytest.approx(expected, rel=1e-14)
 
 
-def test_each_law_becomes_a_simpler_one_without_what_it_adds():
-    random = np.random.default_rng(1)
-    state = random.normal(size=(3, 100))
-
-    def dry(model: str, **changes: float) -> NDArray[np.float64]:
-        return np.broadcast_to(FRICTION_LAWS[model].dry({**P, **changes}, *state), 100)
-
-    no_quadratic = {'load_friction_motor_quad': 0.0, 'load_friction_external_quad': 0.0}
-    either_way = {
-        'load_friction_motor': P['load_friction_base'],
-        'load_friction_external': P['load_friction_base'],
-        'load_friction_motor_stribeck': P['load_friction_stribeck'],
-        'load_friction_external_stribeck': P['load_friction_stribeck'],
-    }
-    no_load = {'load_friction_base': 0.0, 'load_friction_stribeck': 0.0}
-    no_stribeck = {'friction_stribeck': 0.0, 'load_friction_stribeck': 0.0}
-    for law, simpler, changes in (
-        ('m6', 'm5', no_quadratic),
-        ('m5', 'm4', either_way),
-        ('m4', 'm3', no_stribeck),
-        ('m4', 'm2', no_load),
-        ('m3', 'm1', no_load),
-        ('m2', 'm1', no_stribeck),
-    ):
-        np.testing.assert_allclose(dry(law, **changes), dry(simpler), rtol=1e-14, err_msg=law)
-        assert np.abs(dry(law) - dry(simpler)).max() > 1e-3
-
-
 def test_a_law_needs_its_own_coefficients_and_no_other():
     # Once the motor drives, once the load.
     state = np.array([1.0, 2.0]), np.array([-2.0, -1.0]), np.array([0.1, 0.1])

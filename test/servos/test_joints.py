@@ -100,15 +100,6 @@ def test_joints_are_in_the_order_of_the_drives():
     assert joints.drive_of('a').servo.name == 'xl330 m2'
 
 
-def test_starting_values_are_all_that_a_drive_needs():
-    servo = Servo.named('sts3215', 'm6')
-
-    found = ServoDrive(('a',), servo, starting_values(servo)).numbers
-
-    assert found['max_velocity'] == servo.coefficients['max_velocity'].initial
-    assert found['vin'] == 7.4
-
-
 @pytest.mark.parametrize(
     ('actuator', 'joint', 'complaint'),
     [

@@ -116,19 +116,6 @@ def test_the_arm_is_spelt_as_the_recorders_of_dynamixels_do_or_weighs_nothing(tm
     assert read_log(_file(tmp_path, _document(arm_mass=None))).arm_mass == 0.0
 
 
-def test_the_motor_is_on_or_off_in_numbers_or_words(tmp_path: Path):
-    document = _with_entry(1, torque_enable=0.0)
-    document['entries'][2]['torque_enable'] = 1
-    np.testing.assert_array_equal(read_log(_file(tmp_path, document)).enabled, [1.0, 0.0, 1.0])
-
-
-def test_what_a_log_has_no_place_for_is_left_out(tmp_path: Path):
-    document = _document(operator='me')
-    for entry in document['entries']:
-        entry.update(input_volts=None, temp='warm')
-    assert len(read_log(_file(tmp_path, document))) == 3
-
-
 def test_uneven_stamps_make_a_raw_log(tmp_path: Path):
     log = read_log(_file(tmp_path, _with_stamps(7.0, 7.008, 7.017, dt=None)))
     assert log.stamps is not None
@@ -231,25 +218,15 @@ def test_names_that_do_not_contradict_each_other_are_accepted(motor: str, asked:
         (3, 'Expected keys and values'),
         ({'kt': 1, 'R': 2}, "Missing key 'mass'"),
         (_document(kp=None), "Missing key 'kp'"),
-        (_document(entries=[]), "'entries'"),
         (_document(entries={}), "'entries'.*expected a list"),
-        (_document(entries=[3]), "3 for 'entries.0'"),
         (_document(mass=0), "0 for 'mass'.*more than 0"),
-        (_document(mass=True), "true for 'mass'"),
-        (_document(arm_mass=-1), "'arm_mass'.*at least 0"),
         (_document(dt=0.0), "0.0 for 'dt'.*more than 0"),
-        (_document(kp='400'), "'400' for 'kp'.*a number"),
-        (_document(vin=10**400), "'vin'"),
-        (_document(motor=330), "330 for 'motor'.*text"),
         (_with_entry(1, position=float('nan')), "nan for 'entries.1.position'"),
-        (_with_entry(0, torque_enable=[1]), "'entries.0.torque_enable"),
         (_without(_document(), 'position', (2,)), "'entries.2.position'"),
         (_with_stamps(0.0, 0.01, 0.005, dt=None), 'found 0.005 s in entry 2 after 0.01 s'),
         (_with_stamps(0.0, 4.0, 10.0, dt=None), 'in seconds .* found 5 s'),
-        (_raw({}), "Missing key 'commands.timestamp'"),
         (_raw(goal_position=[0.0]), 'found 2, 1 and 2'),
         (_raw(timestamp=[0.002, 0.001]), 'found 0.001 s in command 1 after 0.002 s'),
-        (_raw(goal_position=[0.0, 'up']), "'up' for 'commands.goal_position.1'"),
         (_with_stamps(0.0, dt=None), 'Expected dt, or two entries'),
         (_without(_document(dt=None), 'timestamp', (1,)), 'Expected dt, or two entries'),
     ],
@@ -259,12 +236,6 @@ def test_a_log_that_cannot_be_used_costs_a_sentence(tmp_path: Path, document: ob
         read_log(_file(tmp_path, document))
     assert 'log.json' in str(raised.value)
     assert str(raised.value).endswith('.')
-
-
-def test_a_file_that_is_not_json_costs_a_sentence(tmp_path: Path):
-    (tmp_path / 'log.json').write_bytes(b'{"mass": \xff}')
-    with pytest.raises(LogError, match='not valid JSON'):
-        read_log(tmp_path / 'log.json')
 
 
 def test_a_folder_that_is_missing_or_without_logs_is_told_with_what_is_there(tmp_path: Path):

@@ -87,12 +87,6 @@ def test_coefficients_that_older_files_lack_have_their_initial_values(
     assert found == kept
 
 
-def test_values_outside_of_bounds_are_read(tmp_path: Path):
-    path = _file(tmp_path, {**M1, **NAMES, 'R': 35, 'friction_base': -1.0})
-    _, values = read_parameters(path)
-    assert values == {**M1, 'R': 35.0, 'friction_base': -1.0}
-
-
 def test_a_servo_of_ones_own_is_read_with_the_file_that_defines_it(tmp_path: Path):
     own = tmp_path / 'servo.yaml'
     own.write_text(CUSTOM)
@@ -105,25 +99,16 @@ def test_a_servo_of_ones_own_is_read_with_the_file_that_defines_it(tmp_path: Pat
         read_parameters(path)
 
 
-def test_parameters_of_another_servo_than_the_one_asked_for_are_refused(tmp_path: Path):
-    path = _file(tmp_path, {**M1, **NAMES})
-    with pytest.raises(ParameterError, match=r"parameters of 'mx64' in .* those of 'xl330'\.$"):
-        read_parameters(path, 'mx64')
-
-
 @pytest.mark.parametrize(
     ('document', 'said'),
     [
         ([1], 'Expected keys and values'),
         ({}, 'no model, actuator'),
         ({**M1, 'model': 'm1', 'actuater': 'xl330'}, 'nearest: actuater'),
-        ({**M1, **NAMES, 'model': 1}, "1 for 'model'"),
         ({**M1, **NAMES, 'model': 'm7'}, 'no friction model'),
         ({**M1, **NAMES, 'actuator': 'xl33'}, 'nearest: xl330'),
         ({**M1, **NAMES, 'fricton_base': 1}, 'nearest: friction_base'),
-        ({**M1, **NAMES, 'alpha': 1}, "no coefficient 'alpha'"),
         ({**M1, **NAMES, 'kt': float('nan')}, "NaN for 'kt'"),
-        ({**M1, **NAMES, 'kt': True}, "true for 'kt'"),
         ({**M1, **NAMES, 'R': '4'}, '"4" for \'R\''),
         ({**M1, **NAMES, 'scheme': 'euler'}, 'expected bam or leapfrog'),
     ],

@@ -12,7 +12,6 @@ import pytest
 
 from sysid_ros.cli import main
 from sysid_ros.errors import FitError
-from sysid_ros.servos.bench.coverage import gaps
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import (
     candidate,
@@ -161,15 +160,6 @@ def test_raw_logs_leave_no_more_than_the_truth_on_other_loads(lead: float):
     assert values['command_delay'] == pytest.approx(-lead, abs=1e-4)
     for name, value in M1.items():
         assert values[name] == pytest.approx(value, rel=0.03)
-
-
-def test_a_pause_of_the_recorder_is_told():
-    times = np.delete(np.arange(0, 3.0, 0.008), slice(100, 140))
-    log = _raw(times, np.sin(times))
-    assert not [line for line in gaps(SERVO, [_raw(times[:100], times[:100])]) if 'read' in line]
-    (told,) = [line for line in gaps(SERVO, [log]) if 'not read' in line]
-    assert 'In 1 of 1 logs' in told
-    assert '0.33 s (raw at 0.79 s)' in told
 
 
 @pytest.mark.slow

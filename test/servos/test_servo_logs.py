@@ -175,15 +175,6 @@ def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[
     np.testing.assert_allclose(turned.load, -plain.load, atol=1e-12)
 
 
-def test_a_servo_that_is_off_needs_no_commands(record: Callable[..., Path]):
-    config = {key: value for key, value in CONFIG.items() if key != 'command'}
-    log, _ = _logs_as_told(
-        record(), validate(ServoBagConfig, {**config, 'torque_enable': False}, 'the test')
-    )
-
-    assert not log.enabled.any()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ('changes', 'kind', 'sentence'),

@@ -9,18 +9,8 @@ import pytest
 from builders.servo_robots import VALUES, arm, drive, driven_arm
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import resolve
-from sysid_ros.model.targets.table import SERVO
-from sysid_ros.model.unknown import check_distinct
 from sysid_ros.pipeline.servos import servo_unknowns, start_of
-from sysid_ros.servos.laws.friction import UNITS
 from sysid_ros.servos.laws.joints import ServoJoints
-
-
-def test_targets_have_the_names_and_units_of_the_laws():
-    apart = ('armature', 'q_offset', 'command_delay')
-    expected = {n: unit for n, unit in UNITS.items() if n not in apart}
-
-    assert {name: kind.unit for name, kind in SERVO.items()} == expected
 
 
 def test_each_joint_has_its_own_numbers():
@@ -36,14 +26,6 @@ def test_each_joint_has_its_own_numbers():
     }
     (kt,) = (u for u in found if u.name == 'actuator/b/kt')
     assert (kt.nominal, kt.min_value, kt.max_value, kt.unit) == (0.9, 0.1, 3.0, 'N·m/A')
-
-
-def test_all_numbers_of_the_laws_are_unknown_unless_named():
-    joints = driven_arm()
-    found = servo_unknowns(joints)
-    check_distinct(found, joints.model)
-
-    assert len(found) == sum(len(d.servo.coefficients) - 1 for d in joints.drives)
 
 
 def test_actuators_of_a_drive_may_share_numbers():

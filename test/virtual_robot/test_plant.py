@@ -94,29 +94,6 @@ def test_the_plant_is_a_plain_loop_over_mj_step_with_the_mean_command_of_each_st
 
 
 @pytest.mark.slow
-def test_the_plant_is_what_tiny_steps_with_held_commands_give(tmp_path: Path):
-    arrivals, commands = _commands(1.0)
-    text = ARM.read_text().replace('timestep="0.002"', 'timestep="0.0005"')
-    plant = Plant(_write(tmp_path, text), load_truth(TRUTH))
-    for arrival, command in zip(arrivals, commands, strict=True):
-        plant.command(arrival, command)
-    samples = list(plant.advance(1.0))
-    model = _true_model(ARM)
-    model.opt.timestep = 0.00005
-    data = mujoco.MjData(model)
-    data.qpos[:], data.qvel[:] = samples[0].position, samples[0].velocity
-    expected = []
-    for step in range(20_000):
-        data.ctrl[:] = _in_force((step + 0.5) * model.opt.timestep, arrivals, commands)
-        if step % 40 == 0:
-            expected.append(data.qpos.copy())
-        mujoco.mj_step(model, data)
-    error = _table(samples)[:, :6] - np.array(expected)
-    travel = np.std(_table(samples)[:, :6], axis=0)
-    assert np.all(np.sqrt(np.mean(error**2, axis=0)) < 2e-3 * travel)
-
-
-@pytest.mark.slow
 def test_a_delay_is_the_same_as_commands_that_come_later():
     arrivals, commands = _commands(1.0)
     truth = load_truth(TRUTH)
@@ -161,11 +138,6 @@ def test_samples_do_not_depend_on_how_the_time_is_cut():
     parts = [s for end in np.arange(1, 31) * 0.01 for s in plants[1].advance(end)]
     np.testing.assert_array_equal(_table(whole), _table(parts))
     assert [s.time for s in whole] == pytest.approx(np.arange(75) * 0.004)
-
-
-def test_a_rate_that_the_step_does_not_divide_gives_the_nearest_steps_with_their_own_times():
-    times = [sample.time for sample in Plant(ARM, rate=300).advance(0.02)]
-    assert times == pytest.approx([0, 0.004, 0.006, 0.01, 0.014, 0.016])
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import importlib.metadata
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
@@ -29,10 +29,8 @@ from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
-from sysid_ros.servos.bench.coverage import gaps, what_to_record
-from sysid_ros.servos.bench.fit import ServoFitSettings, checked, fit_servo, values_of
+from sysid_ros.servos.bench.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error, predict, servo_for
-from sysid_ros.servos.bench.residuals import POSITION
 from sysid_ros.servos.bench.trials import LIBRARIES, TRIALS, BestTrial, open_study, sample_servo
 from sysid_ros.servos.formats.logs import ServoLog, check_motor, read_logs, split
 from sysid_ros.servos.formats.parameter_file import write_parameters
@@ -43,9 +41,27 @@ _STUDIES = 'study.journal'
 #: The values of a fit are written this often, s.
 _PERIOD = 2.0
 _MILLI = 1e3
-_UNIT = 'rad'
 _SOLVER = SolverSettings().backend
-_NOTHING_HELD_OUT = 'Nothing is held out: --validation-kp says which logs shall be.'
+#: Loads that differ by less than this part are one.
+_SAME_LOAD = 0.05
+#: A motor that is off for less than this part of all samples is never really off.
+_OFF = 0.01
+_LOADS = 'logs with at least two masses or lengths that differ by a factor of 1.5'
+_OFF_LOGS = 'lift_and_drop, where the motor is switched off and back-EMF vanishes'
+_SLOW = 'slow motion through rest under load: up_and_down, half_sine'
+_FAST = 'fast motion with a light load: sin_time_square'
+#: What to record for coefficients whose names begin so; for those of the motor, several gains.
+_RECORD = {
+    'load_': f'{_LOADS}, moving slowly and driven by the load: up_and_down, lift_and_drop',
+    'friction_viscous': f'{_FAST}, and {_OFF_LOGS}',
+    'friction_': _SLOW,
+    'dtheta_stribeck': f'{_SLOW}, and sin_sin for the speeds above',
+    'alpha': f'{_SLOW}, and sin_sin for the speeds above',
+    'armature': _FAST,
+    'command_delay': _FAST,
+    'q_offset': 'swings to both sides: sin_sin',
+    '': f'several gains kp, goals that jump (steps), and {_OFF_LOGS}',
+}
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,7 @@ def calibrate_servo(
     is how the user asked for it, for the provenance.
 
     Raises:
-        SysidError: In one sentence, what is wrong.
+        SysidError: The request, its logs or the output cannot be used.
     """
     observer = observer or Nobody()
     training, held_out = _read(config)
@@ -85,17 +101,18 @@ def calibrate_servo(
             f'Expected a file for the coefficients, found the folder {str(output)!r}.'
         )
     check_writable(output.parent)
-    settings = ServoFitSettings(
-        config.starts, config.seed, config.fixed, reset_period=config.reset_period
-    )
     with _Progress(config, servo, observer, training, held_out) as progress:
         observer.stage(f'fitting {servo.name} to {how_many(training, "log")}')
         if config.method == 'least-squares':
             fit = fit_servo(
-                servo, training, settings=settings, cancel=cancel, observe=progress.iteration
+                servo,
+                training,
+                settings=_settings(config, config.fixed),
+                cancel=cancel,
+                observe=progress.iteration,
             )
         else:
-            fit = _fit_by_trials(config, servo, training, settings, progress, cancel)
+            fit = _fit_by_trials(config, servo, training, progress, cancel)
         result = _result_of(config, command, servo, training, held_out, fit)
         values = values_of(servo, fit, config.fixed)
         result_path = output.with_suffix('.result.json')
@@ -108,11 +125,14 @@ def calibrate_servo(
     return ServoCalibration(servo, values, result, errors, output, result_path, report_path)
 
 
+def _settings(config: ServoFitConfig, fixed: Mapping[str, float]) -> ServoFitSettings:
+    return ServoFitSettings(config.starts, config.seed, fixed, reset_period=config.reset_period)
+
+
 def _fit_by_trials(
     config: ServoFitConfig,
     servo: Servo,
     training: Sequence[ServoLog],
-    settings: ServoFitSettings,
     progress: _Progress,
     cancel: threading.Event | None,
 ) -> Fit:
@@ -144,7 +164,7 @@ def _fit_by_trials(
     fit = fit_servo(
         servo,
         training,
-        settings=dataclasses.replace(settings, starts=1, first=found.values),
+        settings=dataclasses.replace(_settings(config, config.fixed), starts=1, first=found.values),
         cancel=cancel,
         observe=progress.iteration,
     )
@@ -179,14 +199,14 @@ def _result_of(
     fit: Fit,
 ) -> CalibrationResult:
     """Return the judged result of a fit."""
-    roles: list[tuple[ServoLog, Role]] = [(log, 'train') for log in training]
-    roles += [(log, 'validate') for log in held_out]
+    logs = (*training, *held_out)
+    roles: list[Role] = ['train' for _ in training]
+    roles += ['validate' for _ in held_out]
     files = [
         FileHash(path=str(log.path), role=role, sha256=sha256(log.path))
-        for log, role in roles
+        for log, role in zip(logs, roles, strict=True)
         if log.path is not None
     ]
-    logs = [log for log, _ in roles]
     before, after = (
         predict(servo, values, logs, config.reset_period)
         for values in (config.fixed, values_of(servo, fit, config.fixed))
@@ -195,14 +215,14 @@ def _result_of(
         SignalCurve(
             log.name, role, POSITION, POSITION, log.times, log.position, old, new, diverged=False
         )
-        for (log, role), old, new in zip(roles, before, after, strict=True)
+        for log, role, old, new in zip(logs, roles, before, after, strict=True)
     ]
     sampled = fit.start == StartKind.SAMPLED
     found = summarise(
         servo.name,
         fit,
         curves,
-        {POSITION: _UNIT},
+        {POSITION: 'rad'},
         provenance_now(
             command,
             config.model_dump(mode='json'),
@@ -212,15 +232,39 @@ def _result_of(
         ),
         backend=f'optuna-{config.method}, {_SOLVER}' if sampled else _SOLVER,
         loss='linear',
-        advice=lambda name: f'On the bench: {what_to_record(name)}.',
+        advice=_advice,
     )
-    warnings = []
-    if not fit.solution.success:
-        warnings.append(fit.solution.message)
+    warnings = () if fit.solution.success else (fit.solution.message,)
+    warnings = (*warnings, *_gaps(servo, training, held_out))
+    return judge(found.model_copy(update={'warnings': warnings}), config.gate)
+
+
+def _advice(coefficient: str) -> str:
+    """Say on which motions and loads a coefficient acts most."""
+    found = next(what for start, what in _RECORD.items() if coefficient.startswith(start))
+    return f'On the bench: {found}.'
+
+
+def _gaps(
+    servo: Servo, training: Sequence[ServoLog], held_out: Sequence[ServoLog]
+) -> Iterator[str]:
+    """Yield a sentence for each thing that logs lack for the coefficients of a servo."""
     if not held_out:
-        warnings.append(_NOTHING_HELD_OUT)
-    warnings.extend(gaps(servo, training))
-    return judge(found.model_copy(update={'warnings': tuple(warnings)}), config.gate)
+        yield 'Nothing is held out: --validation-kp says which logs shall be.'
+    # Torques of gravity where the pendulum is level, over g: kg·m.
+    loads = [(log.mass + log.arm_mass / 2) * log.length for log in training]
+    if servo.friction.load and max(loads) <= (1 + _SAME_LOAD) * min(loads):
+        names = ', '.join(name for name in servo.coefficients if name.startswith('load_'))
+        yield (
+            f'All logs have one load, from which friction that depends on load ({names}) is '
+            f'told by the form of the law alone: record {_LOADS}.'
+        )
+    off = sum(float((log.enabled == 0).sum()) for log in training)
+    if 'kt' in servo.coefficients and off < _OFF * sum(map(len, training)):
+        yield (
+            'The motor is never off: viscous friction and back-EMF brake alike, and only the form '
+            f'of the law tells kt, R and friction_viscous apart; record {_OFF_LOGS}.'
+        )
 
 
 class _Progress:
@@ -312,13 +356,8 @@ def _begin_run(config: ServoFitConfig, servo: Servo) -> Any:
 class LawErrors:
     """How well one friction law predicts, from the first sample of a log as measured.
 
-    Attributes:
-        name: Of the law.
-        values: Its coefficients.
-        fitted: How many of them were found.
-        training: Mean absolute error on the logs that it was fitted to, rad.
-        held_out: The same on those that were held out, rad; NaN where none were.
-        seconds: What the fit took.
+    Errors are mean absolute ones on the logs that were fitted and that were held out, rad, NaN
+    where none were; ``fitted`` is the number of coefficients that were found.
     """
 
     name: str
@@ -371,22 +410,15 @@ def compare_laws(
     for servo in servos:
         observer.stage(f'fitting {servo.name} to {how_many(training, "log")}')
         fixed = {name: v for name, v in config.fixed.items() if name in servo.coefficients}
-        settings = ServoFitSettings(
-            config.starts, config.seed, fixed, reset_period=config.reset_period
-        )
-        fit = fit_servo(servo, training, settings=settings, cancel=cancel)
+        fit = fit_servo(servo, training, settings=_settings(config, fixed), cancel=cancel)
         values = values_of(servo, fit, fixed)
         training_error, held_out_error = (
             mean_error(errors_by_log(servo, values, logs, config.reset_period)) if logs else nan
             for logs in (training, held_out)
         )
-        name = servo.friction.name
-        found.append(
-            LawErrors(
-                name, values, len(fit.parameters), training_error, held_out_error, fit.seconds
-            )
-        )
+        name, count = servo.friction.name, len(fit.parameters)
+        found.append(LawErrors(name, values, count, training_error, held_out_error, fit.seconds))
         if output is not None:
             write_parameters(output / f'{name}.json', servo, values)
-    warnings = () if held_out else (_NOTHING_HELD_OUT,)
-    return LawComparison(servos[0].type.name, tuple(found), (*warnings, *gaps(largest, training)))
+    warnings = tuple(_gaps(largest, training, held_out))
+    return LawComparison(servos[0].type.name, tuple(found), warnings)

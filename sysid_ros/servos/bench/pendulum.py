@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import encoder_step
 from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog
-from sysid_ros.servos.laws.motors import within
+from sysid_ros.servos.laws.motors import limited_goal, within
 from sysid_ros.servos.laws.servo import COMMAND_DELAY, Scheme, Servo
 
 Array = NDArray[np.float64]
@@ -328,82 +328,10 @@ def _stacked(series: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 class PredictedMotion(NamedTuple):
-    """What candidates predict: (T, m, L) positions and velocities, rad and rad/s.
-
-    Row k is the state when sample k was taken.
-    """
+    """The (T, m, L) positions and velocities at the samples that candidates predict, SI."""
 
     position: Array
     velocity: Array | None
-
-
-class PendulumState(NamedTuple):
-    """A pendulum between two steps.
-
-    Attributes:
-        q: Position, rad.
-        dq: Velocity, rad/s; of `Scheme.LEAPFROG`, after a step, that half a step ago.
-        memory: What the firmware remembers.
-        acceleration: During the last step, rad/s²; None before the first.
-    """
-
-    q: Array
-    dq: Array
-    memory: Array | None = None
-    acceleration: Array | None = None
-
-
-class PendulumStepper:
-    """Makes steps of one length with pendulums whose numbers do not change.
-
-    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
-    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
-    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
-    acceleration a, dq += a dt and q += dq dt + ½ a dt². That is BAM's, whose error grows with dt.
-
-    That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
-    see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
-    Where the joint turns within a step, friction does, too.
-    """
-
-    def __init__(
-        self, servo: Servo, p: Mapping[str, Array], inertia: Array, weight: Array, dt: float
-    ) -> None:
-        """Prepare what all steps have in common, from coefficients, constants and the load.
-
-        Inertia is without armature, kg·m², weight the torque of gravity where the pendulum is
-        level, N·m, dt in s.
-        """
-        self._law, self._friction, self._p, self._dt = servo.type.motor, servo.friction, p, dt
-        inertia = inertia + p['armature']
-        self._to_stop, self._mobility, self._half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
-        self._gravity = -weight
-        self._leaps = servo.scheme is Scheme.LEAPFROG
-
-    def step(self, state: PendulumState, goal: Array, enabled: Array | float) -> PendulumState:
-        """Return the state after a step with a commanded position, rad, and the motor on or off."""
-        q, dq, dt, p = state.q, self.velocity(state), self._dt, self._p
-        control, memory = self._law.drive(p, goal, q, dq, dt, state.memory)
-        motor = self._law.torque(p, control, enabled, dq)
-        external = self._gravity * np.sin(q + p['q_offset'])
-        most = self._friction.dry(p, motor, external, dq) + p['friction_viscous'] * np.abs(dq)
-        net = motor + external
-        # The first leap is from the start to half a step after it.
-        kick = 0.5 if self._leaps and state.acceleration is None else 1.0
-        momentum = (self._to_stop / kick) * state.dq
-        turned = _turned(momentum, net, most) if self._leaps else 0.0
-        stop = momentum + turned + net
-        acceleration = (net + turned - within(stop, -most, most)) * self._mobility
-        dq = within(state.dq + acceleration * (kick * dt), -_FASTEST, _FASTEST)
-        q = q + dq * dt if self._leaps else q + dq * dt + acceleration * self._half_square
-        return PendulumState(q, dq, memory, acceleration)
-
-    def velocity(self, state: PendulumState) -> Array:
-        """Return the velocity at a state's position, rad/s."""
-        if not self._leaps or state.acceleration is None:
-            return state.dq
-        found: Array = state.dq + state.acceleration * (0.5 * self._dt)
-        return found
 
 
 def _turned(momentum: Array, net: Array, most: Array) -> Array | float:
@@ -431,9 +359,16 @@ def simulate(
     reset_period: float | None = None,
     velocities: bool = False,
 ) -> PredictedMotion:
-    """Simulate every log with every candidate.
+    """Simulate every log with every candidate; goals are held from sample to sample.
 
-    Goals are held from sample to sample.
+    In each step of length dt, the motor's torque τm and that of gravity τe = -weight sin(q +
+    q_offset) are those of the state before it. With τ = J dq / dt + τm + τe the torque that keeps
+    the joint from moving is -τ; friction is as much of it as its law allows. Then, with the
+    acceleration a, dq += a dt and q += dq dt + ½ a dt². That is BAM's, whose error grows with dt.
+
+    That of `Scheme.LEAPFROG` grows with dt². There, velocities are those between the steps, forces
+    see that at the step, dq + ½ a dt with the acceleration a of the step before, and q += dq dt.
+    Where the joint turns within a step, friction does, too.
 
     Args:
         servo: The laws.
@@ -447,32 +382,46 @@ def simulate(
     shape = (len(candidates), bench.position.shape[1])
     named = {name: candidates[:, [j]] for j, name in enumerate(servo.coefficients)}
     p = {name: _full(values, shape) for name, values in {**bench.constants, **named}.items()}
+    dt, leaps = bench.dt, servo.scheme is Scheme.LEAPFROG
+    inertia = _full(bench.inertia, shape) + p['armature']
+    to_stop, mobility, half_square = inertia / dt, 1 / inertia, 0.5 * dt**2
+    gravity = -_full(bench.weight, shape)
     q = np.broadcast_to(bench.position[0] if position is None else position, shape)
+    # Of a leapfrog, after a step, the velocity of half a step ago.
     dq = np.broadcast_to(bench.speed[0] if velocity is None else velocity, shape)
+    acceleration: Array | None = None  # of the last step, rad/s²
+    aim = bench.last_goal
     positions = np.empty((len(bench.position), *shape))
     speeds = np.empty_like(positions) if velocities else None
     since = 0.0
-    stepper = PendulumStepper(
-        servo, p, _full(bench.inertia, shape), _full(bench.weight, shape), bench.dt
-    )
-    state = PendulumState(q, dq, bench.last_goal)
     late = named.get('command_delay', np.zeros((len(candidates), 1)))
     delays, own = np.unique(late[:, 0], return_inverse=True)
     every = slice(None) if len(delays) == 1 else own
     for row, (goal, enabled) in enumerate(zip(*bench.commands(delays), strict=True)):
-        since += bench.dt
+        since += dt
         if reset_period is not None and since > reset_period:  # counted as BAM does
             since = 0.0
             # What the firmware remembers stays.
-            state = PendulumState(
-                np.broadcast_to(bench.position[row], shape),
-                np.broadcast_to(bench.speed[row], shape),
-                state.memory,
-            )
-        positions[row] = state.q
+            q = np.broadcast_to(bench.position[row], shape)
+            dq, acceleration = np.broadcast_to(bench.speed[row], shape), None
+        # The first leap is from the start to half a step after it.
+        starts = leaps and acceleration is None
+        speed = dq if acceleration is None or not leaps else dq + acceleration * (0.5 * dt)
+        positions[row] = q
         if speeds is not None:
-            speeds[row] = stepper.velocity(state)
-        state = stepper.step(state, goal[every], enabled[every])
+            speeds[row] = speed
+        aim = limited_goal(p, goal[every], aim, dt)
+        external = gravity * np.sin(q + p['q_offset'])
+        motor, dry = servo.forces(p, aim, enabled[every], q, speed, external)
+        most = dry + p['friction_viscous'] * np.abs(speed)
+        net = motor + external
+        kick = 0.5 if starts else 1.0
+        momentum = (to_stop / kick) * dq
+        turned = _turned(momentum, net, most) if leaps else 0.0
+        stop = momentum + turned + net
+        acceleration = (net + turned - within(stop, -most, most)) * mobility
+        dq = within(dq + acceleration * (kick * dt), -_FASTEST, _FASTEST)
+        q = q + dq * dt if leaps else q + dq * dt + acceleration * half_square
     return PredictedMotion(positions, speeds)
 
 
@@ -490,10 +439,7 @@ def predict(
 ) -> list[Array]:
     """Return the (n,) positions that are predicted for the readings of each log, rad.
 
-    Predictions start at the first.
-
-    Coefficients that are missing are the usual ones. Every ``reset_period`` seconds the state is
-    set to the measured one.
+    Coefficients that are missing are the usual ones.
 
     Raises:
         FitError: There are no logs, or their periods differ.

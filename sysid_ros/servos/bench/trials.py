@@ -74,9 +74,9 @@ def open_study(path: Path, load: str | None, method: Method, servo: Servo, *, se
         path: The journal in which studies begin; it may hold several.
         load: Name of a study in the journal to go on with, or a file of studies, a journal or
             SQLite, whose last one goes on; None begins one.
-        method: Of its trials.
+        method: Of its trials, whose sampler has the seed.
         servo: What it is about.
-        seed: Of the sampler.
+        seed: A whole number.
 
     Raises:
         ConfigError: Optuna is not installed.
@@ -159,7 +159,7 @@ def sample_servo(  # noqa: PLR0913 (documented API)
         fixed: Coefficients that are known, by name.
         reset_period: Every so many seconds predictions go on from the measured state, s.
         seconds: Ends it earlier, with what was found until then.
-        cancel: Ends it when it is set.
+        cancel: Ends it when set.
         observe: Called after each trial.
 
     Raises:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import mujoco
@@ -50,16 +51,8 @@ def convert_servo(
     Raises:
         SysidError: In one sentence, what is wrong; nothing was written.
     """
-    given = (
-        config.position,
-        config.velocity,
-        config.load,
-        config.control,
-        config.command,
-        config.torque_enable,
-        config.segments.marker,
-        config.segments.contacts,
-    )
+    given = [getattr(config, name) for name in (*_FIELDS, 'control', 'command', 'torque_enable')]
+    given += [config.segments.marker, config.segments.contacts]
     topics = [item.topic for item in given if isinstance(item, (ChannelMapping, MarkerConfig))]
     topics += [config.joint_states] if config.joint else []
     bag = read_bag(path, tuple(dict.fromkeys(topics)))
@@ -81,11 +74,18 @@ def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
         if name not in CONSTANT_UNITS:
             hint = nearest(name, CONSTANT_UNITS, len(CONSTANT_UNITS))
             raise AlignmentError(f'No servo has a constant {name!r}; {hint}.')
-    pairs = tuple(_pair(bag, name, role, channel) for name, role, channel in _channels(bag, config))
-    sensors = [item.name for item in pairs if item.role is PairRole.SENSOR]
-    inputs = [item.name for item in pairs if item.role is PairRole.ACTUATOR]
-    mapping = Mapping(pairs, (), ())
-    return align(bag, _hinge(sensors, inputs), mapping, config.stamps, segments=config.segments)
+    pairs = []
+    for name, role, channel in _channels(bag, config):
+        (label,) = channel_labels(bag, f'the {name} of the servo', channel, 1)
+        pair = Pair(role, name, channel.topic, channel.field, label, channel.scale, channel.offset)
+        if not np.isfinite(raw_values(bag, pair)).any():
+            where = column_name(channel.topic, channel.field, label)
+            raise AlignmentError(
+                f'The mapping pairs the {name} of the servo with {where}, which is never a number.'
+            )
+        pairs.append(pair)
+    mapping = Mapping(tuple(pairs), (), ())
+    return align(bag, _hinge(pairs), mapping, config.stamps, segments=config.segments)
 
 
 def logs_of(alignment: Alignment, config: ServoBagConfig) -> tuple[ServoLog, ...]:
@@ -153,32 +153,23 @@ def _lives(bag: BagColumns, config: ServoBagConfig, field: str) -> bool:
 
 def _turned(config: ServoBagConfig, channel: ChannelMapping, zero: float) -> ChannelMapping:
     """Apply the joint's sign, and its zero."""
-    turned = {
-        'scale': config.sign * channel.scale,
-        'offset': config.sign * (channel.offset - zero),
-    }
-    return channel.model_copy(update=turned)
+    scale, offset = config.sign * channel.scale, config.sign * (channel.offset - zero)
+    return channel.model_copy(update={'scale': scale, 'offset': offset})
 
 
-def _pair(bag: BagColumns, name: str, role: PairRole, channel: ChannelMapping) -> Pair:
-    """Return the column that a channel means; an error where nothing in it is a number."""
-    (label,) = channel_labels(bag, f'the {name} of the servo', channel, 1)
-    found = Pair(role, name, channel.topic, channel.field, label, channel.scale, channel.offset)
-    if not np.isfinite(raw_values(bag, found)).any():
-        where = column_name(channel.topic, channel.field, label)
-        raise AlignmentError(
-            f'The mapping pairs the {name} of the servo with {where}, which is never a number.'
-        )
-    return found
-
-
-def _hinge(sensors: list[str], inputs: list[str]) -> mujoco.MjModel:
-    """Return a hinge with so many sensors and inputs: what columns are aligned with."""
+def _hinge(pairs: Sequence[Pair]) -> mujoco.MjModel:
+    """Return a hinge with these sensors and inputs: what columns are aligned with."""
     kinds = {'position': 'jointpos', 'velocity': 'jointvel'}
-    measured = ''.join(
-        f'<{kinds.get(name, "jointactuatorfrc")} name="{name}" joint="servo"/>' for name in sensors
+    driven = ''.join(
+        f'<motor name="{pair.name}" joint="servo"/>'
+        for pair in pairs
+        if pair.role is PairRole.ACTUATOR
     )
-    driven = ''.join(f'<motor name="{name}" joint="servo"/>' for name in inputs)
+    measured = ''.join(
+        f'<{kinds.get(pair.name, "jointactuatorfrc")} name="{pair.name}" joint="servo"/>'
+        for pair in pairs
+        if pair.role is PairRole.SENSOR
+    )
     return mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body><joint name="servo"/><geom size=".1"/></body></worldbody>'
         f'<actuator>{driven}</actuator><sensor>{measured}</sensor></mujoco>'

@@ -35,7 +35,6 @@ _FARTHEST = 0.5
 Array = NDArray[np.float64]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Switch = bool | float
 
 
 class _Strict(BaseModel):
@@ -49,7 +48,7 @@ class _Entry(_Strict):
 
     position: float
     goal_position: float
-    torque_enable: Switch
+    torque_enable: bool | float
     timestamp: float | None = None
     speed: float | None = None
     load: float | None = None
@@ -61,7 +60,7 @@ class _Commands(_Strict):
 
     timestamp: list[float] = Field(min_length=1)
     goal_position: list[float]
-    torque_enable: list[Switch]
+    torque_enable: list[bool | float]
 
 
 class _File(_Strict):
@@ -178,9 +177,6 @@ def read_log(path: Path) -> ServoLog:
         raise LogError(explain(err, _File, f'the log {str(path)!r}')) from err
     stamps = None if file.dt is not None else _stamps(path, file)
     columns = {name: file.column(name) for name in _Entry.model_fields}
-    position, goal, enabled = (
-        np.asarray(columns[name]) for name in ('position', 'goal_position', 'torque_enable')
-    )
     return ServoLog(
         name=path.stem,
         motor=file.motor,
@@ -192,9 +188,9 @@ def read_log(path: Path) -> ServoLog:
             name: value for name in CONSTANT_UNITS if (value := getattr(file, name)) is not None
         },
         dt=file.dt or PERIOD,
-        position=position,
-        goal=goal,
-        enabled=(enabled > ON).astype(np.float64),
+        position=np.asarray(columns['position']),
+        goal=np.asarray(columns['goal_position']),
+        enabled=(np.asarray(columns['torque_enable']) > ON).astype(np.float64),
         speed=columns['speed'],
         load=columns['load'],
         control=columns['control'],
@@ -276,14 +272,16 @@ def write_log(path: Path, log: ServoLog) -> None:
     Raises:
         ResultError: The folder cannot be written.
     """
-    columns: dict[str, list[Any]] = {'position': log.position.tolist()}
-    for name in ('speed', 'load', 'control'):
-        values = getattr(log, name)
-        if values is not None:
-            columns[name] = values.tolist()
-    columns['goal_position'] = log.goal.tolist()
-    columns['torque_enable'] = (log.enabled > ON).tolist()
-    columns['timestamp'] = log.times.tolist()
+    signals = {
+        'position': log.position,
+        'speed': log.speed,
+        'load': log.load,
+        'control': log.control,
+        'goal_position': log.goal,
+        'torque_enable': log.enabled > ON,
+        'timestamp': log.times,
+    }
+    columns = {name: values.tolist() for name, values in signals.items() if values is not None}
     texts = {'motor': log.motor, 'trajectory': log.trajectory}
     document: dict[str, Any] = {
         'mass': float(log.mass),
@@ -326,10 +324,7 @@ def split(
 
 
 def check_motor(logs: Sequence[ServoLog], name: str) -> None:
-    """Check that logs are of the servo that was asked for.
-
-    Only names of the catalogue can contradict each other: a servo that a file defines, and a motor
-    that nobody knows, go with everything.
+    """Check that logs are of a servo; only names of the catalogue can contradict each other.
 
     Raises:
         LogError: A log is of another servo of the catalogue.

@@ -66,9 +66,7 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
         ResultError: The folder cannot be written.
     """
     coefficients = servo.coefficients
-    missing = [name for name in coefficients if name not in values]
-    unknown = [name for name in values if name not in coefficients]
-    if missing or unknown:
+    if set(coefficients) != set(values):
         raise ParameterError(
             f'Expected {", ".join(coefficients)} for {servo.name}, found '
             f'{", ".join(values) or "nothing"}.'

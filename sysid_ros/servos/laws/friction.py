@@ -18,7 +18,6 @@ m6    m5 + s (Qe τe² where |τe| < |τm|, Qm τm² where |τe| > |τm|), if th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -27,8 +26,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.model.targets.table import SERVO
+from sysid_ros.servos.laws.motors import Values
 
-Values = Mapping[str, NDArray[np.float64] | float]
 Array = NDArray[np.float64]
 
 #: SI unit of every coefficient of the motor and friction laws: those that are targets of a robot's
@@ -59,23 +58,20 @@ class Coefficient(NamedTuple):
     high: float
 
 
-_BASE = Coefficient(0.05, 0.0, 0.2)
 _LOAD = Coefficient(0.05, 0.0, 0.5)
 _LOAD_AT_REST = Coefficient(0.05, 0.0, 1.0)
-_QUADRATIC = Coefficient(0.0, 0.0, 0.01)
-
 #: Starts and bounds by default of all of them.
 FRICTION_COEFFICIENTS: dict[str, Coefficient] = {
-    'friction_base': _BASE,
-    'friction_stribeck': _BASE,
+    'friction_base': Coefficient(0.05, 0.0, 0.2),
+    'friction_stribeck': Coefficient(0.05, 0.0, 0.2),
     'load_friction_base': _LOAD,
     'load_friction_motor': _LOAD,
     'load_friction_external': _LOAD,
     'load_friction_stribeck': _LOAD_AT_REST,
     'load_friction_motor_stribeck': _LOAD_AT_REST,
     'load_friction_external_stribeck': _LOAD_AT_REST,
-    'load_friction_motor_quad': _QUADRATIC,
-    'load_friction_external_quad': _QUADRATIC,
+    'load_friction_motor_quad': Coefficient(0.0, 0.0, 0.01),
+    'load_friction_external_quad': Coefficient(0.0, 0.0, 0.01),
     'dtheta_stribeck': Coefficient(0.2, 0.1, 3.0),
     'alpha': Coefficient(1.35, 1.0, 10.0),
     'friction_viscous': Coefficient(0.1, 0.0, 1.0),
@@ -146,19 +142,17 @@ class FrictionLaw:
                 - motor * p['load_friction_motor_stribeck']
             )
             if self.quadratic:
-                more = more + _quadratic(p, motor, external)
+                driving, driven = np.abs(motor), np.abs(external)
+                opposed = (np.sign(external) != np.sign(motor)) & (driven != driving)
+                quadratic = np.where(
+                    driven < driving,
+                    p['load_friction_external_quad'] * external**2,
+                    p['load_friction_motor_quad'] * motor**2,
+                )
+                more = more + quadratic * opposed
         elif gears is not None:
             more = more + p['load_friction_stribeck'] * gears
         return found + near_rest * more
-
-
-def _quadratic(p: Values, motor: Array, external: Array) -> Array:
-    from_motor, from_outside = np.abs(motor), np.abs(external)
-    opposed = (np.sign(external) != np.sign(motor)) & (from_outside != from_motor)
-    driven = p['load_friction_external_quad'] * external**2
-    driving = p['load_friction_motor_quad'] * motor**2
-    found: Array = np.where(from_outside < from_motor, driven, driving) * opposed
-    return found
 
 
 #: All laws by name, from the simplest on.

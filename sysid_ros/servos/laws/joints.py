@@ -1,23 +1,32 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Joints of a model that servos drive: in an identification, or in a simulation stepped by hand."""
+"""Joints of a model that servos drive: in an identification, or in a simulation stepped by hand.
+
+As on the bench, the motor's torque and the friction of a step are those of the state before it. The
+torque from outside, of gravity, gyroscopic effects, the other joints' motion, limits and contacts,
+is that of the step before: a step only gives it once it is made.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.targets import Role, Target, element_names
 from sysid_ros.rollout.drives import no_law
+from sysid_ros.servos.laws.motors import limited_goal
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.servos.laws.stepping import ServoForces, ServoGroup, ServoStepper
+
+Array = NDArray[np.float64]
 
 #: What a servo has beside the numbers of its laws.
 _APART = frozenset({'armature', 'q_offset', 'command_delay'})
@@ -30,6 +39,9 @@ _DECIDED = frozenset(
     {'damping', 'frictionloss', 'solreffriction', 'solimpfriction', 'actuatorfrcrange'}
 )
 _FRICTION = mujoco.mjtConstraint.mjCNSTR_FRICTION_DOF.value
+#: With this stage computed, gravity and gyroscopic torques are known.
+_VELOCITY = mujoco.mjtStage.mjSTAGE_VEL.value
+_CLOCK = mujoco.mjtState.mjSTATE_TIME.value
 
 
 @dataclass(frozen=True)
@@ -84,6 +96,20 @@ class ServoDrive:
 def starting_values(servo: Servo) -> dict[str, float]:
     """Return where a fit of a servo starts: values for a `ServoDrive` of which nothing is known."""
     return {name: usual.initial for name, usual in servo.coefficients.items()}
+
+
+class ServoGroup(NamedTuple):
+    """Joints whose servos have the same laws, with numbers of their own.
+
+    Attributes:
+        servo: The laws.
+        places: (k,) places of the joints among all driven ones.
+        numbers: What the laws read, (k,) each.
+    """
+
+    servo: Servo
+    places: NDArray[np.int64]
+    numbers: Mapping[str, Array]
 
 
 def _joint_actuator(model: mujoco.MjModel, name: str) -> int:
@@ -176,11 +202,7 @@ class ServoJoints:
         self.model = self.prepared(model)
 
     def place(self, actuator: str) -> int:
-        """Return the place of an actuator among the driven ones.
-
-        Raises:
-            ParameterError: No servo drives it.
-        """
+        """Return the place of an actuator among the driven ones, or raise a ParameterError."""
         if actuator not in self._places:
             raise ParameterError(
                 f'No servo drives an actuator {actuator!r}; {nearest(actuator, self.actuators)}.'
@@ -188,11 +210,7 @@ class ServoJoints:
         return self._places[actuator]
 
     def drive_of(self, actuator: str) -> ServoDrive:
-        """Return the servo that drives an actuator.
-
-        Raises:
-            ParameterError: None does.
-        """
+        """Return the servo that drives an actuator, or raise a ParameterError."""
         self.place(actuator)
         return next(drive for drive in self.drives if actuator in drive.actuators)
 
@@ -272,10 +290,9 @@ class ServoJoints:
 
     def _check(self, model: mujoco.MjModel) -> None:
         """Check that nothing else moves the joints, and that the model has friction at all."""
+        direct = np.isin(model.actuator_trntype, TO_JOINT)
         for joint in self._joints:
-            direct = np.isin(model.actuator_trntype, TO_JOINT)
-            own = direct & (model.actuator_trnid[:, 0] == joint)
-            rows = np.flatnonzero(own).tolist()
+            rows = np.flatnonzero(direct & (model.actuator_trnid[:, 0] == joint)).tolist()
             if len(rows) > 1:
                 names = ' and '.join(repr(model.actuator(row).name) for row in rows)
                 raise ParameterError(
@@ -288,6 +305,181 @@ class ServoJoints:
                 raise ModelError(
                     f'The model has the flag {name}="disable": servos need it for their friction.'
                 )
+
+
+class ServoForces:
+    """Servos of n simulations, or of one, whose arrays have no first dimension then.
+
+    Attributes:
+        damping: (joints,) or (n, joints) viscous friction, N·m·s/rad.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[ServoGroup],
+        timestep: float,
+        given: Mapping[tuple[int, str], Array] | None = None,
+    ) -> None:
+        """Put the numbers of all simulations side by side; the time step is in s.
+
+        Where simulations differ, ``given`` is place of a joint and name of a number to (n,) values.
+        """
+        self._timestep = timestep
+        self._groups = [(g.servo, consecutive(g.places), _numbers(g, given or {})) for g in groups]
+        self._goal: Array | None = None
+        count = sum(len(group.places) for group in groups)
+        rows = {v.shape[0] for _, _, p in self._groups for v in p.values() if v.ndim > 1}
+        self.damping = np.zeros((*rows, count))
+        for _, places, p in self._groups:
+            self.damping[..., places] = p['friction_viscous']
+
+    def reset(self) -> None:
+        """Forget the last goals of the position loops."""
+        self._goal = None
+
+    def __call__(
+        self, command: Array, enabled: Array | float, q: Array, dq: Array, external: Array
+    ) -> tuple[Array, Array]:
+        """Return the torques of the motors at the joints and the largest dry friction, N·m.
+
+        All are of shape (…, joints): commanded and measured positions, rad, velocities, rad/s,
+        torques from outside, N·m; ``enabled`` is 1 where a motor is powered, else 0.
+        """
+        if self._goal is None:
+            self._goal = q.copy()  # a servo that is switched on holds the position that it is in
+        on = np.broadcast_to(enabled, q.shape)
+        motor, friction = np.empty_like(q), np.empty_like(q)
+        for servo, places, p in self._groups:
+            goal = limited_goal(p, command[..., places], self._goal[..., places], self._timestep)
+            self._goal[..., places] = goal
+            motor[..., places], friction[..., places] = servo.forces(
+                p, goal, on[..., places], q[..., places], dq[..., places], external[..., places]
+            )
+        return motor, friction
+
+
+def _numbers(group: ServoGroup, given: Mapping[tuple[int, str], Array]) -> dict[str, Array]:
+    """Return the numbers of a group, (k,) each or, where simulations differ, (n, k)."""
+    found = {}
+    for name, usual in group.numbers.items():
+        columns = [given.get((int(place), name)) for place in group.places]
+        rows = next((len(column) for column in columns if column is not None), None)
+        found[name] = usual
+        if rows is not None:
+            found[name] = np.tile(usual, (rows, 1))
+            for place, column in enumerate(columns):
+                if column is not None:
+                    found[name][:, place] = column
+    return found
+
+
+def consecutive(places: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return places as a slice where they follow each other: that is faster."""
+    if np.array_equal(places, np.arange(places[0], places[0] + len(places))):
+        return slice(int(places[0]), int(places[0]) + len(places))
+    return places
+
+
+class ServoStepper:
+    """Steps simulations whose candidates have numbers of servos' laws.
+
+    Attributes:
+        fields: Fields of the model that it writes.
+    """
+
+    fields = frozenset({'dof_frictionloss', 'dof_damping'})
+
+    def __init__(
+        self, joints: ServoJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
+    ) -> None:
+        """Take a prepared model, and which column holds which number of the joint at a place."""
+        self._joints = joints
+        self._timestep = float(model.opt.timestep)
+        self._columns = dict(columns)
+
+    def roll(
+        self, batch: Batch, control: Array, values: Array, record: Mapping[Any, Array]
+    ) -> None:
+        """Simulate the first n simulations of a batch from the states that they are in.
+
+        A simulation that MuJoCo warns about stops and repeats its last record, as in
+        ``Batch.rollout``. Arguments are those of `rollout.drives.Stepper.roll`; ``record`` may also
+        hold what accelerations give, such as ``qfrc_actuator``, of the state before a step.
+        """
+        joints = self._joints
+        given = {key: values[:, column] for key, column in self._columns.items()}
+        forces = ServoForces(joints.groups, self._timestep, given)
+        count, steps, _ = control.shape
+        dofs, columns, places = (
+            consecutive(x) for x in (joints.dofs, joints.controls, joints.qpos)
+        )
+        q, v = batch.bind('qpos')[:count], batch.bind('qvel')[:count]
+        controls, bias = batch.bind('ctrl')[:count], batch.bind('qfrc_bias')[:count]
+        friction = batch.expand('dof_frictionloss')[:count]
+        batch.expand('dof_damping')[:count, dofs] = forces.damping
+        others = _Others(joints, batch, count)
+        clock = np.asarray(batch.bind('time')[:, None])
+        sources = [
+            (out, (clock if item == _CLOCK else batch.bind(item))[:count])
+            for item, out in record.items()
+        ]
+        running: NDArray[np.int64] | None = None if count == batch.nsim else np.arange(count)
+        batch.forward(running, stage=_VELOCITY)  # the load of the first step
+        warnings = batch.warning[:count]
+        warned = warnings.copy()
+        external = -bias[:, dofs]
+        with np.errstate(all='ignore'):  # a simulation that diverges is found by MuJoCo's warning
+            for step in range(steps):
+                controls[:] = control[:, step]
+                speed = v[:, dofs].copy()
+                goal = controls[:, columns].copy()
+                motor, most = forces(goal, 1.0, q[:, places], speed, external)
+                controls[:, columns] = motor / joints.gears
+                friction[:, dofs] = most
+                batch.step(running)
+                external = others.load(speed, most) - bias[:, dofs]
+                for out, source in sources:
+                    out[:, step] = source
+                if np.any(warnings != warned):
+                    running = np.flatnonzero(np.all(warnings == warned, axis=(1, 2)))
+                    if not len(running):
+                        for out, _ in sources:
+                            out[:, step + 1 :] = out[:, step : step + 1]
+                        break
+
+
+class _Others:
+    """What limits, contacts and other constraints do to the driven joints.
+
+    The force of all constraints together less that of the joint's own dry friction, which follows
+    from MuJoCo's own formula for it: clip(-(a + b v) / R, ±frictionloss), with the reference
+    acceleration -b v and the regulariser R of the step. With the PGS solver that is approximate.
+    """
+
+    def __init__(self, joints: ServoJoints, batch: Batch, count: int) -> None:
+        model = batch.model
+        self._dofs = consecutive(joints.dofs)
+        self._force = batch.bind('qfrc_constraint')[:count]
+        self._acceleration = batch.bind('qacc')[:count]
+        self._rows, self._frictions = batch.bind('nefc')[:count], batch.bind('nf')[:count]
+        self._tendons = bool(np.any(model.tendon_frictionloss > 0))
+        weights = batch.expanded('dof_invweight0')
+        inverse = model.dof_invweight0 if weights is None else weights[:count]
+        lowest, highest = model.dof_solimp[self._dofs, :2].T
+        self._regulariser = (1.0 - lowest) / lowest * inverse[..., self._dofs]
+        self._damping = 2.0 / (highest * model.dof_solref[self._dofs, 0])
+
+    def load(self, velocity: Array, friction: Array) -> Array | float:
+        """Return the (n, J) torques of the step that was made, N·m.
+
+        Velocities are those before the step, friction is the largest that it could be.
+        """
+        touched = (self._rows != self._frictions) | self._tendons
+        if not touched.any():
+            return 0.0
+        reference = self._acceleration[:, self._dofs] + self._damping * velocity
+        own = np.clip(-reference / self._regulariser, -friction, friction)
+        return np.where(touched[:, None], self._force[:, self._dofs] - own, 0.0)
 
 
 class ServoController:
@@ -321,11 +513,7 @@ class ServoController:
         self.model.dof_damping[joints.dofs] = self._forces.damping
 
     def command(self, goals: Mapping[str, float]) -> None:
-        """Set goals of some actuators by name, rad.
-
-        Raises:
-            ParameterError: No servo drives one of them.
-        """
+        """Set goals of some actuators by name, rad."""
         for actuator, goal in goals.items():
             self.goal[self._joints.place(actuator)] = goal
 
@@ -345,13 +533,8 @@ class ServoController:
         elif data.time != self._time:
             self._load = self._constraints() - data.qfrc_bias[joints.dofs]
         self._time = float(data.time)
-        motor, friction = self._forces(
-            self.goal,
-            self.enabled,
-            data.qpos[joints.qpos],
-            data.qvel[joints.dofs],
-            self._load,
-        )
+        q, dq = data.qpos[joints.qpos], data.qvel[joints.dofs]
+        motor, friction = self._forces(self.goal, self.enabled, q, dq, self._load)
         data.ctrl[joints.controls] = motor / joints.gears
         model.dof_frictionloss[joints.dofs] = friction
 

@@ -8,10 +8,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sysid_ros.config import validate
@@ -24,14 +25,12 @@ from sysid_ros.servos.laws.friction import (
     FrictionLaw,
     friction_law,
 )
-from sysid_ros.servos.laws.motors import MOTOR_LAWS, MotorLaw
+from sysid_ros.servos.laws.motors import MOTOR_LAWS, MotorLaw, Values
 
-#: Numbers that every law of a motor may have beside its own.
-_OF_EVERY_LAW = ('armature', 'q_offset')
+Array = NDArray[np.float64]
+
 #: Numbers that the laws divide by.
 _DIVISORS = ('R', 'vin', 'dtheta_stribeck')
-#: The only number that may be negative.
-_SIGNED = ('q_offset',)
 _OFFSET = Coefficient(0.0, -0.1, 0.1)
 #: Recorders may stamp an entry after its goal was written; what is on the way is late, s.
 COMMAND_DELAY = Coefficient(0.0, -0.02, 0.05)
@@ -67,14 +66,14 @@ class ActuatorType(BaseModel):
         if self.law not in MOTOR_LAWS:
             hint = nearest(self.law, MOTOR_LAWS, len(MOTOR_LAWS))
             raise ValueError(f'There is no motor law {self.law!r}; {hint}')
-        for complaint in chain(self._about_names(), self._about_bounds()):
+        for complaint in self._complaints():
             raise ValueError(complaint)
         return self
 
-    def _about_names(self) -> Iterator[str]:
+    def _complaints(self) -> Iterator[str]:
         law = self.motor
         given = {**self.constants, **self.coefficients}
-        known = (*law.needs, *law.may_have, *_OF_EVERY_LAW)
+        known = (*law.needs, *law.may_have, 'armature', 'q_offset')
         for name in given:
             if name not in known:
                 yield f'The motor law {law.name!r} has no {name!r}; {nearest(name, known)}'
@@ -91,6 +90,7 @@ class ActuatorType(BaseModel):
             if name not in FRICTION_COEFFICIENTS:
                 hint = nearest(name, FRICTION_COEFFICIENTS)
                 yield f'There is no friction coefficient {name!r}; {hint}'
+        yield from self._about_bounds()
 
     def _about_bounds(self) -> Iterator[str]:
         bounded = {**self.coefficients, **self.friction}
@@ -104,7 +104,7 @@ class ActuatorType(BaseModel):
         for name, value in lowest.items():
             if value <= 0 and name in _DIVISORS:
                 yield f'Expected {name!r} to be more than 0 throughout, found {value:g}'
-            if value < 0 and name not in _SIGNED:
+            if value < 0 and name != 'q_offset':
                 yield f'Expected {name!r} to be at least 0 throughout, found {value:g}'
 
 
@@ -215,7 +215,7 @@ def actuator_type(name: str) -> ActuatorType:
 
 
 class Scheme(StrEnum):
-    """How a pendulum's simulation makes a step; see `PendulumStepper`.
+    """How a pendulum's simulation makes a step; see `bench.pendulum.simulate`.
 
     BAM's explicit steps are as long as the sampling period of processed logs, and coefficients hold
     for that step. Leapfrog steps are for raw logs; their coefficients are the servo's own.
@@ -257,6 +257,23 @@ class Servo:
         offset = {} if known else {'q_offset': _OFFSET}
         delay = {'command_delay': COMMAND_DELAY} if self.scheme is Scheme.LEAPFROG else {}
         return {**self.type.coefficients, **offset, **own, **delay}
+
+    def forces(
+        self,
+        p: Values,
+        goal: Array,
+        enabled: Array | float,
+        q: Array,
+        dq: Array,
+        external: Array,
+    ) -> tuple[Array, Array | float]:
+        """Return the motor's torque at the joint and the largest dry friction, N·m.
+
+        Numbers of the laws, goals of the position loops and positions in rad, velocities in rad/s
+        and torques from outside in N·m broadcast; ``enabled`` is 1 where a motor is powered.
+        """
+        motor = self.type.motor.torque(p, goal - q, dq, enabled)
+        return motor, self.friction.dry(p, motor, external, dq)
 
     @property
     def name(self) -> str:
