@@ -313,6 +313,38 @@ def plot(
     return 0
 
 
+@command('export', 'commands', 'servo export --params params.json -o servo.xml', of=group)
+def export(
+    *,
+    params: Annotated[Path, typer.Option(metavar='FILE', help='parameter file')],
+    kp: Annotated[
+        float | None, typer.Option(help="gain in the firmware's unit; default the servo's")
+    ] = None,
+    vin: Annotated[float | None, typer.Option(help="supply, V; default the servo's")] = None,
+    actuator: _Definition = None,
+    output: Annotated[Path, written('FILE', 'new MJCF file')],
+    json: Json = False,
+) -> int:
+    """Write a servo as plain MJCF, and say what is lost.
+
+    Prints the joint and the actuator that stand for a servo in plain MJCF, and writes them.
+    """
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.servos.formats.mjcf import plain_servo, write_servo
+    from sysid_ros.servos.formats.parameter_file import read_parameters
+
+    servo, values = read_parameters(params, actuator)
+    plain = plain_servo(servo, values, kp=kp, vin=vin)
+    write_servo(output, plain)
+    if json:
+        print_json({'file': output, **plain._asdict()})
+        return 0
+    for line in (plain.joint, plain.actuator, *(f'note: {note}' for note in plain.notes)):
+        say(line)
+    say(f'wrote {output}')
+    return 0
+
+
 @command('logs', 'commands', 'servo logs bags/servo servo_bag.yaml -o logs', of=group)
 def logs(
     *,

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import pytest
 from PIL import Image
 
@@ -175,3 +176,18 @@ def test_files_of_one_name_are_told_apart_by_their_folders(
         'servo', 'plot', '--logdir', 'logs', '--params', 'a', '--params', 'b', '-o', 'new', '--json'
     )
     assert list(json.loads(done.out)['errors']) == ['a/m1.json', 'b/m1.json']
+
+
+def test_a_servo_is_exported_with_what_is_lost(folder: Path, sysid: Callable[..., Any]) -> None:
+    done = sysid('servo', 'export', '--params', 'm3.json', '-o', 'servo.xml')
+    assert (done.code, done.err) == (0, '')
+    joint, drive, note, last = done.out.splitlines()
+    text = (folder / 'servo.xml').read_text()
+    assert joint in text
+    assert drive in text
+    assert note.startswith('note: Of the friction of xl330 m3 only ')
+    assert last == 'wrote servo.xml'
+    assert mujoco.MjModel.from_xml_string(text).dof_armature[0] == 0.0018
+    done = sysid('servo', 'export', '--params', 'm1.json', '--kp', '-1', '-o', 'other.xml')
+    assert (done.code, done.out) == (2, '')
+    assert not (folder / 'other.xml').exists()
