@@ -25,9 +25,14 @@ from sysid_ros.model.targets import Role
 from sysid_ros.pipeline.calibration import Calibration, Identified, identify, write
 from sysid_ros.pipeline.loading import ReadOptions, read_aligned
 from sysid_ros.pipeline.servos import joints_of
-from sysid_ros.report.alignment import alignment_text
 from sysid_ros.report.figures import draw_parameters, draw_sensors
-from sysid_ros.report.tables import parameters_html, parameters_text, result_html, result_text
+from sysid_ros.report.tables import (
+    alignment_text,
+    parameters_html,
+    parameters_text,
+    result_html,
+    result_text,
+)
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import find
 from sysid_ros.signals.trajectory import Trajectory

@@ -40,8 +40,13 @@ from sysid_ros.excitation.motion import Motion
 from sysid_ros.excitation.waypoints import format_waypoints, read_waypoints
 from sysid_ros.json_text import to_json
 from sysid_ros.report import render_report
-from sysid_ros.report.alignment import alignment_text
-from sysid_ros.report.tables import LiteralConsole, print_result, print_table, result_html
+from sysid_ros.report.tables import (
+    LiteralConsole,
+    alignment_text,
+    print_result,
+    print_table,
+    result_html,
+)
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import UNSEEN, file_stems, one_line, short
 

@@ -370,7 +370,7 @@ def _compare_results(paths: list[Path], *, quiet: bool, json: bool) -> int:
         )
 
     from sysid_ros.cli.console import make_console, print_json
-    from sysid_ros.report.side_by_side import print_side_by_side
+    from sysid_ros.report.tables import print_side_by_side
     from sysid_ros.results.side_by_side import read_side_by_side
 
     found = read_side_by_side(paths)

@@ -211,7 +211,7 @@ def history(
 
     from sysid_ros.cli.console import make_console, print_json
     from sysid_ros.cli.tables import print_history
-    from sysid_ros.report.side_by_side import print_parameters
+    from sysid_ros.report.tables import print_parameters
     from sysid_ros.results.history import read_history
     from sysid_ros.results.side_by_side import side_by_side
     from sysid_ros.results.store import use_again

@@ -372,7 +372,7 @@ def logs(
     loaded = load_servo_bag(config)
 
     from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.report.alignment import print_alignment
+    from sysid_ros.report.tables import print_alignment
     from sysid_ros.servos.formats.from_bag import convert_servo
 
     alignment, made, paths = convert_servo(bag, loaded, output)

@@ -18,10 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregated
+from sysid_ros.alignment.pairs import PairRole, Unmapped, column_name
+from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.headline import counted, headline, headline_lines
+from sysid_ros.results.history import ValueSummary
 from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import (
     BaseParameter,
@@ -30,6 +33,7 @@ from sysid_ros.results.result import (
     ParameterResult,
     Standing,
 )
+from sysid_ros.results.side_by_side import SideBySide
 from sysid_ros.text import one_line, short
 
 #: Width where the output is not a terminal: nothing is folded there.
@@ -409,3 +413,116 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     head = row_of((title.lstrip('>') for title in header), 'th')
     body = ''.join(row_of(row, 'td') for row in rows)
     return f'<table><thead>{head}</thead><tbody>{body}</tbody></table>'
+
+
+_PAIR_COLUMNS = ('in the model', 'role', 'in the bag', '>scale', '>offset')
+_SEQUENCE_COLUMNS = ('name', '>duration/s', '>measured samples', '>command samples')
+
+
+def alignment_text(alignment: Alignment) -> str:
+    """Return what `print_alignment` prints, nothing folded."""
+    return printed(lambda console: print_alignment(console, alignment))
+
+
+def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
+    """Print what was mapped, what was not and why, how fast it came, and what was found."""
+    pairs = [
+        (
+            pair.name,
+            pair.role.value,
+            column_name(pair.topic, pair.field, pair.label),
+            '' if pair.scale == 1 else f'{pair.scale:g}',
+            '' if pair.offset == 0 else f'{pair.offset:g}',
+        )
+        for pair in sorted(alignment.pairs, key=lambda pair: pair.role is PairRole.ACTUATOR)
+    ]
+    print_table(console, f'Mapped in {alignment.bag}', _PAIR_COLUMNS, pairs)
+    unmapped = _by_reason(alignment.unmapped)
+    if unmapped:
+        print_table(console, 'Not mapped', ('name', 'what', 'why'), unmapped)
+    topics = [
+        (item.topic, str(item.messages), _known(item.rate, 2), _known(item.longest_gap, 3))
+        for item in alignment.topics
+    ]
+    print_table(console, 'Topics', ('topic', '>messages', '>rate/Hz', '>longest gap/s'), topics)
+    print_findings(console, alignment.health, bags=False)
+    sequences = [
+        (
+            item.name,
+            f'{item.duration:.3f}',
+            str(sum(len(series) for series in item.measurements)),
+            str(sum(len(series) for series in item.commands)),
+        )
+        for item in alignment.sequences
+    ]
+    print_table(console, 'Sequences', _SEQUENCE_COLUMNS, sequences)
+
+
+def _known(value: float, digits: int) -> str:
+    return '-' if math.isnan(value) else f'{value:.{digits}f}'
+
+
+def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, str, str]]:
+    """Return name, what it is and why; a reason that many share is written once, at the first."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for item in unmapped:
+        together.setdefault((item.kind.value, item.reason), []).append(item.name)
+    return [
+        (name, kind, 'as above' if row else reason)
+        for (kind, reason), names in together.items()
+        for row, name in enumerate(names)
+    ]
+
+
+def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
+    """Print standing, parameters, errors and what else differs."""
+    names = [result.name for result in found.results]
+    rows = [(own.name, own.standing, own.acceptance, own.created) for own in found.results]
+    print_table(console, 'Results', ('result', 'standing', 'why', 'made'), rows)
+    print_parameters(console, found)
+    role = 'held-out' if found.role == 'validate' else 'training'
+    print_table(
+        console,
+        f'Errors on {role} recordings, nominal → fitted',
+        ('sensor', *(f'>{name}' for name in names), 'unit'),
+        [
+            (
+                row.sensor,
+                *(
+                    MISSING if side is None else f'{padded(side.nominal)} → {padded(side.fitted)}'
+                    for side in row.sides
+                ),
+                row.unit,
+            )
+            for row in found.errors
+        ],
+    )
+    if found.different:
+        different = [
+            (row.name, *(side or MISSING for side in row.sides)) for row in found.different
+        ]
+        print_table(console, 'What differs', ('', *names), different)
+    for sentence in found.sentences:
+        console.print(sentence)
+
+
+def print_parameters(console: LiteralConsole, found: SideBySide) -> None:
+    """Print a row per parameter: each value, and how far those after the first are from it."""
+    names = [f'>{result.name}' for result in found.results]
+    rows = []
+    for row in found.parameters:
+        differences: list[str] = []
+        for deviations, changed in zip(row.deviations, row.changed, strict=True):
+            differences.append(MISSING if deviations is None else significant(deviations, 2))
+            differences.append({None: '', True: 'differs', False: 'agrees'}[changed])
+        rows.append((row.name, *map(_value, row.sides), *differences, row.unit))
+    columns = ('parameter', *names, *('>std errors', '') * (len(names) - 1), 'unit')
+    print_table(console, 'Parameters', columns, rows)
+
+
+def _value(side: ValueSummary | None) -> str:
+    if side is None:
+        return MISSING
+    half_width = (side.high - side.low) / 2
+    value = rounded(side.value, half_width)
+    return value if math.isnan(half_width) else f'{value} {interval(side.low, side.high)}'

@@ -15,7 +15,7 @@ from sysid_ros.bags import read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.report.alignment import alignment_text
+from sysid_ros.report.tables import alignment_text
 
 pytestmark = pytest.mark.shared
 

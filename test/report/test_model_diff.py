@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from sysid_ros.report.model_diff import model_diff
+from sysid_ros.report.html import model_diff
 from sysid_ros.results.result import CalibrationResult, ModelChange
 
 

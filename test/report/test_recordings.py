@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.report.figures import draw_recordings
-from sysid_ros.report.recordings import events
+from sysid_ros.report.figures import draw_recordings, events
 from sysid_ros.results.result import (
     CalibrationResult,
     FitDiagnostics,

@@ -12,8 +12,7 @@ import pytest
 
 from builders.histories import NAMES, VALUES, keep, make_result
 from sysid_ros.errors import ResultError
-from sysid_ros.report.side_by_side import print_side_by_side
-from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.report.tables import LiteralConsole, print_side_by_side
 from sysid_ros.results.result import CalibrationResult, FileHash
 from sysid_ros.results.side_by_side import read_side_by_side, side_by_side
 
