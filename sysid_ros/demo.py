@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.special
 
-from sysid_ros.cli.console import Progress, make_console, print_paths, print_result
+from sysid_ros.cli.console import Progress, make_console, print_paths
 from sysid_ros.config import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError
 from sysid_ros.pipeline import identify, write
+from sysid_ros.report.tables import print_result
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import one_line
 

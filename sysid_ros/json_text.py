@@ -21,8 +21,6 @@ from sysid_ros.text import in_json
 
 #: A value is shown with at most so many characters.
 _SHOWN = 60
-#: Nothing that we write is nested deeper.
-_DEEPEST = 50
 
 
 def plain(value: object) -> Any:
@@ -76,37 +74,13 @@ def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict
     except json.JSONDecodeError as err:
         place = f'{err.msg} in line {err.lineno}, column {err.colno}'
         raise error(f'{str(path)!r} is not valid JSON: {place}.') from err
-    except ValueError as err:
-        why = (
-            'it is not UTF-8 text'
-            if isinstance(err, UnicodeError)
-            else 'it has a number without end'
-        )
-        raise error(f'{str(path)!r} is not valid JSON: {why}.') from err
-    except RecursionError as err:
-        raise error(_too_deep(path)) from err
+    except (ValueError, RecursionError) as err:
+        # It is not UTF-8, has a number without end, or is nested without end.
+        reason = str(err).partition(';')[0]
+        raise error(f'{str(path)!r} is not valid JSON: {reason}.') from err
     if not isinstance(document, dict):
         raise error(f'Expected keys and values in {str(path)!r}, found {shown(document)}.')
-    if not _is_flat(document):
-        raise error(_too_deep(path))
     return document
-
-
-def _too_deep(path: Path) -> str:
-    return f'Expected at most {_DEEPEST} values inside each other in {str(path)!r}, found more.'
-
-
-def _is_flat(document: dict[str, Any]) -> bool:
-    """Tell whether a document is not nested too deep for those who walk through it."""
-    level: list[Any] = [document]
-    for _ in range(_DEEPEST):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, (dict, list))
-        ]
-    return not level
 
 
 def is_number(value: object) -> bool:

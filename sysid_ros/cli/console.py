@@ -15,20 +15,8 @@ from typing import Self, TextIO
 
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.json_text import to_json
-from sysid_ros.report.tables import WIDE, LiteralConsole, print_result, print_table
+from sysid_ros.report.tables import WIDE, LiteralConsole
 from sysid_ros.text import one_line
-
-__all__ = [
-    'Progress',
-    'make_console',
-    'print_json',
-    'print_paths',
-    'print_result',
-    'print_table',
-    'progress_for',
-    'say',
-]
-
 
 #: Less than so many seconds left are not worth saying, and would be wrong.
 _SHORT = 1.0

@@ -256,14 +256,9 @@ def calibrate(
 
     loaded = load_calibration(config, overrides)
 
-    from sysid_ros.cli.console import (
-        make_console,
-        print_json,
-        print_paths,
-        print_result,
-        progress_for,
-    )
+    from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
     from sysid_ros.pipeline import calibrate
+    from sysid_ros.report.tables import print_result
     from sysid_ros.results.headline import verdict_line
 
     with progress_for(loaded.solver.time, quiet=quiet) as progress:

@@ -127,7 +127,8 @@ def recover(
     The bag itself is only read; all other commands read it as it is.
     """
     from sysid_ros.bags.copying import copy_bag, new_bag
-    from sysid_ros.cli.console import make_console, print_json, print_table, say
+    from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.report.tables import print_table
 
     path = bag.resolve()
     name = Path(path.name.removesuffix('.zstd')).stem if path.is_file() else path.name

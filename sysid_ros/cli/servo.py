@@ -119,13 +119,8 @@ def fit(
         seed=seed,
     )
 
-    from sysid_ros.cli.console import (
-        make_console,
-        print_json,
-        print_paths,
-        print_result,
-        progress_for,
-    )
+    from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
+    from sysid_ros.report.tables import print_result
     from sysid_ros.results.headline import verdict_line
     from sysid_ros.results.result import StartKind
     from sysid_ros.servos.bench.calibration import calibrate_servo

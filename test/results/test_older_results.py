@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from sysid_ros.cli.console import print_result
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report
-from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.report.tables import LiteralConsole, print_result
 from sysid_ros.results.comparison import compare
 from sysid_ros.results.result import CalibrationResult
 
