@@ -14,7 +14,7 @@ import mujoco
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.model.mjcf.attributes import join
+from sysid_ros.model.mjcf.text import join
 from sysid_ros.servos.laws.servo import Servo
 
 Element = Literal['dcmotor', 'position']
