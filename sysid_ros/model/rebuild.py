@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ModelError, SysidError
-from sysid_ros.model.learning import learn
 from sysid_ros.model.loading import writable_spec
 from sysid_ros.model.targets import Role, write_spec
 from sysid_ros.model.targets.writer import Linear, set_all_apart
@@ -109,13 +108,6 @@ class Rebuild:
             self._kept[key] = model
             self._built = True
         return self._kept[key]
-
-    def learn(self) -> None:
-        """Learn what the builder writes, where that can be written without the compiler."""
-        try:
-            self.learnt = learn(self.shared, self._unknowns, self.columns)
-        except CandidateError:  # each candidate that is refused is to say so
-            self.learnt = None
 
     def _compile(self, values: NDArray[np.float64]) -> mujoco.MjModel:
         builder = self._builder

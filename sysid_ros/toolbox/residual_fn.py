@@ -20,6 +20,7 @@ from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.mapping import STATES
 from sysid_ros.toolbox.callbacks import CustomResiduals, MeasuredTrajectory, Options
+from sysid_ros.toolbox.learning import learn
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.recorded import (
     Recorded,
@@ -321,7 +322,7 @@ def _group(
         rebuild = Rebuild(spec, unknowns, builder, called)
         model = rebuild(np.array([unknown.nominal for unknown in unknowns]))
         if not own_builder:  # a user's own may do anything
-            rebuild.learn()
+            rebuild.learnt = learn(rebuild, unknowns)
     else:
         model = writable_model(spec, targets)
     simulator = Simulator(

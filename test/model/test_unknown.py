@@ -33,9 +33,27 @@ def names(parameters: tuple[Unknown, ...]) -> list[str]:
     return [parameter.name for parameter in parameters]
 
 
-def test_a_single_target_is_named_by_its_path(model: mujoco.MjModel) -> None:
-    assert names(make_unknowns('joint/j1/armature', model)) == ['joint/j1/armature']
-    assert names(make_unknowns('joint/j1/armature', model, name='rotor')) == ['rotor']
+@pytest.mark.parametrize(
+    ('pattern', 'name', 'expected'),
+    [
+        ('joint/j1/armature', None, ['joint/j1/armature']),
+        ('joint/j1/armature', 'rotor', ['rotor']),
+        ('joint/*/armature', 'rotor', ['rotor/j1', 'rotor/j2']),
+        ('body/u*/mass', 'm', ['m']),
+        ('body/u*/mass', None, ['body/upper/mass']),
+        ('body/upper/ipos', None, [f'body/upper/ipos[{index}]' for index in range(3)]),
+        ('body/upper/mass_ipos', 'link', [f'link[{index}]' for index in range(4)]),
+        (
+            'body/*/ipos[0:2]',
+            'com',
+            ['com/upper[0]', 'com/upper[1]', 'com/lower[0]', 'com/lower[1]'],
+        ),
+    ],
+)
+def test_names_are_paths_or_begin_with_the_name_that_is_given(
+    model: mujoco.MjModel, pattern: str, name: str | None, expected: list[str]
+) -> None:
+    assert names(make_unknowns(pattern, model, name=name)) == expected
 
 
 def test_a_pattern_gives_one_parameter_per_match(model: mujoco.MjModel) -> None:
@@ -43,18 +61,6 @@ def test_a_pattern_gives_one_parameter_per_match(model: mujoco.MjModel) -> None:
     assert names(parameters) == ['joint/j1/armature', 'joint/j2/armature']
     assert [parameter.nominal for parameter in parameters] == [0.1, 0.3]
     assert [parameter.unit for parameter in parameters] == ['kg·m²', 'kg']
-
-
-def test_the_name_of_a_pattern_is_a_prefix(model: mujoco.MjModel) -> None:
-    assert names(make_unknowns('joint/*/armature', model, name='rotor')) == [
-        'rotor/j1',
-        'rotor/j2',
-    ]
-
-
-def test_a_pattern_with_one_match_takes_the_name_itself(model: mujoco.MjModel) -> None:
-    assert names(make_unknowns('body/u*/mass', model, name='m')) == ['m']
-    assert names(make_unknowns('body/u*/mass', model)) == ['body/upper/mass']
 
 
 def test_a_shared_pattern_is_one_parameter_that_starts_at_the_mean(model: mujoco.MjModel) -> None:
@@ -128,20 +134,6 @@ def test_two_parameters_cannot_write_the_same_target(model: mujoco.MjModel) -> N
 
 def test_distinct_parameters_pass(model: mujoco.MjModel) -> None:
     check_distinct([*make_unknowns('joint/*/damping', model), *make_unknowns('body/*/mass', model)])
-
-
-def test_a_vector_is_one_parameter_per_component(model: mujoco.MjModel) -> None:
-    found = make_unknowns('body/upper/mass_ipos', model, name='link')
-    assert names(found) == ['link[0]', 'link[1]', 'link[2]', 'link[3]']
-    assert [parameter.unit for parameter in found] == ['kg', 'm', 'm', 'm']
-    assert names(make_unknowns('body/upper/ipos', model)) == [
-        f'body/upper/ipos[{index}]' for index in range(3)
-    ]
-
-
-def test_components_and_elements_are_both_in_the_name(model: mujoco.MjModel) -> None:
-    found = names(make_unknowns('body/*/ipos[0:2]', model, name='com'))
-    assert found == ['com/upper[0]', 'com/upper[1]', 'com/lower[0]', 'com/lower[1]']
 
 
 def test_a_shared_vector_stays_a_vector(model: mujoco.MjModel) -> None:

@@ -14,7 +14,7 @@ import functools
 import html
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sysid_ros.errors import ModelError
@@ -32,6 +32,8 @@ _TOKEN = re.compile(
 _ATTRIBUTE = re.compile(
     r"""(?P<name>[^\s=/>"']+)\s*=\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)')""", re.DOTALL
 )
+
+_NUMBER = re.compile(r'\S+')
 
 
 def decode(content: bytes) -> str:
@@ -268,3 +270,78 @@ class Document:
         for start, end, replacement in sorted(splices, reverse=True):
             text = text[:start] + replacement + text[end:]
         return text
+
+
+def number(value: float) -> str:
+    """Write a number with the fewest digits that read back as the same double."""
+    return repr(float(value)).removesuffix('.0')
+
+
+def join(values: Iterable[float]) -> str:
+    """Write several numbers."""
+    return ' '.join(number(value) for value in values)
+
+
+def numbers_of(element: Element, name: str) -> list[float]:
+    """Read the numbers of an attribute; none where it is absent or says something else."""
+    try:
+        return [float(entry) for entry in (element.get(name) or '').split()]
+    except ValueError:
+        return []
+
+
+def set_scalar(element: Element, name: str, value: float) -> None:
+    """Write a number, unless the text says the same number already."""
+    text = element.get(name)
+    if text is None or not _same(text, value):
+        element.set(name, number(value))
+
+
+def set_vector(element: Element, name: str, values: Iterable[float]) -> None:
+    """Write all components of an attribute, unless the text says the same numbers already."""
+    wanted = [float(value) for value in values]
+    for index in range(len(wanted)):
+        set_component(element, name, index, wanted[index], wanted, len(wanted))
+
+
+def set_component(
+    element: Element,
+    name: str,
+    index: int,
+    value: float,
+    nominal: Iterable[float],
+    least: int = 1,
+) -> None:
+    """Write one component of a vector attribute and leave the others' text.
+
+    Args:
+        element: The element.
+        name: The attribute.
+        index: The component.
+        value: Its value.
+        nominal: The whole vector, for components that the text leaves to defaults.
+        least: The attribute needs at least so many components.
+    """
+    vector = [float(entry) for entry in nominal]
+    text = element.get(name)
+    if text is None:
+        used = [place for place, entry in enumerate(vector) if entry != 0]
+        vector[index] = value
+        count = max(index + 1, least, *(place + 1 for place in used))
+        element.set(name, join(vector[:count]))
+        return
+    numbers = list(_NUMBER.finditer(text))
+    if index < len(numbers):
+        match = numbers[index]
+        if not _same(match[0], value):
+            element.set(name, text[: match.start()] + number(value) + text[match.end() :])
+        return
+    added = [*vector[len(numbers) : index], value]
+    element.set(name, f'{text.rstrip()} {join(added)}'.lstrip())
+
+
+def _same(text: str, value: float) -> bool:
+    try:
+        return float(text) == value
+    except ValueError:
+        return False

@@ -25,8 +25,7 @@ from sysid_ros.model.loading import (
     load_model,
     read_model,
 )
-from sysid_ros.model.mjcf.actuators import write_bias
-from sysid_ros.model.mjcf.edits import write_values
+from sysid_ros.model.mjcf.edits import write_bias, write_values
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
 from sysid_ros.model.mjcf.whole import write_whole

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sysid_ros.model.targets import needs, slots
+from sysid_ros.model.targets import slots
 from sysid_ros.model.targets.kinds import INFINITY, Bounds, Coupling, Kind, Role
 
 #: Numbers of the laws of servos, which are those of ``sysid_ros.servos``. The armature of a servo
@@ -46,7 +46,7 @@ SERVO: dict[str, Kind] = {
         unit,
         _POSITIVE if name in _SERVO_DIVISORS else _NONNEGATIVE,
         role=Role.LAW,
-        needs=needs.on_scalar_joint,
+        needs=slots.ON_SCALAR_JOINT,
     )
     for name, unit in _SERVO_UNITS.items()
 }
@@ -100,7 +100,7 @@ def _field(
     unit: str | tuple[str, ...],
     bounds: Bounds | tuple[Bounds, ...],
     field: str | slots.SlotsOf,
-    need: needs.Need | None = None,
+    need: slots.Need | None = None,
     **more: Any,
 ) -> Kind:
     """Return a kind that is a field of the compiled model, by the field's name or its slots."""
@@ -109,25 +109,25 @@ def _field(
     )
 
 
-def _solref(field: str | slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+def _solref(field: str | slots.SlotsOf, need: slots.Need | None = None) -> Kind:
     return _field('', _ANY, field, need, size=2, reach=_same_sign)
 
 
-def _solimp(field: str | slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+def _solimp(field: str | slots.SlotsOf, need: slots.Need | None = None) -> Kind:
     return _field('', _SOLIMP, field, need, size=5)
 
 
 def _range(
-    unit: str, field: str | slots.SlotsOf, need: needs.Need, slide: str | None = None
+    unit: str, field: str | slots.SlotsOf, need: slots.Need, slide: str | None = None
 ) -> Kind:
     return _field(unit, _ANY, field, need, size=2, slide_unit=slide)
 
 
-def _place(field: str, need: needs.Need | None = None) -> Kind:
+def _place(field: str, need: slots.Need | None = None) -> Kind:
     return _field('m', _ANY, field, need, size=3, bare='each', reach=_within(1.0))
 
 
-def _quaternion(field: str, need: needs.Need | None = None) -> Kind:
+def _quaternion(field: str, need: slots.Need | None = None) -> Kind:
     more: Any = {'coupling': Coupling.UNIT, 'bare': 'each', 'reach': _within(0.5)}
     return _field('1', _ANY, field, need, size=4, **more)
 
@@ -135,13 +135,13 @@ def _quaternion(field: str, need: needs.Need | None = None) -> Kind:
 def _polynomial(
     units: tuple[str, ...],
     field: slots.SlotsOf,
-    need: needs.Need | None = None,
+    need: slots.Need | None = None,
     slide: tuple[str, ...] | None = None,
 ) -> Kind:
     return _field(units, _POLYNOMIAL, field, need, size=3, scalar=True, slide_unit=slide)
 
 
-def _mass_ipos(mass: slots.SlotsOf, need: needs.Need | None = None) -> Kind:
+def _mass_ipos(mass: slots.SlotsOf, need: slots.Need | None = None) -> Kind:
     bounds = (_MASS, _ANY, _ANY, _ANY)
     more: Any = {'bare': 'each', 'reach': _mass_or_length}
     return _field(('kg', 'm', 'm', 'm'), bounds, slots.mass_ipos(mass), need, size=4, **more)
@@ -160,20 +160,16 @@ def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kin
     )
 
 
-_limits = needs.limits
+_limits = slots.limits
 _DRIVEN_JOINT = _limits('jnt_actfrclimited', 'a joint with actuator force limits')
 _STRONG_TENDON = _limits('tendon_actfrclimited', 'a tendon with actuator force limits')
 _SHORT_TENDON = _limits('tendon_limited', 'a tendon with limits')
 _STRONG_ACTUATOR = _limits('actuator_forcelimited', 'an actuator with a force range')
 _HELD_ACTIVATION = _limits('actuator_actlimited', 'an actuator with an activation range')
-_HELD_CONTROL = _limits(
-    'actuator_ctrllimited',
-    'an actuator with a control range',
-    row=lambda model, actuator: int(model.actuator_ctrladr[actuator]),
-)
-_PLAY = needs.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
-_DEAD_BAND = needs.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
-_EITHER_WAY = needs.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
+_HELD_CONTROL = slots.control_limits('an actuator with a control range')
+_PLAY = slots.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
+_DEAD_BAND = slots.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
+_EITHER_WAY = slots.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
 
 _ROTOR: Any = {'slide_unit': 'kg'}
 _FORCE: Any = {'slide_unit': 'N'}
@@ -183,49 +179,54 @@ _FRICTION = ('1', '1', 'm', 'm', 'm')
 _GAIN_REACH: Any = {'nominal': 1.0, 'reach': lambda _, __: (0.1, 10.0)}
 
 _JOINT: dict[str, Kind] = {
-    'armature': _field('kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), needs.drive, **_ROTOR),
-    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, needs.drive, _SLIDE_DAMPING),
+    'armature': _field('kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), slots.NOT_FREE, **_ROTOR),
+    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, slots.NOT_FREE, _SLIDE_DAMPING),
     'frictionloss': _field(
-        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), needs.drive, **_FORCE
+        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), slots.NOT_FREE, **_FORCE
     ),
     'stiffness': _polynomial(
-        _STIFFNESS, slots.row_polynomial('jnt_stiffness'), needs.drive, _SLIDE_STIFFNESS
+        _STIFFNESS, slots.row_polynomial('jnt_stiffness'), slots.NOT_FREE, _SLIDE_STIFFNESS
     ),
-    'springref': _field('rad', _ANY, slots.springref, needs.scalar_joint, **_LENGTH),
+    'springref': _field('rad', _ANY, slots.of_joint('qpos_spring'), slots.SCALAR_JOINT, **_LENGTH),
     # What encoder and commands share, written as ref: the compiled model holds it, too.
     'zero': _field(
-        'rad', _ANY, slots.zero, needs.scalar_joint, reach=_within(_FARTHEST_ZERO), **_LENGTH
+        'rad',
+        _ANY,
+        slots.of_joint('qpos0'),
+        slots.SCALAR_JOINT,
+        reach=_within(_FARTHEST_ZERO),
+        **_LENGTH,
     ),
-    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=needs.scalar_joint, **_LENGTH),
-    'range': _range('rad', 'jnt_range', needs.joint_range, 'm'),
+    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=slots.SCALAR_JOINT, **_LENGTH),
+    'range': _range('rad', 'jnt_range', slots.joint_range, 'm'),
     'margin': _field('rad', _NONNEGATIVE, 'jnt_margin', **_LENGTH),
     'actuatorfrcrange': _range('N·m', 'jnt_actfrcrange', _DRIVEN_JOINT, 'N'),
     'solreflimit': _solref('jnt_solref'),
     'solimplimit': _solimp('jnt_solimp'),
-    'solreffriction': _solref(slots.dof('dof_solref'), needs.drive),
-    'solimpfriction': _solimp(slots.dof('dof_solimp'), needs.drive),
-    'pos': _place('jnt_pos', needs.drive),
+    'solreffriction': _solref(slots.dof('dof_solref'), slots.NOT_FREE),
+    'solimpfriction': _solimp(slots.dof('dof_solimp'), slots.NOT_FREE),
+    'pos': _place('jnt_pos', slots.NOT_FREE),
 }
 
 _BODY: dict[str, Kind] = {
     'mass': _field('kg', _MASS, 'body_mass'),
-    'mass_scaled': _field('kg', _MASS, slots.mass_scaled, needs.massive),
+    'mass_scaled': _field('kg', _MASS, slots.mass_scaled, slots.MASSIVE),
     'ipos': _place('body_ipos'),
     'mass_ipos': _mass_ipos(slots.row('body_mass')),
-    'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, needs.massive),
+    'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, slots.MASSIVE),
     'inertia': Kind(
         _THETA_UNITS,
         _ANY,
         coupling=Coupling.THETA,
         size=10,
         bare='each',
-        needs=needs.voluminous,
+        needs=slots.VOLUMINOUS,
         reach=_theta,
     ),
     'subtree_mass': Kind('1', _MASS, coupling=Coupling.SCALE, **_GAIN_REACH),
     'gravcomp': _field('1', _ANY, 'body_gravcomp'),
-    'pos': _place('body_pos', needs.fixed_start),
-    'quat': _quaternion('body_quat', needs.fixed_start),
+    'pos': _place('body_pos', slots.FIXED_START),
+    'quat': _quaternion('body_quat', slots.FIXED_START),
 }
 
 _GEOM: dict[str, Kind] = {
@@ -272,17 +273,17 @@ _TENDON: dict[str, Kind] = {
 _EQUALITY: dict[str, Kind] = {
     'solref': _solref('eq_solref'),
     'solimp': _solimp('eq_solimp'),
-    'data': _field('', _ANY, 'eq_data', needs.equality_data, size=12),
+    'data': _field('', _ANY, 'eq_data', slots.equality_data, size=12),
 }
 
 _ACTUATOR: dict[str, Kind] = {
-    'kp': _field('N·m/rad', _NONNEGATIVE, slots.kp, needs.position_servo),
-    'kv': _field('N·m·s/rad', _NONNEGATIVE, slots.kv, needs.affine_bias),
-    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', needs.pid),
+    'kp': _field('N·m/rad', _NONNEGATIVE, slots.kp, slots.POSITION_SERVO),
+    'kv': _field('N·m·s/rad', _NONNEGATIVE, slots.kv, slots.AFFINE_BIAS),
+    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', slots.PID),
     'gear': _field('1', _ANY, slots.gear, size=6),
-    'gainprm': _field('', _ANY, 'actuator_gainprm', needs.stateless('actuator_gainprm'), size=10),
+    'gainprm': _field('', _ANY, 'actuator_gainprm', slots.stateless('actuator_gainprm'), size=10),
     'biasprm': _field('', _ANY, 'actuator_biasprm', size=10),
-    'dynprm': _field('', _ANY, 'actuator_dynprm', needs.stateless('actuator_dynprm'), size=10),
+    'dynprm': _field('', _ANY, 'actuator_dynprm', slots.stateless('actuator_dynprm'), size=10),
     'forcerange': _range('N·m', 'actuator_forcerange', _STRONG_ACTUATOR),
     # What a servo pushes with at most, both ways.
     'forcelimit': _field(
@@ -297,7 +298,11 @@ _ACTUATOR: dict[str, Kind] = {
     'delay': Kind('s', _NONNEGATIVE, role=Role.COMMAND, reach=_delay),
 }
 
-_OF_SENSOR: Any = {'role': Role.SENSOR, 'size': 0, 'count': slots.sensor_size}
+_OF_SENSOR: Any = {
+    'role': Role.SENSOR,
+    'size': 0,
+    'count': lambda model, sensor: int(model.sensor_dim[sensor]),
+}
 _SENSOR: dict[str, Kind] = {
     'gain': Kind('1', _ANY, bare='all', **_OF_SENSOR, **_GAIN_REACH),
     'bias': Kind('', _ANY, bare='each', **_OF_SENSOR),

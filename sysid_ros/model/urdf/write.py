@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.inertia import Inertial, full_inertia, rotation_from_quat
-from sysid_ros.model.mjcf.attributes import join, number, numbers_of, set_component
-from sysid_ros.model.mjcf.inertials import ATTRIBUTES
-from sysid_ros.model.mjcf.text import Document, Element
+from sysid_ros.model.mjcf.edits import INERTIAL
+from sysid_ros.model.mjcf.text import (
+    Document,
+    Element,
+    join,
+    number,
+    numbers_of,
+    set_component,
+)
 from sysid_ros.model.targets import Target
 from sysid_ros.model.urdf.convert import convert
 
@@ -36,7 +42,7 @@ _DYNAMICS = {'damping': 'dof_damping', 'friction': 'dof_frictionloss'}
 #: What URDF has a place for, by element and attribute; the coefficients of damping's higher powers
 #: and what is of one axis of a planar joint it has not.
 _HELD = {
-    'body': frozenset({*ATTRIBUTES, 'pos', 'quat'}),
+    'body': frozenset({*INERTIAL, 'pos', 'quat'}),
     'joint': frozenset({'damping', 'frictionloss'}),
 }
 #: Numbers that agree to this part of the largest are the same.

@@ -209,15 +209,6 @@ def test_springref_is_written_in_the_unit_of_the_file(
     assert float(found[1]) == pytest.approx(written, abs=1e-12)
 
 
-def test_springref_moves_the_rest_length_of_tendon_springs(tmp_path: Path) -> None:
-    text = mjcf(
-        worldbody(BODY),
-        '<tendon><fixed name="t" stiffness="2"><joint joint="j" coef="3"/></fixed></tendon>',
-    )
-    _, written = rewrite(tmp_path, text, {'joint/j/springref': 0.5})
-    assert load_model(written.path).tendon_lengthspring[0, 0] == pytest.approx(1.5)
-
-
 @pytest.mark.parametrize('attribute', ['damping', 'stiffness'])
 def test_only_the_first_coefficient_of_a_polynomial_changes(tmp_path: Path, attribute: str) -> None:
     joint = f'<joint name="j" {attribute}=".5  2 3e0"/>'
@@ -285,12 +276,6 @@ def test_gains_are_written_as_the_actuator_spells_them(
     text = mjcf(default, worldbody(), f'<actuator>{servo}</actuator>')
     after, _ = rewrite(tmp_path, text, {f'actuator/a/{key}': v for key, v in values.items()})
     assert expected in after
-
-
-def test_only_one_component_of_geom_friction_changes(tmp_path: Path) -> None:
-    text = mjcf('<default><geom friction=".9 .02 .03"/></default>', worldbody())
-    after, _ = rewrite(tmp_path, text, {'geom/g/friction[1]': 0.5})
-    assert 'mass="1" friction="0.9 0.5 0.03"' in after
 
 
 def test_a_damping_ratio_stays_where_no_inertia_changes(tmp_path: Path) -> None:

@@ -347,32 +347,31 @@ CLASSES = """\
     ('path', 'lines'),
     [
         ('default/main/joint/damping', ['<joint damping="7"/>']),
-        (
-            'default/leg/joint/damping',
-            [
-                '<joint damping="7 .1"/>',
-                '<default class="shin"><joint damping="7" armature=".1"/></default>',
-                '<joint name="knee" damping="7"/><geom size=".1"/>',
-            ],
-        ),
         ('default/leg/joint/damping[1]', ['<joint damping="2 7"/>']),
         ('default/other/joint/damping', ['<default class="other"><joint damping="7"/></default>']),
         ('default/leg/joint/armature', ['<joint damping="2 .1" armature="7"/>']),
         ('default/leg/geom/density', ['<geom density="7"/>']),
         ('default/main/geom/margin', ['<geom margin="7"/>']),
-        (
-            'default/leg/actuator/kp',
-            ['<position kp="7" kv="1"/>', '<position name="c" class="leg" joint="toe" kp="7"/>'],
-        ),
         ('default/leg/actuator/kv', ['<position kp="5" kv="7"/>']),
         ('default/main/actuator/gear', ['<general gear="7"/>']),
     ],
 )
-def test_a_value_of_a_class_is_written_into_the_class_and_where_it_is_repeated(
+def test_a_value_of_a_class_is_written_into_the_class(
     tmp_path: Path, path: str, lines: list[str]
 ) -> None:
     text, _ = rewrite(tmp_path, CLASSES, {path: 7})
     assert added(CLASSES, text) == lines
+
+
+@pytest.mark.parametrize('path', ['default/leg/joint/damping', 'default/leg/actuator/kp'])
+def test_a_value_that_the_text_repeats_below_its_class_is_written_anew(
+    tmp_path: Path, path: str
+) -> None:
+    _, written = rewrite(tmp_path, CLASSES, {path: 7})
+    assert not written.edited
+    spec = load_spec(tmp_path / 'in' / 'model.xml')
+    (target,) = resolve(path, spec.copy().compile(), (), spec)
+    assert target.read(load_model(written.path)) == 7
 
 
 def test_a_class_is_added_where_the_text_has_none(tmp_path: Path) -> None:

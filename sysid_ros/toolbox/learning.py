@@ -8,17 +8,15 @@ can then be written as those of targets are, which is as exact and needs no comp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.model.rebuild import CandidateError, Rebuild
 from sysid_ros.model.targets.writer import Linear, Writer, set_all_apart
 from sysid_ros.model.unknown import Unknown
-
-#: Compiles a model for the (p,) values of a candidate; it is not to be changed.
-Compile = Callable[[NDArray[np.float64]], mujoco.MjModel]
 
 #: Fields that ``mj_setConst`` derives.
 _DERIVED = frozenset(mujoco.MjModel._setconst_outputs)  # noqa: SLF001 (named nowhere else)
@@ -35,26 +33,25 @@ _LEAST_MOVE, _LARGEST_MOVE = 0.1, 0.4
 _SEED = 0
 
 
-def learn(
-    compiled: Compile, unknowns: Sequence[Unknown], columns: Sequence[int]
-) -> tuple[Linear, ...] | None:
+def learn(rebuild: Rebuild, unknowns: Sequence[Unknown]) -> tuple[Linear, ...] | None:
     """Find which numbers of the compiled model follow values, each one value in a line.
 
     All values are moved together, twice and by different ratios, so that the ratio of its two
     changes says which value a number follows. What was learnt is then compared with the compiled
     model at both ends of the bounds.
 
-    Args:
-        compiled: Compiles a candidate.
-        unknowns: What a candidate's values are.
-        columns: Which of them act through the compiler.
-
     Returns:
-        What follows the values; None where more than that does.
-
-    Raises:
-        CandidateError: The compiler or a callback refuses values within the bounds.
+        What follows the values; None where more than that does, or where the compiler or a
+        callback refuses values within the bounds.
     """
+    try:
+        return _learn(rebuild, unknowns)
+    except CandidateError:  # each candidate that is refused is to say so
+        return None
+
+
+def _learn(rebuild: Rebuild, unknowns: Sequence[Unknown]) -> tuple[Linear, ...] | None:
+    compiled = rebuild.shared
     start = np.array([unknown.nominal for unknown in unknowns])
     low = np.array([unknown.min_value for unknown in unknowns])
     high = np.array([unknown.max_value for unknown in unknowns])
@@ -63,7 +60,7 @@ def learn(
     high = np.where(np.isfinite(high), high, start + reach)
     random = np.random.default_rng(_SEED)
     room = np.where(high - start >= start - low, high - start, low - start)
-    own = np.isin(np.arange(len(start)), columns)
+    own = np.isin(np.arange(len(start)), rebuild.columns)
 
     def at(values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return a candidate with only those of the values that act through the compiler."""
