@@ -22,7 +22,7 @@ from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.storage import write_arrays
+from sysid_ros.signals.timeseries import write_arrays
 from sysid_ros.text import csv_header
 from sysid_ros.vocabulary import Quantity
 

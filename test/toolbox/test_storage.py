@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ResultError, SignalError
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysid_ros.errors import SignalError
-from sysid_ros.signals.resampling import held_means, interpolate, snapped
-from sysid_ros.signals.timeseries import TimeSeries
+from sysid_ros.toolbox.timeseries import TimeSeries, held_means, snapped
 
 SQUARES = TimeSeries([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 4.0, 9.0, 16.0])
 STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1.6e9, 1.8e9))
@@ -113,7 +112,7 @@ def test_a_missing_sample_spoils_only_its_neighbourhood(method: Any):
 )
 def test_what_cannot_be_interpolated_is_said(at: Any, method: Any, message: str):
     with pytest.raises(SignalError, match=message):
-        interpolate(SQUARES.times, SQUARES.data, np.array(at), method)
+        SQUARES.interpolate(at, method)
 
 
 def test_only_rounding_moves_an_instant_onto_a_stamp():

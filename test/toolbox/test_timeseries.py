@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import ArrayLike
 
 from sysid_ros.errors import SignalError
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 MODEL = mujoco.MjModel.from_xml_string("""
 <mujoco>
