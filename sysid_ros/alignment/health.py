@@ -94,8 +94,8 @@ class FindingKind(StrEnum):
     CLOCK_JUMP = (
         'clock jump',
         Grade.CAUTION,
-        'Stamps before and after a jump mean different times: only the longest part is used.',
-        'Cut the bag at the jumps to use the rest, and do not set clocks while recording.',
+        'Stamps before and after a jump mean different times: receive times are used.',
+        'Cut the bag at the jumps to use its stamps, and do not set clocks while recording.',
     )
     CLOCK_OFFSET = (
         'clock offset',

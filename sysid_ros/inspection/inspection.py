@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -12,11 +11,10 @@ from typing import Literal, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.clocks import longest_part
-from sysid_ros.alignment.health import FindingKind, HealthFinding, unfinished_files
+from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
-from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
+from sysid_ros.alignment.stamps import Stamped, stamp_topics
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
@@ -118,15 +116,13 @@ class BagJoints(NamedTuple):
         joints: In model order, or in that of the messages without a model.
         mapping: None without a model, or where nothing could be paired.
         problem: Why nothing could be paired; empty otherwise.
-        part: What of the bag is looked at: the longest part in which no clock was set.
-        stamped: Topic to the times of its rows there.
+        stamped: Topic to the times of its rows.
         findings: What was found about files and clocks.
     """
 
     joints: tuple[Joint, ...]
     mapping: Mapping | None
     problem: str
-    part: BagColumns
     stamped: dict[str, Stamped]
     findings: tuple[HealthFinding, ...]
 
@@ -154,18 +150,13 @@ def bag_joints(
         used = {pair.topic for pair in pairing.pairs}
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
-    name = bag.path.name
-    part, jumps = longest_part(bag, used)
-    timed = [item for item in part.topics if item.topic in used]
-    choice, found = one_clock(name, timed, stamps)
-    stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
+    stamped, found = stamp_topics(bag, used, stamps)
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
-        joints = joints_by_name(part, times)
+        joints = joints_by_name(bag, times)
     else:
-        joints = joints_of_model(part, model, pairing, times)
-    told = (*unfinished_files(bag), *jumps, *found)
-    return BagJoints(joints, pairing, problem, part, stamped, told)
+        joints = joints_of_model(bag, model, pairing, times)
+    return BagJoints(joints, pairing, problem, stamped, tuple(found))
 
 
 def inspect(
@@ -181,14 +172,8 @@ def inspect(
         AlignmentError: The mapping names what is not in the bag or the model.
     """
     found = bag_joints(bag, model, mapping, stamps)
-    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
-    topics = [
-        dataclasses.replace(
-            report_topic(topic, found.stamped[topic.topic]), messages=messages[topic.topic]
-        )
-        for topic in found.part.topics
-    ]
-    channels = {topic.topic: report_channels(topic) for topic in found.part.topics}
+    topics = [report_topic(topic, found.stamped[topic.topic]) for topic in bag.topics]
+    channels = {topic.topic: report_channels(topic) for topic in bag.topics}
     steps = {item.channel: item.step for each in channels.values() for item in each}
     pairing = found.mapping
     fits = MappingReport(
@@ -201,19 +186,19 @@ def inspect(
         channels=tuple(item for each in channels.values() for item in each),
         joints=tuple(_joint(joint, _reach(model, joint), steps) for joint in found.joints),
         mapping=None if model is None else fits,
-        findings=findings(found, channels),
+        findings=_findings(bag, found, channels),
     )
 
 
-def findings(
-    found: BagJoints, channels: dict[str, list[ChannelReport]]
+def _findings(
+    bag: BagColumns, found: BagJoints, channels: dict[str, list[ChannelReport]]
 ) -> tuple[HealthFinding, ...]:
     """Say what is wrong with clocks, topics that matter to a fit, their columns, and joints."""
-    whole = bag_facts(found.part)
+    whole = bag_facts(bag)
     pairing = found.mapping
     paired = {pair.topic for pair in pairing.pairs} if pairing else set()
     each = [*found.findings, *(pairing.health if pairing else ())]
-    for topic in found.part.topics:
+    for topic in bag.topics:
         if topic.topic in paired or is_of_a_robot(topic):
             own = channels[topic.topic]
             each += topic_findings(whole, topic, found.stamped[topic.topic], own)

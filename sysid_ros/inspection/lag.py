@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, away_from_gaps
-from sysid_ros.alignment.initial import initial_state
 from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import listed
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
