@@ -362,10 +362,7 @@ def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64])
 def spans_of(begins: NDArray[np.int64], ends: NDArray[np.int64], start: int) -> tuple[Span, ...]:
     """Return when something was, from (n,) begins and ends in time order, ns; what is near as one.
 
-    Args:
-        begins: Of each time that it was.
-        ends: Of the same.
-        start: First measurement of the bag, ns.
+    The start is the first measurement of the bag, ns.
     """
     if not len(begins):
         return ()
