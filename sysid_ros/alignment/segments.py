@@ -83,12 +83,7 @@ def rest(states: Sequence[StampedSamples]) -> list[Piece]:
 
     A channel stands still while it stays within 0.2 % of its range, six standard deviations of its
     noise (from fourth differences, which smooth motion hardly enters), or two encoder steps.
-
-    Args:
-        states: Positions, or velocities of joints whose position is not measured.
     """
-    if not states:
-        return []
     return intersect([_standstill(item) for item in states])
 
 
@@ -103,7 +98,7 @@ def stops(
     stop.
 
     Returns:
-        What was seen to where it was seen.
+        What was seen, and where.
     """
     asked = [piece for piece in rest(states) if any(_asks(item, piece) for item in commands)]
     braking = round(BRAKING_S * SECOND_NS)
@@ -116,7 +111,7 @@ def stops(
         'joints stand still while commands move': [
             Piece(piece.first - braking, piece.last) for piece in asked
         ],
-        'all efforts are zero': intersect(powered) if powered else [],
+        'all efforts are zero': intersect(powered),
     }
 
 
@@ -130,7 +125,7 @@ def within(times_ns: NDArray[np.int64], pieces: Iterable[Piece]) -> NDArray[np.b
 
 def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
     """Return what lies in a piece of each list and lasts for ``STANDSTILL_S`` or longer."""
-    common = several[0]
+    common = several[0] if several else []
     for pieces in several[1:]:
         both = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in common for b in pieces)
         common = [piece for piece in both if _lasts(piece)]
@@ -200,13 +195,7 @@ class Segment(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """What is left out.
-
-    Attributes:
-        kind: What it is.
-        why: What was seen, or who said so.
-        pieces: Where.
-    """
+    """Pieces that are left out, and what was seen there or who said so."""
 
     kind: FindingKind
     why: str
@@ -216,10 +205,7 @@ class Cut(NamedTuple):
 class Signals(NamedTuple):
     """The channels that show motion and stops, in groups with common stamps.
 
-    Attributes:
-        states: Positions of joints, velocities of those whose position is not measured.
-        efforts: Of joints and actuators.
-        commands: Of actuators.
+    The states are positions of joints, and velocities of those whose position is not measured.
     """
 
     states: Sequence[StampedSamples]
@@ -301,10 +287,7 @@ def held_up(topics: Iterable[TopicColumns]) -> list[Piece]:
     """Return where a robot was held up, by when it sent what it had measured.
 
     What it was told meanwhile has acted later than usual, in bunches or not at all, and nobody says
-    when.
-
-    Args:
-        topics: With measurements; those without stamps of their own say nothing.
+    when. Topics without stamps of their own say nothing.
     """
     pieces = []
     for topic in topics:
@@ -518,13 +501,7 @@ def _equalities(
 
 
 class InitialState(NamedTuple):
-    """The state of a model at the start of a trajectory.
-
-    Attributes:
-        qpos: (nq,) configuration.
-        qvel: (nv,) velocity.
-        derived: Joints whose velocity is the slope of their position.
-    """
+    """(nq,) configuration and (nv,) velocity at a start, and joints whose velocity is a slope."""
 
     qpos: NDArray[np.float64]
     qvel: NDArray[np.float64]
@@ -557,7 +534,8 @@ def initial_state(
             position = _carried((times, values), velocities[joint])
         else:
             position = _value_at_zero(times, values)
-            qvel[model.jnt_dofadr[joint]] = _slope_at_zero(times, values)
+            near = _near(times, SLOPE_WINDOW_S)
+            qvel[model.jnt_dofadr[joint]] = _fit(times[near], values[near])[1]
         qpos[model.jnt_qposadr[joint]] = position
     for joint, (times, values) in velocities.items():
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
@@ -631,11 +609,6 @@ def _near(times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
 def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     near = _near(times, VALUE_WINDOW_S)
     return _fit(times[near], values[near])[0]
-
-
-def _slope_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    near = _near(times, SLOPE_WINDOW_S)
-    return _fit(times[near], values[near])[1]
 
 
 def _carried(

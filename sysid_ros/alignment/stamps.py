@@ -65,12 +65,7 @@ StampSource = Literal['header', 'carried', 'receive', 'sent', 'simulated']
 
 
 class ClockJump(NamedTuple):
-    """A step of one clock against the other.
-
-    Attributes:
-        time_ns: Receive time of the first message after it, ns since the epoch.
-        seconds: By how much receive time minus header stamp grew, s.
-    """
+    """By how much receive time minus header stamp grew, s, from the message received at a time."""
 
     time_ns: int
     seconds: float
@@ -229,12 +224,7 @@ class Stamped(NamedTuple):
 
 
 class SimulatedTime(NamedTuple):
-    """How a simulation's time went on, to give messages without stamps a place in it.
-
-    Attributes:
-        receive_ns: (k,) strictly increasing receive times, ns since the epoch.
-        header_ns: (k,) increasing simulated times, ns.
-    """
+    """How a simulation's time went on: (k,) increasing receive times and simulated times, ns."""
 
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64]
@@ -497,13 +487,7 @@ def longest_increasing(times: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Choose as many rows as possible whose stamps increase strictly.
 
     One stamp from the future then costs one row, not all that follow it. Of equal stamps the last
-    is kept: the later command is the one in force.
-
-    Args:
-        times: (n,) stamps.
-
-    Returns:
-        (n,) True for the chosen rows.
+    is kept: the later command is the one in force. The result is (n,) True for the chosen rows.
     """
     if np.all(np.diff(times) > 0):
         return np.ones(len(times), dtype=bool)

@@ -93,13 +93,9 @@ class Alignment:
 
 
 class _Selection(NamedTuple):
-    """Pairs of one role and topic whose values are there in the same rows.
+    """Pairs of one role and topic whose values are there in the same (n,) rows of the topic.
 
-    Attributes:
-        pairs: In the order of the mapping; a sensor with several values has one for each.
-        rows: (n,) of the topic.
-        times_ns: (n,) of these rows, strictly increasing, ns.
-        applied: Whether these are when commands came to act.
+    The times of these rows increase strictly; ``applied`` is whether they are when commands acted.
     """
 
     pairs: tuple[Pair, ...]

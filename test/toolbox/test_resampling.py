@@ -34,21 +34,6 @@ def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
         np.testing.assert_array_equal(resampled.data, data)
 
 
-@pytest.mark.slow
-@given(start=STARTS, period=st.floats(1e-3, 0.1), length=st.floats(0.0, 5.0))
-@settings(max_examples=100, deadline=None)
-def test_resampled_stamps_are_exactly_one_period_apart_and_never_beyond_the_last(
-    start: float, period: float, length: float
-):
-    series = TimeSeries([start, start + max(length, 1e-5)], [0.0, 1.0])
-    times = series.resample(target_dt=period).times
-
-    np.testing.assert_array_equal(times, series.times[0] + np.arange(len(times)) * period)
-    rounding = 8 * np.spacing(abs(start) + 5)
-    assert times[-1] <= series.times[-1] + 1e-6 * period + rounding
-    assert times[-1] + period > series.times[-1] - rounding - 1e-6 * period
-
-
 @pytest.mark.parametrize(
     ('method', 'expected'),
     [
