@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.clocks import longest_part
-from sysid_ros.alignment.stamps import one_clock, stamp
+from sysid_ros.alignment.stamps import stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns
 
 Floats = NDArray[np.float64]
@@ -218,19 +217,14 @@ def columns(found: Recorded) -> BagColumns:
 
 
 def judge(found: Recorded) -> Verdict:
-    """Compare the times that messages get with the truth, in the part of a bag that is used."""
-    part, jumps = longest_part(columns(found), {STATES, COMMANDS})
-    choice, clocks = one_clock('recording', part.topics, 'auto')
-    said = [*jumps, *clocks]
+    """Compare the times that messages get with the truth."""
+    times, said = stamp_topics(columns(found), {STATES, COMMANDS}, 'auto')
     errors = []
     refused = False
-    for topic in part.topics:
-        stamped = stamp('recording', topic, choice)
+    for topic, stamped in times.items():
         said += stamped.findings
-        of_states = topic.topic == STATES
-        whole = next(own for own in columns(found).topics if own.topic == topic.topic).receive_ns
-        first = int(np.searchsorted(whole, topic.receive_ns[0]))
-        truth = (found.truth if of_states else found.sent)[first:][: len(stamped.times_ns)]
+        of_states = topic == STATES
+        truth = found.truth if of_states else found.sent
         start = 0 if found.simulated else found.epoch
         error = ((stamped.times_ns - start) / 1e9 - truth)[stamped.usable]
         if of_states or found.simulated:

@@ -16,7 +16,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.initial import initial_state
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.model.targets import write_value
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict

@@ -22,7 +22,7 @@ from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.storage import write_arrays
+from sysid_ros.signals.timeseries import write_arrays
 from sysid_ros.text import csv_header
 from sysid_ros.vocabulary import Quantity
 
@@ -38,18 +38,13 @@ class Format(enum.Enum):
 class ColumnDescription:
     """What one column of a table is.
 
-    The values are ``scale * bag value + offset``.
+    The values, ``scale * bag value + offset`` in a unit that is empty where none is known, come
+    from a topic, a field of its messages and a column of that.
 
     Attributes:
         name: Name of the sensor or actuator, with the component where it has several.
-        unit: Unit of the values; empty where none is known.
         element: The element of the MJCF: ``sensor/elbow_position``, ``actuator/elbow``.
         of: What it measures or drives: ``joint/elbow``; empty where unnamed.
-        topic: Topic that the values come from.
-        field: Field of its messages.
-        label: Column of the field.
-        scale: Unit per unit in the bag.
-        offset: In ``unit``.
     """
 
     name: str
@@ -63,43 +58,30 @@ class ColumnDescription:
     offset: float
 
 
-#: A table: times and data, what each column is, and time zero in ns since the epoch.
-_Table = tuple[TimeSeries, tuple[ColumnDescription, ...], int]
+def _write_table(
+    path: Path, series: TimeSeries, columns: tuple[ColumnDescription, ...], origin_ns: int
+) -> list[Path]:
+    """Write a series in the format of the path's suffix.
 
-
-def _write_npz(stem: str, folder: Path, table: _Table) -> list[Path]:
-    """Write one ``.npz``, readable without pickle, also by MuJoCo's sysid toolbox.
-
-    It holds ``times`` (n,) s, ``data`` (n, k), ``signal_mapping``, ``columns``, a JSON list with
-    one object per column, and ``origin_ns``.
+    ``.npz`` is readable without pickle, also by MuJoCo's sysid toolbox: ``times`` (n,) s, ``data``
+    (n, k), ``signal_mapping``, ``columns``, a JSON list with one object per column, and
+    ``origin_ns``. ``.csv`` has one header line and exact numbers, first the ``time`` in s, and the
+    origin and the columns after the first in ``.csv.json`` beside it.
     """
-    series, columns, origin_ns = table
-    path = folder / f'{stem}.npz'
-    described = {'columns': np.asarray(to_json(columns)), 'origin_ns': np.asarray(origin_ns)}
-    write_arrays(path, {**series.arrays(), **described})
-    return [path]
-
-
-def _write_csv(stem: str, folder: Path, table: _Table) -> list[Path]:
-    """Write a ``.csv`` with one header line and exact numbers, and ``.csv.json`` beside it.
-
-    The first column is ``time`` in s. The JSON has ``origin_ns`` and ``columns``, one object per
-    column after the first.
-    """
-    series, columns, origin_ns = table
+    if path.suffix == '.npz':
+        described = {'columns': np.asarray(to_json(columns)), 'origin_ns': np.asarray(origin_ns)}
+        write_arrays(path, {**series.arrays(), **described})
+        return [path]
     stream = io.StringIO(newline='')
-    rows = csv.writer(stream, lineterminator='\n')
     stream.write(csv_header(['time', *(column.name for column in columns)]))
     # The writer takes repr() of floats: the shortest text that reads as the same number.
-    rows.writerows(np.column_stack([series.times, series.data]).tolist())
-    beside = to_json({'origin_ns': origin_ns, 'columns': columns}, indent=1)
-    paths = [folder / f'{stem}.csv', folder / f'{stem}.csv.json']
-    for path, text in zip(paths, (stream.getvalue(), f'{beside}\n'), strict=True):
-        replace_file(path, text.encode())
-    return paths
-
-
-_WRITERS = {Format.NPZ: _write_npz, Format.CSV: _write_csv}
+    rows = np.column_stack([series.times, series.data]).tolist()
+    csv.writer(stream, lineterminator='\n').writerows(rows)
+    beside = path.with_name(f'{path.name}.json')
+    replace_file(path, stream.getvalue().encode())
+    text = to_json({'origin_ns': origin_ns, 'columns': columns}, indent=1)
+    replace_file(beside, f'{text}\n'.encode())
+    return [path, beside]
 
 
 def write_series(
@@ -111,11 +93,10 @@ def write_series(
     """Write the sequences of a bag, each series into a file of its own per format.
 
     ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
-    one column per value; :mod:`~sysid_ros.alignment.export` tells how each format describes its
-    columns. ``NAME_health.json`` of the bag holds what is not a number in a column: origin and
-    initial state of each sequence, actuators whose commands are interpolated between rows and not
-    held, source of each column, what was found, masked, cut, flipped or
-    shifted, and what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
+    one column per value. ``NAME_health.json`` of the bag holds what is not a number in a column:
+    origin and initial state of each sequence, actuators whose commands are interpolated between
+    rows and not held, source of each column, what was found, masked, cut, flipped or shifted, and
+    what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
 
     The folder is made where there is none.
 
@@ -140,8 +121,8 @@ def write_series(
                 columns = _columns(series, role, alignment.pairs, model)
                 described.update({(column.element, column.name): column for column in columns})
                 for item in chosen:
-                    table = series, columns, sequence.origin_ns
-                    written += _WRITERS[item](stems[-1], folder, table)
+                    path = folder / f'{stems[-1]}.{item.value}'
+                    written += _write_table(path, series, columns, sequence.origin_ns)
         if Format.NPZ in chosen:
             path = folder / f'{sequence.name}_initial.npz'
             start = {'qpos': sequence.initial_qpos, 'qvel': sequence.initial_qvel}

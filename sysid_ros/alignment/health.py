@@ -94,8 +94,8 @@ class FindingKind(StrEnum):
     CLOCK_JUMP = (
         'clock jump',
         Grade.CAUTION,
-        'Stamps before and after a jump mean different times: only the longest part is used.',
-        'Cut the bag at the jumps to use the rest, and do not set clocks while recording.',
+        'Stamps before and after a jump mean different times: receive times are used.',
+        'Cut the bag at the jumps to use its stamps, and do not set clocks while recording.',
     )
     CLOCK_OFFSET = (
         'clock offset',
@@ -362,10 +362,7 @@ def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64])
 def spans_of(begins: NDArray[np.int64], ends: NDArray[np.int64], start: int) -> tuple[Span, ...]:
     """Return when something was, from (n,) begins and ends in time order, ns; what is near as one.
 
-    Args:
-        begins: Of each time that it was.
-        ends: Of the same.
-        start: First measurement of the bag, ns.
+    The start is the first measurement of the bag, ns.
     """
     if not len(begins):
         return ()

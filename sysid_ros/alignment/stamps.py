@@ -1,27 +1,55 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The time of each row: which stamp counts."""
+"""The time of each row: which stamp counts, and how two clocks run against each other.
+
+What is known of two clocks is receive time minus header stamp: their difference, and how long the
+message took. Nothing arrives before it is sent, and whatever holds a message up makes it later, so
+the clocks show in the lower envelope (V. Paxson, On Calibrating Measurements of Packet Transit
+Times, SIGMETRICS 1998). What it cannot show is the least transport time, which counts as a
+difference of the clocks.
+"""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.clocks import (
-    CLOSE_S,
-    OTHER_CLOCK_S,
-    ClockFit,
-    compare_clocks,
-    no_time_of_day,
-)
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
-from sysid_ros.bags import TopicColumns
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, unfinished_files
+from sysid_ros.bags import BagColumns, TopicColumns
+from sysid_ros.bags.message_types import JOINT_TRAJECTORY
 from sysid_ros.config import StampChoice
 
+#: A drift is reported when it moves stamps by more than this over a recording, s. Stamps that are
+#: off by less count as those of one clock.
+CLOSE_S = 1e-3
+#: A drift is certain when it is more than so many of its standard deviations.
+_CERTAIN = 5.0
+#: Two clocks of the same time drift by less than this, ppm; a simulation's clock does not.
+LARGEST_DRIFT = 1000.0
+#: The envelope goes through the least of each of at most so many groups of so many messages; this
+#: fraction of the groups may lie below it, as stamps from the future do.
+_GROUPS, _GROUP_MESSAGES, _BELOW = 100, 5, 0.1
+#: A drift is estimated from so many groups and seconds on.
+_FEWEST_GROUPS, _SHORTEST_S = 8, 5.0
+#: The envelope is straight when all but two of so many parts of it come down to the line.
+_PARTS = 8
+#: A jump changes the least difference of so many seconds before and after by more than this, s.
+_AROUND_S, _JUMP_S = 5.0, 0.05
+#: The least difference is that of so many messages or more.
+_FEWEST_AROUND = 20
+#: A clock that jumps more often is not steady.
+_MOST_JUMPS = 10
+#: Header stamps this far from the receive times are from another clock (simulated time, a robot
+#: that is not synchronised), s. Transport alone never takes as long.
+OTHER_CLOCK_S = 1.0
+#: Stamps before September 2001 are no time of day: simulated time, or the time since some start.
+NO_TIME_OF_DAY_NS = 10**18
 #: Header stamps of two topics that differ by more than this are from two clocks, s.
 _TWO_CLOCKS_S = 0.1
 #: How fast a simulation runs may change from one such time to the next, s, of so many messages.
@@ -34,6 +62,146 @@ Clock = Literal['auto', 'header', 'receive', 'carried']
 #: what these would be if all messages had taken the usual time since they were sent, or simulated
 #: time, read from stamps or from what came at the same moment.
 StampSource = Literal['header', 'carried', 'receive', 'sent', 'simulated']
+
+
+class ClockJump(NamedTuple):
+    """By how much receive time minus header stamp grew, s, from the message received at a time."""
+
+    time_ns: int
+    seconds: float
+
+
+class ClockFit(NamedTuple):
+    """Receive time minus header stamp: the line below, what comes on top of it, and jumps.
+
+    Attributes:
+        offset: At the first message, s: difference of the clocks plus the least transport time.
+        drift: By how much more the recorder's clock runs, ppm; NaN where the recording is too
+            short to tell.
+        deviation: Standard deviation of the drift, ppm; NaN likewise.
+        jumps: Where the line has steps.
+        duration: From the first message to the last, s.
+        bend: By how much messages stay above the line for long, s: a clock that is being corrected.
+        simulated: The header stamps are no time of day and the receive times are.
+    """
+
+    offset: float
+    drift: float
+    deviation: float
+    jumps: tuple[ClockJump, ...]
+    duration: float
+    bend: float
+    simulated: bool
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the drift is certain, and moves stamps by more than a millisecond."""
+        moved = 1e-6 * abs(self.drift) * self.duration
+        return moved > CLOSE_S and abs(self.drift) > _CERTAIN * self.deviation
+
+    @property
+    def is_other(self) -> bool:
+        """Whether the header stamps are certainly from another clock than the receive times."""
+        return self.simulated or self.drifts or not -CLOSE_S <= self.offset < OTHER_CLOCK_S
+
+    @property
+    def unsteady(self) -> bool:
+        """Whether there are more jumps than anybody sets a clock."""
+        return len(self.jumps) > _MOST_JUMPS
+
+    @property
+    def obstacle(self) -> str:
+        """Why no line carries stamps from one clock to the other; empty where one does."""
+        if abs(self.drift) > LARGEST_DRIFT:
+            return f'the clocks run apart by {self.drift:.0f} ppm'
+        if self.jumps:
+            return f'their difference changes {len(self.jumps)} times'
+        if self.bend > CLOSE_S:
+            return f'their difference leaves a straight line by {1e3 * self.bend:.1f} ms'
+        return ''
+
+
+def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) -> ClockFit | None:
+    """Compare the two clocks of a topic.
+
+    The line has the median slope between the least of groups of neighbours (P. K. Sen, J. Am. Stat.
+    Assoc. 63, 1968), and a tenth of these lie below it, so that a few bad stamps do not move it;
+    what is held up, also most messages, does not either. Of a recording with jumps, the longest
+    part without one is taken.
+
+    Args:
+        receive_ns: (n,) receive times, ns.
+        header_ns: (n,) header stamps, ns; those that are zero are left out.
+
+    Returns:
+        The comparison; None where fewer than two messages carry a stamp.
+    """
+    rows = np.flatnonzero(header_ns)
+    received, header = receive_ns[rows], header_ns[rows]
+    if len(received) < 2:  # noqa: PLR2004 (nothing to compare)
+        return None
+    late = (received - header) / SECOND_NS
+    times = (received - received[0]) / SECOND_NS
+    jumps = _jumps(times, late)
+    bounds = [0, *(place for place, _ in jumps), len(late)]
+    begin, end = max(itertools.pairwise(bounds), key=lambda part: part[1] - part[0])
+    count = int(np.clip((end - begin) // _GROUP_MESSAGES, 1, _GROUPS))
+    groups = np.array_split(np.arange(begin, end), count)
+    lowest = np.array([group[np.argmin(late[group])] for group in groups])
+    at, least = times[lowest], late[lowest]
+    drift = deviation = np.nan
+    slope = bend = 0.0
+    if count >= _FEWEST_GROUPS and at[-1] - at[0] >= _SHORTEST_S * (1 - 2 / count):
+        slope, _, low, high = scipy.stats.theilslopes(least, at)
+        drift, deviation = slope, (high - low) / (2 * 1.96)
+        rest = least - slope * at
+        parts = sorted(part.min() for part in np.array_split(rest, _PARTS))
+        bend = max(float(parts[-3] - np.quantile(rest, _BELOW, method='lower')), 0.0)
+    return ClockFit(
+        offset=float(np.quantile(least - slope * at, _BELOW, method='lower')),
+        drift=1e6 * drift,
+        deviation=1e6 * deviation,
+        jumps=tuple(ClockJump(int(received[place]), seconds) for place, seconds in jumps),
+        duration=float(times[-1] - times[0]),
+        bend=bend,
+        simulated=no_time_of_day(header) and not no_time_of_day(received),
+    )
+
+
+def no_time_of_day(stamps: NDArray[np.int64]) -> bool:
+    """Tell simulated time, or the time since some start, from a time of day."""
+    return bool(len(stamps)) and bool(np.median(stamps) < NO_TIME_OF_DAY_NS)
+
+
+def _jumps(times: NDArray[np.float64], late: NDArray[np.float64]) -> list[tuple[int, float]]:
+    """Return first message and size of jumps of the lower envelope that stay for good."""
+    width = int(_AROUND_S * len(late) / max(float(times[-1] - times[0]), 1e-9))
+    width = int(np.clip(width, _FEWEST_AROUND, max(len(late) // 2, 1)))
+    rest = late.copy()
+    found: list[tuple[int, float]] = []
+    while len(late) > 2 * _FEWEST_AROUND and len(found) <= _MOST_JUMPS:
+        padded = np.pad(rest, (width, 0), constant_values=np.inf)
+        least = scipy.ndimage.minimum_filter1d(
+            padded, width, mode='constant', cval=np.inf, origin=-(width // 2)
+        )
+        # The least of the messages before each place, and of those from it on.
+        before, after = least[: len(rest)], least[width:]
+        change = np.nan_to_num(after - before, posinf=0.0, neginf=0.0)
+        # Near the ends, messages may have been held up, but not for so long.
+        to_end = np.minimum(np.arange(len(rest)), len(rest) - np.arange(len(rest)))
+        change[(to_end < width // 2) & (np.abs(change) < _AROUND_S)] = 0.0
+        change[to_end < _FEWEST_AROUND] = 0.0
+        row = int(np.argmax(np.abs(change)))
+        seconds = float(change[row])
+        if abs(seconds) <= _JUMP_S:
+            break
+        first = max(row - width, 0)
+        low = first + np.flatnonzero(rest[first : row + width] < (before[row] + after[row]) / 2)
+        # Before a jump up, and after one down, messages may be late by as much.
+        place = int(low[-1]) + 1 if seconds > 0 else int(low[0])
+        found.append((place, seconds))
+        rest[place:] -= seconds
+    return sorted(found)
 
 
 class Stamped(NamedTuple):
@@ -56,12 +224,7 @@ class Stamped(NamedTuple):
 
 
 class SimulatedTime(NamedTuple):
-    """How a simulation's time went on, to give messages without stamps a place in it.
-
-    Attributes:
-        receive_ns: (k,) strictly increasing receive times, ns since the epoch.
-        header_ns: (k,) increasing simulated times, ns.
-    """
+    """How a simulation's time went on: (k,) increasing receive times and simulated times, ns."""
 
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64]
@@ -83,6 +246,48 @@ class SimulatedTime(NamedTuple):
 Choice = Clock | dict[str, Clock | SimulatedTime]
 
 
+def stamp_topics(
+    bag: BagColumns,
+    used: Collection[str],
+    stamps: StampChoice,
+    texts: Sequence[TopicColumns] = (),
+) -> tuple[dict[str, Stamped], list[HealthFinding]]:
+    """Give the rows of all topics of a bag, and of those with texts, their times.
+
+    Across a jump of a clock, stamps mean different times: receive times are used then, and a
+    finding says where to cut the bag.
+
+    Args:
+        bag: Columns of the bag.
+        used: Topics whose stamps are used side by side.
+        stamps: What was asked for.
+        texts: Topics without numbers that are stamped as well.
+
+    Returns:
+        Topic to its times, and what was found about files and clocks.
+    """
+    name = bag.path.name
+    start = min((int(own.receive_ns[0]) for own in bag.topics if len(own.receive_ns)), default=0)
+    findings = unfinished_files(bag)
+    for item in bag.set_back:
+        what = f"the recorder's clock was set back by {item.seconds:.3f} s"
+        findings.append(_jump(name, name, what, item.receive_ns - start))
+    choice: Choice
+    if bag.set_back and stamps == 'auto':
+        choice = 'receive'
+    else:
+        choice, found = one_clock(name, [own for own in bag.topics if own.topic in used], stamps)
+        findings += found
+    return {own.topic: stamp(name, own, choice) for own in (*bag.topics, *texts)}, findings
+
+
+def _jump(bag: str, subject: str, what: str, after_ns: int) -> HealthFinding:
+    seconds = after_ns / SECOND_NS
+    detail = f'{what} at {seconds:.1f} s; receive times are used: cut the bag there'
+    spans = ((seconds, seconds),)
+    return HealthFinding(bag, subject, FindingKind.CLOCK_JUMP, 1, detail, spans=spans)
+
+
 def one_clock(
     bag: str,
     topics: Sequence[TopicColumns],
@@ -93,9 +298,10 @@ def one_clock(
     Commands without a header have receive times only. If the header stamps of the other topics
     are from another clock, mixing the two would shift commands against measurements. ``auto`` then
     carries header stamps over to the recorder's clock along a straight line, which keeps their
-    steadiness, and takes receive times where no line does. Stamps of the recorder's clock stay as
-    they are. Simulated time is what a simulation's measurements go by, however fast it runs: there,
-    topics without a header are carried over to it.
+    steadiness, and takes receive times where no line does: where a clock jumps, for all topics.
+    Stamps of the recorder's clock stay as they are. Simulated time is what a simulation's
+    measurements go by, however fast it runs: there, topics without a header are carried over to
+    it.
 
     Args:
         bag: Name of the bag.
@@ -129,12 +335,20 @@ def _common(
         topic.topic: fit
         for topic in topics
         # The stamp of a trajectory says when to begin.
-        if not _receive_only(topic) and not topic.msgtype.endswith('/JointTrajectory')
+        if not _receive_only(topic) and topic.msgtype != JOINT_TRAJECTORY
         if topic.header_ns is not None
         if (fit := compare_clocks(topic.receive_ns, topic.header_ns)) is not None
     }
+    jumps = [(name, jump) for name, fit in fits.items() if not fit.unsteady for jump in fit.jumps]
+    if jumps:
+        start = min(int(topic.receive_ns[0]) for topic in topics if len(topic.receive_ns))
+        what = 'receive time minus header stamp changes for good by'
+        return {topic.topic: 'receive' for topic in topics}, tuple(
+            _jump(bag, name, f'{what} {jump.seconds:+.3f} s', jump.time_ns - start)
+            for name, jump in jumps
+        )
     if any(fit.simulated for fit in fits.values()):
-        return _simulated(bag, topics, fits)
+        return _simulated(bag, topics, {name for name, fit in fits.items() if fit.simulated})
     findings = []
     if all(no_time_of_day(topic.receive_ns) for topic in topics if len(topic.receive_ns)):
         fits = {name: fit for name, fit in fits.items() if abs(fit.offset) >= OTHER_CLOCK_S}
@@ -165,10 +379,10 @@ def _common(
 
 
 def _simulated(
-    bag: str, topics: Sequence[TopicColumns], fits: Mapping[str, ClockFit]
+    bag: str, topics: Sequence[TopicColumns], simulated: Collection[str]
 ) -> tuple[dict[str, Clock | SimulatedTime], tuple[HealthFinding, ...]]:
     """Choose simulated time for all topics, as the one with most messages shows it."""
-    stamped = [topic for topic in topics if topic.topic in fits and fits[topic.topic].simulated]
+    stamped = [topic for topic in topics if topic.topic in simulated]
     best = max(stamped, key=lambda topic: len(topic.receive_ns))
     assert best.header_ns is not None  # noqa: S101 (or it would have no fit)
     rows = np.flatnonzero(best.header_ns)
@@ -253,7 +467,7 @@ def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
     """
     sent = topic.sent_ns
     fit = None if sent is None else compare_clocks(topic.receive_ns, sent)
-    if sent is None or fit is None or fit.obstacle or fit.jumps:
+    if sent is None or fit is None or fit.obstacle:
         return None
     stamped = sent != 0
     times = _carried(fit, sent)
@@ -273,13 +487,7 @@ def longest_increasing(times: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Choose as many rows as possible whose stamps increase strictly.
 
     One stamp from the future then costs one row, not all that follow it. Of equal stamps the last
-    is kept: the later command is the one in force.
-
-    Args:
-        times: (n,) stamps.
-
-    Returns:
-        (n,) True for the chosen rows.
+    is kept: the later command is the one in force. The result is (n,) True for the chosen rows.
     """
     if np.all(np.diff(times) > 0):
         return np.ones(len(times), dtype=bool)

@@ -12,7 +12,6 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.clocks import longest_part
 from sysid_ros.alignment.health import (
     SECOND_NS,
     FindingKind,
@@ -22,13 +21,6 @@ from sysid_ros.alignment.health import (
     spans_where,
     timing_findings,
     topic_rate,
-    unfinished_files,
-)
-from sysid_ros.alignment.initial import (
-    LONGEST_SLOPE_S,
-    InitialState,
-    derived_findings,
-    initial_state,
 )
 from sysid_ros.alignment.pairs import (
     Mapping,
@@ -43,20 +35,22 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.alignment.segments import (
     FEWEST_SAMPLES,
-    LEFT_OUT,
+    LONGEST_SLOPE_S,
+    InitialState,
     Segment,
     Signals,
     StampedSamples,
+    derived_findings,
     find_cuts,
     find_segments,
+    initial_state,
     marker_topics,
 )
 from sysid_ros.alignment.stamps import (
     Stamped,
     StampSource,
     longest_increasing,
-    one_clock,
-    stamp,
+    stamp_topics,
 )
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
@@ -99,13 +93,9 @@ class Alignment:
 
 
 class _Selection(NamedTuple):
-    """Pairs of one role and topic whose values are there in the same rows.
+    """Pairs of one role and topic whose values are there in the same (n,) rows of the topic.
 
-    Attributes:
-        pairs: In the order of the mapping; a sensor with several values has one for each.
-        rows: (n,) of the topic.
-        times_ns: (n,) of these rows, strictly increasing, ns.
-        applied: Whether these are when commands came to act.
+    The times of these rows increase strictly; ``applied`` is whether they are when commands acted.
     """
 
     pairs: tuple[Pair, ...]
@@ -146,27 +136,21 @@ def align(
     segments = segments or SegmentsConfig()
     longest_delay = max(longest_delay, *model.actuator_delay.tolist(), 0.0)
     used = {pair.topic for pair in mapping.pairs}
-    markers = {item.topic for item in marker_topics(bag, segments)}
+    markers = marker_topics(bag, segments)
     name = bag.path.name
-    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
-    health = [*mapping.health, *unfinished_files(bag)]
-    bag, found = longest_part(bag, used | markers)
     # Commands or a marker may have receive times only; all must be of one clock.
-    timed = [topic for topic in bag.topics if topic.topic in used | markers]
-    choice, clocks = one_clock(name, timed, stamps)
-    health += [*found, *clocks]
+    texts = [topic for topic in markers if not topic.fields]
+    stamped, found = stamp_topics(bag, used | {item.topic for item in markers}, stamps, texts)
+    health = [*mapping.health, *found]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
-    stamped: dict[str, Stamped] = {}
-    rates: list[TopicRate] = []
+    rates = [
+        topic_rate(name, topic.topic, len(topic.receive_ns), times.times_ns[times.usable])
+        for topic in bag.topics
+        for times in [stamped[topic.topic]]
+    ]
     for topic in bag.topics:
-        result = stamp(name, topic, choice)
-        times = result.times_ns[result.usable]
-        rates.append(topic_rate(name, topic.topic, messages[topic.topic], times))
         if topic.topic in used:
-            stamped[topic.topic] = result
-            health += result.findings
-    for topic in marker_topics(bag, segments):
-        stamped.setdefault(topic.topic, stamp(name, topic, choice))
+            health += stamped[topic.topic].findings
     selections = _select(bag, mapping, stamped)
     instants = np.unique(
         np.concatenate([item.times_ns for item in selections if item.role is PairRole.SENSOR])
@@ -302,7 +286,7 @@ def _find_segments(
         bag, config, _signals(bag, model, selections), stamped, start, suspects
     )
     segments, cut = find_segments(name, instants, known, config, cuts, chosen)
-    if not segments and any(item.kind in LEFT_OUT for item in cut):
+    if not segments and cut:
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
         raise AlignmentError(
             f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '

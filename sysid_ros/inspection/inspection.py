@@ -1,23 +1,37 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a bag, before anything is done with it."""
+"""What is in a bag, and what is wrong with it, before anything is done with it."""
 
 from __future__ import annotations
 
-import dataclasses
+import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
-from sysid_ros.alignment.clocks import longest_part
-from sysid_ros.alignment.health import FindingKind, HealthFinding, unfinished_files
+from sysid_ros.alignment.health import (
+    GAP_PERIODS,
+    SECOND_NS,
+    FindingKind,
+    HealthFinding,
+    dead_columns,
+    timing_findings,
+    topic_rate,
+)
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.pairs import Mapping, Pair, Unmapped, scalar_joints
-from sysid_ros.alignment.stamps import Stamped, one_clock, stamp
-from sysid_ros.bags import BagColumns, UnreadTopic
+from sysid_ros.alignment.pairs import Mapping as Pairing
+from sysid_ros.alignment.pairs import Pair, Unmapped, column_name, scalar_joints
+from sysid_ros.alignment.segments import held_up, named_pieces
+from sysid_ros.alignment.stamps import Stamped, StampSource, stamp_topics
+from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
+from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
+from sysid_ros.bags.tables import table_files
 from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
@@ -29,18 +43,136 @@ from sysid_ros.inspection.joints import (
     joints_of_model,
 )
 from sysid_ros.inspection.lag import Lag, lag
-from sysid_ros.inspection.reports import (
-    BagFacts,
-    ChannelReport,
-    TopicReport,
-    bag_facts,
-    extent,
-    is_of_a_robot,
-    report_channels,
-    report_topic,
-    topic_findings,
+from sysid_ros.vocabulary import Quantity, is_command
+
+_STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
+#: Steps are looked for in so many samples, spread over the recording.
+_SAMPLES = 20_000
+#: Fewer distinct values do not show a step.
+_FEWEST_VALUES = 5
+#: A difference of values is a multiple of a step when it is off by less than this part of the step.
+_OFF_GRID = 0.05
+#: A step shows when this part of the differences are its multiples.
+_ON_GRID = 0.98
+#: Only differences below so many steps count for that.
+_NEAR = 100
+#: At least so many differences must count.
+_FEWEST_NEAR = 4
+#: A step below this part of the span is rounding.
+_ROUNDING = 1e-9
+#: A plateau is this many times as long as values usually stay the same.
+_PLATEAU = 3
+#: A plateau is reached by more than so many steps at once.
+_ABRUPT = 3.0
+#: A limit is a plateau that is reached so often: at rest a signal stays at a value, too.
+_VISITS = 3
+#: Types, beside those of joints, whose topics have findings; those of others are in the table.
+_ROBOT_TYPES = (
+    'Float64MultiArray',
+    'Imu',
+    'Odometry',
+    'PoseStamped',
+    'TwistStamped',
+    'WrenchStamped',
 )
-from sysid_ros.vocabulary import Quantity
+#: A topic with so many messages is taken to be periodic.
+_FEWEST_PERIODIC = 5
+#: A silence at the beginning or the end of a bag is reported from this on, s.
+_SILENCE_S = 1.0
+#: A drift is shown when it is known to this, ppm, one standard deviation.
+_KNOWN_DRIFT = 5.0
+
+
+@dataclass(frozen=True)
+class BagFacts:
+    """The bag as a whole.
+
+    Attributes:
+        path: Folder or file.
+        storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
+            files.
+        size: Of its data files, bytes.
+        start_ns: First receive time, ns since the epoch; 0 when nothing was read.
+        duration: From there to the last receive time, s.
+        messages: In topics with numbers.
+        facts: What the recorder wrote about the session; empty for other recorders' bags.
+        dropped: Topic to messages that the recorder received and could not write.
+        lost: Topic to messages that the middleware reported lost.
+    """
+
+    path: Path
+    storage: str
+    size: int
+    start_ns: int
+    duration: float
+    messages: int
+    facts: dict[str, str]
+    dropped: dict[str, int]
+    lost: dict[str, int]
+
+
+@dataclass(frozen=True)
+class TopicReport:
+    """One topic.
+
+    Attributes:
+        topic: Its name.
+        msgtype: Its type.
+        messages: How many.
+        rate: Hz; NaN with fewer than two.
+        jitter: Of the intervals about their median, s: 1.4826 times the median deviation.
+        longest_gap: Longest interval, s.
+        gaps: Intervals of more than 5 median periods and 50 ms.
+        stamps: Which time is used: of the ``header``, as it is or ``carried`` over to the
+            recorder's clock, of ``receive``, when it was ``sent``, moved by what that usually takes
+            to receive, or ``simulated``.
+        clock: Receive time minus header stamp at the first message, without what held messages up,
+            s; NaN without header stamps.
+        drift: What the recorder's clock gains on the header stamps, ppm; NaN unless it is
+            known to 5.
+    """
+
+    topic: str
+    msgtype: str
+    messages: int
+    rate: float
+    jitter: float
+    longest_gap: float
+    gaps: int
+    stamps: StampSource
+    clock: float
+    drift: float
+
+
+@dataclass(frozen=True)
+class ChannelReport:
+    """One column of numbers.
+
+    Attributes:
+        channel: How it is called in mappings and messages.
+        topic: Its topic.
+        field: Field of the message.
+        label: Column of the field.
+        values: Finite values.
+        missing: Messages without a finite value.
+        low: Least value; NaN when there is none.
+        high: Greatest value.
+        dead: It never changes while others of its topic do.
+        step: Of the encoder or converter; NaN where none shows.
+        clipped: Values at a limit of what measured them.
+    """
+
+    channel: str
+    topic: str
+    field: str
+    label: str
+    values: int
+    missing: int
+    low: float
+    high: float
+    dead: bool
+    step: float
+    clipped: int
 
 
 @dataclass(frozen=True)
@@ -118,15 +250,13 @@ class BagJoints(NamedTuple):
         joints: In model order, or in that of the messages without a model.
         mapping: None without a model, or where nothing could be paired.
         problem: Why nothing could be paired; empty otherwise.
-        part: What of the bag is looked at: the longest part in which no clock was set.
-        stamped: Topic to the times of its rows there.
+        stamped: Topic to the times of its rows.
         findings: What was found about files and clocks.
     """
 
     joints: tuple[Joint, ...]
-    mapping: Mapping | None
+    mapping: Pairing | None
     problem: str
-    part: BagColumns
     stamped: dict[str, Stamped]
     findings: tuple[HealthFinding, ...]
 
@@ -154,18 +284,13 @@ def bag_joints(
         used = {pair.topic for pair in pairing.pairs}
     else:
         used = {topic.topic for topic in bag.topics if is_of_joints(topic)}
-    name = bag.path.name
-    part, jumps = longest_part(bag, used)
-    timed = [item for item in part.topics if item.topic in used]
-    choice, found = one_clock(name, timed, stamps)
-    stamped = {topic.topic: stamp(name, topic, choice) for topic in part.topics}
+    stamped, found = stamp_topics(bag, used, stamps)
     times = {topic: item.times_ns for topic, item in stamped.items()}
     if model is None or pairing is None:
-        joints = joints_by_name(part, times)
+        joints = joints_by_name(bag, times)
     else:
-        joints = joints_of_model(part, model, pairing, times)
-    told = (*unfinished_files(bag), *jumps, *found)
-    return BagJoints(joints, pairing, problem, part, stamped, told)
+        joints = joints_of_model(bag, model, pairing, times)
+    return BagJoints(joints, pairing, problem, stamped, tuple(found))
 
 
 def inspect(
@@ -181,54 +306,104 @@ def inspect(
         AlignmentError: The mapping names what is not in the bag or the model.
     """
     found = bag_joints(bag, model, mapping, stamps)
-    messages = {topic.topic: len(topic.receive_ns) for topic in bag.topics}
-    topics = [
-        dataclasses.replace(
-            report_topic(topic, found.stamped[topic.topic]), messages=messages[topic.topic]
-        )
-        for topic in found.part.topics
-    ]
-    channels = {topic.topic: report_channels(topic) for topic in found.part.topics}
+    topics = [_report_topic(topic, found.stamped[topic.topic]) for topic in bag.topics]
+    channels = {topic.topic: _report_channels(topic) for topic in bag.topics}
     steps = {item.channel: item.step for each in channels.values() for item in each}
     pairing = found.mapping
     fits = MappingReport(
         pairing.pairs if pairing else (), pairing.unmapped if pairing else (), found.problem
     )
     return Inspection(
-        bag=bag_facts(bag),
+        bag=_bag_facts(bag),
         topics=tuple(topics),
         unread=bag.unread,
         channels=tuple(item for each in channels.values() for item in each),
         joints=tuple(_joint(joint, _reach(model, joint), steps) for joint in found.joints),
         mapping=None if model is None else fits,
-        findings=findings(found, channels),
+        findings=_findings(bag, found, channels),
     )
 
 
-def findings(
-    found: BagJoints, channels: dict[str, list[ChannelReport]]
+def _findings(
+    bag: BagColumns, found: BagJoints, channels: Mapping[str, list[ChannelReport]]
 ) -> tuple[HealthFinding, ...]:
     """Say what is wrong with clocks, topics that matter to a fit, their columns, and joints."""
-    whole = bag_facts(found.part)
-    pairing = found.mapping
-    paired = {pair.topic for pair in pairing.pairs} if pairing else set()
-    each = [*found.findings, *(pairing.health if pairing else ())]
-    for topic in found.part.topics:
-        if topic.topic in paired or is_of_a_robot(topic):
-            own = channels[topic.topic]
-            each += topic_findings(whole, topic, found.stamped[topic.topic], own)
-    each += joint_findings(whole.path.name, found.joints)
+    mapped = found.mapping.health if found.mapping else ()
+    paired = {pair.topic for pair in found.mapping.pairs} if found.mapping else set()
+    each = list(found.findings)
+    for topic in bag.topics:
+        of_a_robot = topic.msgtype.rpartition('/')[2] in _ROBOT_TYPES
+        if topic.topic in paired or is_of_joints(topic) or of_a_robot:
+            each += _topic_findings(bag, topic, found.stamped[topic.topic])
+            each += _channel_findings(bag.path.name, channels[topic.topic])
+    each += joint_findings(bag.path.name, found.joints)
     # What the mapping says of a column comes first.
-    said: dict[tuple[str, FindingKind], list[HealthFinding]] = {}
-    for item in each:
-        said.setdefault((item.subject, item.kind), []).append(item)
-    mapped = set(pairing.health) if pairing else set()
-    return tuple(
-        item
-        for same in said.values()
-        for item in same
-        if item in mapped or not mapped.intersection(same)
-    )
+    said = {(item.subject, item.kind) for item in mapped}
+    return (*mapped, *(item for item in each if (item.subject, item.kind) not in said))
+
+
+def _topic_findings(
+    bag: BagColumns, topic: TopicColumns, stamped: Stamped
+) -> Iterator[HealthFinding]:
+    """Say what is wrong with a topic: its stamps, gaps, silences, and what messages lack."""
+    name, count = bag.path.name, len(topic.receive_ns)
+    yield from stamped.findings
+    times = stamped.times_ns[stamped.usable]
+    yield from timing_findings(name, topic.topic, times, int(times[0]) if len(times) else 0)
+    is_state = is_of_joints(topic) and not is_command(topic.topic)
+    pieces = held_up([topic]) if is_state else []
+    if pieces and topic.header_ns is not None:
+        detail = (
+            f'{named_pieces(pieces, int(topic.header_ns.min()))}: sent late; commands acted late, '
+            'too, and fits leave that out unless the robot says when they did'
+        )
+        yield HealthFinding(name, topic.topic, FindingKind.STALL, len(pieces), detail)
+    if count >= _FEWEST_PERIODIC:
+        known = [own.receive_ns for own in bag.topics if len(own.receive_ns)]
+        received = topic.receive_ns
+        before = int(received.min()) - min(int(own.min()) for own in known)
+        after = max(int(own.max()) for own in known) - int(received.max())
+        usual = GAP_PERIODS * float(np.median(np.diff(received))) / SECOND_NS
+        for silence, where in ((before, 'first'), (after, 'last')):
+            if silence / SECOND_NS > max(usual, _SILENCE_S):
+                detail = f'no message in the {where} {silence / SECOND_NS:.1f} s of the bag'
+                yield HealthFinding(name, topic.topic, FindingKind.GAP, 1, detail)
+    if not topic.msgtype.endswith('/JointState'):
+        return
+    labels = [label for field in topic.fields for label in field.labels]
+    if labels and all(label.isdigit() for label in labels):
+        detail = 'messages carry no joint names; columns are numbered'
+        yield HealthFinding(name, topic.topic, FindingKind.NO_NAMES, count, detail)
+    present = {field.name for field in topic.fields}
+    absent = [quantity for quantity in Quantity if quantity not in present]
+    if absent and is_state:
+        detail = f'messages carry no {" and no ".join(absent)}'
+        yield HealthFinding(name, topic.topic, FindingKind.NOT_MEASURED, count, detail)
+
+
+def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[HealthFinding]:
+    """Say what is wrong with the numbers of a topic."""
+    for item in reports:
+        limits = f'{item.low:.4g} or {item.high:.4g}'
+        for kind, count, detail in (
+            (
+                FindingKind.DEAD_CHANNEL,
+                item.values if item.dead else 0,
+                f'stays {item.low:.4g} while others move',
+            ),
+            (
+                FindingKind.CLIPPED,
+                item.clipped,
+                f'of {item.values} values are at {limits}, reached at speed and again',
+            ),
+            (
+                FindingKind.MISSING,
+                item.missing,
+                f'of {item.values + item.missing} values are absent or not finite',
+            ),
+        ):
+            if count:
+                yield HealthFinding(bag, item.channel, kind, count, detail)
 
 
 def _reach(model: mujoco.MjModel | None, joint: Joint) -> float:
@@ -244,7 +419,7 @@ def _joint(joint: Joint, reach: float, steps: dict[str, float]) -> JointReport:
         return trace.channel if trace is not None else ''
 
     position = joint.find(Quantity.POSITION)
-    low, high = extent(position.values if position is not None else np.empty(0))
+    low, high = _extent(position.values if position is not None else np.empty(0))
     asked = joint.find(Quantity.POSITION, command=True)
     behind = None
     if asked is not None and position is not None:
@@ -267,3 +442,151 @@ def _joint(joint: Joint, reach: float, steps: dict[str, float]) -> JointReport:
         lag=behind,
         of_range=(high - low) / reach,
     )
+
+
+def _bag_facts(bag: BagColumns) -> BagFacts:
+    """Say what is known of a bag as a whole; its files are looked up, not read."""
+    known = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
+    first = min((int(stamps.min()) for stamps in known), default=0)
+    last = max((int(stamps.max()) for stamps in known), default=0)
+    path = bag.path
+    files = sorted(path.iterdir()) if path.is_dir() else [path] if path.is_file() else []
+    data = [file for file in files if suffix(file)] or list(table_files(path))
+    facts = dict(bag.facts)
+    return BagFacts(
+        path=path,
+        storage=_STORAGE.get(suffix(data[0]), data[0].suffix[1:]) if data else '',
+        size=sum(file.stat().st_size for file in data),
+        start_ns=first,
+        duration=(last - first) / SECOND_NS,
+        messages=sum(map(len, known)),
+        facts=facts,
+        dropped=_counts(facts.get('dropped', '')),
+        lost=_counts(facts.get('lost', '')),
+    )
+
+
+def _counts(text: str) -> dict[str, int]:
+    """Read topic to count from a fact; what another program wrote there is no count."""
+    try:
+        found = json.loads(text or '{}')
+        return {str(topic): int(count) for topic, count in found.items() if int(count)}
+    except (ValueError, TypeError, AttributeError):
+        return {}
+
+
+def _report_topic(topic: TopicColumns, stamped: Stamped) -> TopicReport:
+    """Describe how the messages of a topic came."""
+    clock = stamped.clock
+    times = stamped.times_ns[stamped.usable]
+    rate = topic_rate('', topic.topic, len(topic.receive_ns), times)
+    periods = np.diff(times) / SECOND_NS
+    median = float(np.median(periods)) if len(periods) else math.nan
+    jitter = 1.4826 * float(np.median(np.abs(periods - median))) if len(periods) else math.nan
+    timing = timing_findings('', topic.topic, times, 0)
+    return TopicReport(
+        topic=topic.topic,
+        msgtype=topic.msgtype,
+        messages=len(topic.receive_ns),
+        rate=rate.rate,
+        jitter=jitter,
+        longest_gap=rate.longest_gap,
+        gaps=sum(item.count for item in timing if item.kind is FindingKind.GAP),
+        stamps=stamped.source,
+        clock=math.nan if clock is None else clock.offset,
+        drift=clock.drift if clock is not None and clock.deviation < _KNOWN_DRIFT else math.nan,
+    )
+
+
+def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
+    """Describe every column of a topic."""
+    dead = {(field.name, label) for field, label in dead_columns(topic)}
+    # Commands go to a limit and stay there because they were told to.
+    measured = is_of_joints(topic) and not is_command(topic.topic)
+    found = []
+    for field in topic.fields:
+        for column, label in enumerate(field.labels):
+            values = field.values[:, column]
+            known = np.isfinite(values)
+            finite = values if known.all() else values[known]
+            step = quantisation_step(finite)
+            low, high = _extent(finite)
+            found.append(
+                ChannelReport(
+                    channel=column_name(topic.topic, field.name, label),
+                    topic=topic.topic,
+                    field=field.name,
+                    label=label,
+                    values=len(finite),
+                    missing=len(values) - len(finite),
+                    low=low,
+                    high=high,
+                    dead=(field.name, label) in dead,
+                    step=step,
+                    clipped=clipped(finite, step) if measured else 0,
+                )
+            )
+    return found
+
+
+def quantisation_step(values: NDArray[np.float64]) -> float:
+    """Find the step of an encoder or converter.
+
+    Args:
+        values: (n,) finite values.
+
+    Returns:
+        The smallest difference between two values if all differences are its multiples, in the
+        unit of the values; NaN if they are not, or if there are too few values.
+    """
+    stride = max(len(values) // _SAMPLES, 1)
+    # The ends are left out: a limit need not be on the grid.
+    distinct = np.unique(values[::stride])[1:-1]
+    if len(distinct) < _FEWEST_VALUES:
+        return math.nan
+    differences = np.diff(distinct)
+    differences = differences[differences > _ROUNDING * float(np.ptp(distinct))]
+    if not len(differences):
+        return math.nan
+    step = float(differences.min())
+    # The mean over the smallest differences is less rounded than the smallest.
+    step = float(differences[differences < (1 + _OFF_GRID) * step].mean())
+    counts = differences / step
+    # Far apart, any number is near a multiple of a step that is a little wrong.
+    near = counts < _NEAR
+    on_grid = near & (np.abs(counts - np.round(counts)) < _OFF_GRID)
+    shown = np.count_nonzero(on_grid) >= max(_ON_GRID * np.count_nonzero(near), _FEWEST_NEAR)
+    return step if shown else math.nan
+
+
+def clipped(values: NDArray[np.float64], step: float) -> int:
+    """Count samples at a limit of the sensor or driver.
+
+    A limit is the least or greatest value when the signal arrives there at speed, stays for much
+    longer than values usually stay, and does so at least three times. The turning points of a
+    motion are approached slowly; a robot at rest arrives once.
+
+    Args:
+        values: (n,) finite values.
+        step: Their quantisation step; NaN where there is none.
+    """
+    if len(values) <= _FEWEST_VALUES:
+        return 0
+    begins = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
+    lengths = np.diff(np.append(begins, len(values)))
+    levels = values[begins]
+    arrival = np.abs(np.diff(levels, prepend=levels[0]))
+    least = 0.0 if math.isnan(step) else _ABRUPT * step
+    usual = max(float(np.median(lengths)), 1.0)
+    plateau = (arrival > least) & (lengths >= _PLATEAU * usual)
+    count = 0
+    for extreme in (levels.min(), levels.max()):
+        there = plateau & (levels == extreme)
+        if np.count_nonzero(there) >= _VISITS:
+            count += int(lengths[there].sum())
+    return count
+
+
+def _extent(values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the least and the greatest of (n,) values; NaN where there is none."""
+    return (float(values.min()), float(values.max())) if len(values) else (math.nan, math.nan)

@@ -4,9 +4,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -31,6 +31,8 @@ from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.inspection.lag import ERRORS, usual, velocity_lag
 from sysid_ros.vocabulary import Quantity
 
+#: Times that are not looked up yet.
+_NO_TIMES = np.empty(0)
 #: Changes of position are compared over this time, s, and at least so many samples.
 WINDOW_S = 0.5
 WINDOW_SAMPLES = 10
@@ -56,17 +58,11 @@ SPIKE_REST = 0.1
 
 @dataclass(frozen=True)
 class Trace:
-    """One quantity of one joint over time.
+    """One quantity of one joint, measured or commanded, over time.
 
-    Attributes:
-        quantity: Which.
-        command: It was asked for, not measured.
-        topic: Where it comes from.
-        channel: The column there.
-        unit: Unit of the values; empty where nobody says.
-        times: (n,) strictly increasing, s from the origin.
-        values: (n,) finite.
-        interpolated: Whether a command changes linearly from sample to sample; else it is held.
+    The values, (n,) and finite, are of a channel of a topic, in a unit that is empty where nobody
+    says; the times are (n,) strictly increasing, s from the origin. A command that is
+    ``interpolated`` changes linearly from sample to sample, others hold.
     """
 
     quantity: Quantity
@@ -81,12 +77,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Joint:
-    """All that is known of one joint.
-
-    Attributes:
-        name: In the model, or in the bag where there is no model.
-        traces: At most one per quantity, measured and commanded.
-    """
+    """A joint, by its name in the model or the bag; a trace per quantity measured or commanded."""
 
     name: str
     traces: tuple[Trace, ...]
@@ -101,19 +92,6 @@ class Joint:
         return next((item for item in self.traces if item.command), None)
 
 
-class _Source(NamedTuple):
-    """A column that tells about a joint."""
-
-    joint: str
-    quantity: Quantity
-    command: bool
-    topic: str
-    channel: str
-    unit: str
-    values: NDArray[np.float64]
-    interpolated: bool
-
-
 def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
     """Collect the joints that messages name.
 
@@ -121,15 +99,18 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
     of a topic's rows are in ns.
     """
     sources = [
-        _Source(
+        (
             label,
-            quantity,
-            command,
-            topic.topic,
-            column_name(topic.topic, field.name, label),
-            '',
-            field.values[:, column],
-            field.interpolated,
+            Trace(
+                quantity,
+                command,
+                topic.topic,
+                column_name(topic.topic, field.name, label),
+                '',
+                _NO_TIMES,
+                field.values[:, column],
+                field.interpolated,
+            ),
         )
         for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
         for field in topic.fields
@@ -167,15 +148,18 @@ def joints_of_model(
             continue
         slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
         sources.append(
-            _Source(
+            (
                 joints[joint] or f'joint[{joint}]',
-                quantity,
-                pair.role is PairRole.ACTUATOR,
-                pair.topic,
-                column_name(pair.topic, pair.field, pair.label),
-                quantity.unit(slide=bool(slide)),
-                pair.scale * raw_values(bag, pair) + pair.offset,
-                pair_columns(bag, pair).interpolated,
+                Trace(
+                    quantity,
+                    pair.role is PairRole.ACTUATOR,
+                    pair.topic,
+                    column_name(pair.topic, pair.field, pair.label),
+                    quantity.unit(slide=bool(slide)),
+                    _NO_TIMES,
+                    pair.scale * raw_values(bag, pair) + pair.offset,
+                    pair_columns(bag, pair).interpolated,
+                ),
             )
         )
     order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
@@ -188,38 +172,26 @@ def is_of_joints(topic: TopicColumns) -> bool:
 
 
 def _collect(
-    sources: Iterable[_Source], times_ns: Mapping[str, NDArray[np.int64]]
+    sources: Iterable[tuple[str, Trace]], times_ns: Mapping[str, NDArray[np.int64]]
 ) -> tuple[Joint, ...]:
+    """Give traces with a value for each row of their topics their times, and drop absent values."""
     known = list(sources)
-    used = {item.topic for item in known}
-    starts = [int(times_ns[topic].min()) for topic in used if len(times_ns[topic])]
-    origin = min(starts, default=0)
-    found: dict[str, dict[tuple[Quantity, bool], Trace]] = {}
-    order = list(Quantity)
-    # Columns of one topic that miss nothing share one array of times; empty where stamps go back.
-    shared: dict[str, NDArray[np.float64]] = {}
-    for item in known:
-        traces = found.setdefault(item.joint, {})
-        key = (item.quantity, item.command)
-        stamps = times_ns[item.topic]
-        finite = np.isfinite(item.values)
-        if key in traces or not finite.any():
+    used = {item.topic for _, item in known}
+    origin = min((int(times_ns[own].min()) for own in used if len(times_ns[own])), default=0)
+    increasing = {topic: bool(longest_increasing(times_ns[topic]).all()) for topic in used}
+    found: dict[str, dict[tuple[bool, int], Trace]] = {}
+    for name, item in known:
+        traces = found.setdefault(name, {})
+        key = item.command, list(Quantity).index(item.quantity)
+        stamps, rows = times_ns[item.topic], np.flatnonzero(np.isfinite(item.values))
+        if key in traces or not len(rows):
             continue
-        if item.topic not in shared:
-            increase = bool(longest_increasing(stamps).all())
-            shared[item.topic] = (stamps - origin) / SECOND_NS if increase else np.empty(0)
-        if finite.all() and len(shared[item.topic]) == len(stamps):
-            times, values = shared[item.topic], item.values
-        else:
-            present = np.flatnonzero(finite)
-            rows = present[longest_increasing(stamps[present])]
-            times, values = (stamps[rows] - origin) / SECOND_NS, item.values[rows]
-        traces[key] = Trace(*item[1:-2], times, values, item.interpolated)
+        if len(rows) < len(stamps) or not increasing[item.topic]:
+            rows = rows[longest_increasing(stamps[rows])]
+        times = (stamps[rows] - origin) / SECOND_NS
+        traces[key] = dataclasses.replace(item, times=times, values=item.values[rows])
     return tuple(
-        Joint(
-            name,
-            tuple(sorted(traces.values(), key=lambda t: (t.command, order.index(t.quantity)))),
-        )
+        Joint(name, tuple(traces[key] for key in sorted(traces)))
         for name, traces in found.items()
         if traces
     )

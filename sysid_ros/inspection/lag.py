@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, away_from_gaps
-from sysid_ros.alignment.initial import initial_state
 from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import listed
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -51,13 +52,10 @@ _FEWEST_PERIODS = 20
 
 
 class Lag(NamedTuple):
-    """A lag of a response behind its command.
+    """A lag of a response behind its command, s, with its standard deviation, s.
 
-    Attributes:
-        seconds: The lag, s.
-        deviation: Its standard deviation, s.
-        correlation: Of the two velocities at that lag; negative where they are opposed.
-        gain: Slope of the response by the command.
+    The correlation is that of the two velocities at that lag, negative where they are opposed; the
+    gain is the slope of the response by the command.
     """
 
     seconds: float
@@ -102,12 +100,11 @@ def lag(
     else:
         acting = command[np.searchsorted(command_times, grid, side='right') - 1]
     moved = np.interp(grid, response_times, response)
-    from scipy.signal import butter, sosfiltfilt  # noqa: PLC0415 (not at every start)
-
     # Their slopes, smoothed without a shift in time.
-    low = butter(2, 2 * corner * step, output='sos')
+    low = scipy.signal.butter(2, 2 * corner * step, output='sos')
     asked, given = (
-        np.gradient(sosfiltfilt(low, values - values[0]), step) for values in (acting, moved)
+        np.gradient(scipy.signal.sosfiltfilt(low, values - values[0]), step)
+        for values in (acting, moved)
     )
     usable = away_from_gaps(grid, response_times, 1 / corner)
     usable[: reach + margin] = usable[len(grid) - margin :] = False
@@ -130,10 +127,8 @@ def lag(
     place = int(np.argmax(squares))
     if squares[place] < _LEAST_CORRELATION or place == len(scan) - 1:
         return None
-    from scipy.optimize import minimize_scalar  # noqa: PLC0415 (not at every start)
-
     bounds = (max(scan[place] - _SCAN_S, 0.0), scan[place] + _SCAN_S)
-    found = minimize_scalar(
+    found = scipy.optimize.minimize_scalar(
         lambda seconds: -(fit(seconds)[0] ** 2),
         bounds=bounds,
         method='bounded',
@@ -161,24 +156,15 @@ _NAMED = 3
 
 
 class LateVelocities(NamedTuple):
-    """Velocities of one topic that are late.
-
-    Attributes:
-        topic: Where they come from.
-        sensors: Theirs, to the sensor of the same joint's position.
-        seconds: By how much, s.
-    """
+    """Velocity sensors of one topic, to those of their positions, and by how much they lag, s."""
 
     topic: str
     sensors: dict[str, str]
     seconds: float
 
 
-class _Measured(NamedTuple):
-    """Of one velocity in each bag: interval of its samples, s, and lag where that is told."""
-
-    intervals: list[float]
-    lags: list[Lag]
+#: Of one velocity in each bag: intervals of its samples, s, and lags where these show.
+_Measured = tuple[list[float], list[Lag]]
 
 
 def velocity_lag(
@@ -221,21 +207,18 @@ def late_velocities(
             if min(len(slow[0]), len(fast[0])) < 2:  # noqa: PLR2004 - no interval
                 continue
             names = pair.name, position.name
-            measured = topics[pair.topic].setdefault(names, _Measured([], []))
-            measured.intervals.append(float(np.median(np.diff(fast[0]))))
+            intervals, lags = topics[pair.topic].setdefault(names, ([], []))
+            intervals.append(float(np.median(np.diff(fast[0]))))
             with np.errstate(over='ignore', invalid='ignore'):  # of damaged values
                 found = velocity_lag(*slow, *fast)
-            measured.lags.extend([found] if found else [])
+            lags.extend([found] if found else [])
     return tuple(filter(None, (_late(topic, each) for topic, each in topics.items())))
 
 
 def without_late(
     alignment: Alignment, model: mujoco.MjModel, late: Iterable[LateVelocities]
 ) -> Alignment:
-    """Leave late velocities out of what is compared, and of the states in which sequences start.
-
-    Those stay whose positions are not compared.
-    """
+    """Leave out late velocities whose positions are compared, also from the initial states."""
     compared = {n for run in alignment.sequences for each in run.measurements for n in each.names}
     lost: set[str] = set()
     findings = []
@@ -283,15 +266,15 @@ def usual(interval: float) -> float:
 
 
 def _late(topic: str, each: Mapping[tuple[str, str], _Measured]) -> LateVelocities | None:
-    together = _mean([found for item in each.values() for found in item.lags])
+    together = _mean([found for _, own in each.values() for found in own])
     sensors, lags = {}, []
-    for (sensor, position), item in each.items():
-        alone, limit = _mean(item.lags), usual(max(item.intervals))
+    for (sensor, position), (intervals, own) in each.items():
+        alone, limit = _mean(own), usual(max(intervals))
         surely = alone[0] - ERRORS * alone[1] > limit
         surely_not = alone[0] + ERRORS * alone[1] <= limit
         if surely or (not surely_not and together[0] - ERRORS * together[1] > limit):
             sensors[sensor] = position
-            lags += item.lags
+            lags += own
     return LateVelocities(topic, sensors, _mean(lags)[0]) if sensors else None
 
 

@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
-    from sysid_ros.signals.resampling import InterpolationMethod
-    from sysid_ros.signals.timeseries import TimeSeries
+    from sysid_ros.signals.timeseries import Method, TimeSeries
     from sysid_ros.signals.trajectory import Trajectory
 
     Values = NDArray[np.float64]
@@ -190,7 +189,7 @@ class _Command(NamedTuple):
     series: TimeSeries
     column: int
     unit: str
-    method: InterpolationMethod
+    method: Method
 
     def at(self, times: Values) -> tuple[Values, str]:
         """Return (n,) commands at (n,) instants, and their unit."""

@@ -29,7 +29,7 @@ from sysid_ros.report.film import (
 from sysid_ros.report.rendering import FULLPHYSICS
 from sysid_ros.results.result import ROLE_NAMES, EstimatorKind, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.mapping import state_mappings
+from sysid_ros.toolbox.timeseries import state_mappings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.initial import InitialState, initial_state
+from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest

@@ -13,7 +13,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from sysid_ros.report.rendering import render_rollout
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox import modifiers as model_modifier
 from sysid_ros.toolbox import parameter, signal_modifier
 from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
@@ -46,6 +46,7 @@ from sysid_ros.toolbox.signal_modifier import (
     weighted_diff,
 )
 from sysid_ros.toolbox.signal_transform import SignalTransform
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,

@@ -16,11 +16,12 @@ from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.signal_modifier import apply_delayed_ts_window
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import SystemTrajectory
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.report.rendering import FULLPHYSICS
 from sysid_ros.rollout.measurement import Readings
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.mapping import STATES, control_mapping, sensor_mapping
+from sysid_ros.signals import SignalType
 from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.toolbox.timeseries import STATES, TimeSeries, control_mapping, sensor_mapping
 
 if TYPE_CHECKING:
     from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory

@@ -22,12 +22,12 @@ from sysid_ros.files import replace_file
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.callbacks import BuildModelFn
 from sysid_ros.toolbox.modifiers import apply_param_modifiers
 from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.result import fitted_result
 from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
 
 REPORT = 'report.html'

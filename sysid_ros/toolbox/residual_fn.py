@@ -17,8 +17,7 @@ from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
 from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.mapping import STATES
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.callbacks import CustomResiduals, MeasuredTrajectory, Options
 from sysid_ros.toolbox.learning import learn
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
@@ -33,6 +32,7 @@ from sysid_ros.toolbox.recorded import (
     weights_of,
 )
 from sysid_ros.toolbox.signal_transform import SignalTransform
+from sysid_ros.toolbox.timeseries import STATES, TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
 from sysid_ros.toolbox.unknowns import check_targets, unknowns_of
 

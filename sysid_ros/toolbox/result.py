@@ -26,10 +26,10 @@ from sysid_ros.results.result import (
     SolverSummary,
 )
 from sysid_ros.results.summary import provenance_now, thinned_plots, trace_entries
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.residual_fn import ResidualFunction
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, sequence_labels
 
 #: A value within this fraction of the bounds' distance from one of them is at the bound.

@@ -13,9 +13,16 @@ from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.signals import SignalMapping, TimeSeries
-from sysid_ros.signals.mapping import control_mapping, sensor_mapping, state_mappings
-from sysid_ros.signals.resampling import held_means, regular_grid, snapped
+from sysid_ros.signals import SignalMapping
+from sysid_ros.toolbox.timeseries import (
+    TimeSeries,
+    control_mapping,
+    held_means,
+    regular_grid,
+    sensor_mapping,
+    snapped,
+    state_mappings,
+)
 from sysid_ros.toolbox.trajectory import (
     SystemTrajectory,
     check_controls,

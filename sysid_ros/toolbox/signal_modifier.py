@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import SignalError, nearest
-from sysid_ros.signals import SignalMapping, TimeSeries
-from sysid_ros.signals.resampling import slack
+from sysid_ros.signals import SignalMapping
+from sysid_ros.toolbox.timeseries import TimeSeries, slack
 
 if TYPE_CHECKING:
     from sysid_ros.toolbox.parameter import Parameter

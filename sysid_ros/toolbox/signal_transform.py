@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from sysid_ros.errors import ParameterError, SignalError, nearest
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.signal_modifier import (
     apply_delayed_ts_window,
     apply_resample_and_delay,
@@ -19,6 +18,7 @@ from sysid_ros.toolbox.signal_modifier import (
     normalize_residual,
     weighted_diff,
 )
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

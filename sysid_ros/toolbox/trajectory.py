@@ -19,16 +19,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
-from sysid_ros.signals import TimeSeries, storage
-from sysid_ros.signals.mapping import (
+from sysid_ros.signals import SignalType
+from sysid_ros.signals.timeseries import write_arrays
+from sysid_ros.text import one_sentence
+from sysid_ros.toolbox.timeseries import (
     STATES,
-    SignalType,
+    TimeSeries,
     control_mapping,
     find_signal,
+    read_arrays,
     sensor_mapping,
+    slack,
+    stored_mapping,
 )
-from sysid_ros.signals.resampling import slack
-from sysid_ros.text import one_sentence
 
 _SLICES = {
     'joint_pos': mujoco.mjtSensor.mjSENS_JOINTPOS,
@@ -207,7 +210,7 @@ class SystemTrajectory:
         }
         if self.state is not None:
             arrays |= self.state.arrays('state_')
-        storage.write_arrays(path, arrays)
+        write_arrays(path, arrays)
 
     @classmethod
     def load_from_disk(
@@ -224,7 +227,7 @@ class SystemTrajectory:
         """
         series = ('control', 'sensordata')
         needed = [f'{name}_{part}' for name in series for part in ('times', 'data')]
-        arrays = storage.read_arrays(path, (*needed, 'initial_state'))
+        arrays = read_arrays(path, (*needed, 'initial_state'))
         loaded = cls(
             model=model,
             control=_stored(arrays, 'control'),
@@ -252,13 +255,13 @@ def _held_from(control: TimeSeries, begin: float, end: float, tolerance: float) 
 
 
 def _stored(arrays: dict[str, NDArray[Any]], name: str) -> TimeSeries:
-    mapping = storage.stored_mapping(arrays, f'{name}_')
+    mapping = stored_mapping(arrays, f'{name}_')
     return TimeSeries(arrays[f'{name}_times'], arrays[f'{name}_data'], mapping)
 
 
 def _stored_state(arrays: dict[str, NDArray[Any]]) -> TimeSeries:
     """Read states; in the toolbox's files the columns do not count the time, which comes first."""
-    mapping = storage.stored_mapping(arrays, 'state_')
+    mapping = stored_mapping(arrays, 'state_')
     width = arrays['state_data'].shape[1]
     columns = [at for kind, at in mapping.values() if kind in STATES and len(at)]
     full = width == len(arrays['initial_state'])

@@ -8,7 +8,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.initial import InitialState, initial_state
+from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.signals import SignalType, TimeSeries
 
 # A crank of .08 m, a coupler of .2 m and a rocker of .1 m.

@@ -60,17 +60,6 @@ def test_npz_files_come_back_without_pickle(alignment: Alignment, arm: Any, tmp_
     assert [path.read_bytes() for path in again] == first
 
 
-def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, arm: Any, tmp_path: Path):
-    # The public package hides everything when one of its many optional dependencies is absent.
-    sysid = pytest.importorskip('mujoco.sysid._src.timeseries')
-    written = write_series(tmp_path, alignment, arm, [Format.NPZ])
-    series = sysid.TimeSeries.load_from_disk(written[0])
-    ours = alignment.sequences[0].commands[0]
-    np.testing.assert_array_equal(series.data, ours.data)
-    assert list(series.signal_mapping) == list(ours.names)
-    assert {kind.name for kind, _ in series.signal_mapping.values()} == {'MjCtrl'}
-
-
 def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any, tmp_path: Path):
     *_, path, beside, _ = write_series(tmp_path, alignment, arm, [Format.CSV])
     lines = path.read_text().splitlines()
@@ -95,3 +84,14 @@ def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: An
     assert sequence['initial_qpos'] == alignment.sequences[0].initial_qpos.tolist()
     assert len(record['columns']) == len(alignment.pairs)
     assert '/copy_of_states' in {item['name'] for item in record['unmapped']}
+
+
+def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, arm: Any, tmp_path: Path):
+    # The public package hides everything when one of its many optional dependencies is absent.
+    sysid = pytest.importorskip('mujoco.sysid._src.timeseries')
+    written = write_series(tmp_path, alignment, arm, [Format.NPZ])
+    series = sysid.TimeSeries.load_from_disk(written[0])
+    ours = alignment.sequences[0].commands[0]
+    np.testing.assert_array_equal(series.data, ours.data)
+    assert list(series.signal_mapping) == list(ours.names)
+    assert {kind.name for kind, _ in series.signal_mapping.values()} == {'MjCtrl'}

@@ -208,7 +208,9 @@ def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
     seldom = TimeSeries(
         often.times[::50], often.data[::50, :1], {'q': (SignalType.MjSensor, np.array([0]))}
     )
-    rest = often.slice_by_name([name for name in often.names if name != 'q'])
+    names = [name for name in often.names if name != 'q']
+    values = np.hstack([often.get(name) for name in names])
+    rest = TimeSeries.from_columns(often.times, values, names)
     run = dataclasses.replace(run, measurements=(seldom, rest))
     whole = quick(model, unknowns(model, *SEVERAL), [run])
     assert whole.strides == {}

@@ -45,15 +45,6 @@ def test_a_lag_comes_back_within_a_millisecond_from_jittered_lossy_coarse_sample
     assert found.gain == pytest.approx(1, abs=0.01)
 
 
-def test_seldom_commands_do_not_add_half_of_their_period():
-    generator = np.random.default_rng(3)
-    sent, values = commands(generator, period=0.1)
-    instants = np.arange(0.0, 20.0, 0.002)
-    found = lag(sent, values, instants, held(sent, values, instants - 0.03))
-    assert found is not None
-    assert found.seconds == pytest.approx(0.03, abs=1e-3)
-
-
 def test_the_time_that_a_first_order_servo_needs_is_in_the_lag():
     generator = np.random.default_rng(5)
     sent, values = commands(generator)

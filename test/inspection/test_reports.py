@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.inspection.reports import clipped, quantisation_step
+from sysid_ros.inspection.inspection import clipped, quantisation_step
 
 TIMES = np.arange(0, 20, 0.002)
 STEP = 2 * np.pi / 2**14

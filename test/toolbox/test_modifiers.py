@@ -9,7 +9,6 @@ import pytest
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.model.loading import differing_fields
 from sysid_ros.model.targets import Writer, resolve
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.modifiers import (
     apply_dgain,
     apply_param_modifiers,
@@ -22,6 +21,7 @@ from sysid_ros.toolbox.modifiers import (
 )
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
 _ROBOT = """

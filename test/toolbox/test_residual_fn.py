@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError, ParameterError
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 DT = 0.002
 EPOCH = 1.7e9

@@ -15,9 +15,9 @@ import scipy.optimize
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ResultError
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.save import save_results
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
 CART = """

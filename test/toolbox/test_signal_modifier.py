@@ -11,7 +11,7 @@ from mujoco.sysid._src import signal_modifier as reference
 from mujoco.sysid._src import timeseries as reference_series
 
 from sysid_ros.errors import SignalError
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.parameter import Parameter
 from sysid_ros.toolbox.signal_modifier import (
     apply_bias,
@@ -25,6 +25,7 @@ from sysid_ros.toolbox.signal_modifier import (
     prepare_sensor_weights,
     weighted_diff,
 )
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 MJCF = """
 <mujoco>

@@ -12,10 +12,11 @@ from mujoco.sysid._src import signal_transform as reference
 from mujoco.sysid._src import timeseries as reference_series
 
 from sysid_ros.errors import ParameterError, SignalError
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.signal_modifier import normalize_residual
 from sysid_ros.toolbox.signal_transform import SensorParameters, SignalTransform
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 NAMES = ['j1_pos', 'j2_pos', 'j1_vel', 'j2_vel', 'j1_torque']
 

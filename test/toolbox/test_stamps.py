@@ -18,8 +18,8 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.timeseries import TimeSeries
 from sysid_ros.toolbox.stamps import StampShift, find_shift
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 STEP = 0.002
 NOISE = {'q': 1e-3, 'v': 1e-2}

@@ -20,10 +20,10 @@ from PIL import Image, ImageSequence
 
 from sysid_ros.errors import FitError
 from sysid_ros.report.film import FRAMERATE
-from sysid_ros.signals import TimeSeries
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report
 from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
 PENDULUM = """

@@ -14,8 +14,9 @@ from mujoco import rollout
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, SignalError
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, create_initial_state
 
 DT = 0.002

@@ -29,7 +29,7 @@ from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.servos.formats.logs import ON, PERIOD, Commands, ServoLog, write_log
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS
 from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.resampling import InterpolationMethod
+from sysid_ros.signals.timeseries import Method
 from sysid_ros.signals.trajectory import Trajectory
 
 Array = NDArray[np.float64]
@@ -204,7 +204,7 @@ def _log(run: Trajectory, config: ServoBagConfig, suffix: str) -> ServoLog:
             **config.constants,
         },
         dt=PERIOD if config.dt is None else config.dt,
-        position=measured.get(times)[1][:, 0],
+        position=measured.interpolate(times)[:, measured.get_indices('position')[1][0]],
         goal=np.zeros(len(times)) if goal is None else goal,
         enabled=(enabled > ON).astype(np.float64),
         speed=_sampled(run, 'velocity', times, 'linear'),
@@ -229,13 +229,13 @@ def _commands(run: Trajectory, first: float, last: float, enabled: float) -> Com
 
 
 def _series(run: Trajectory, name: str) -> TimeSeries | None:
-    for series in (*run.measurements, *run.commands):
-        if name in series.signal_mapping:
-            return series.slice_by_name([name])
-    return None
+    both = (*run.measurements, *run.commands)
+    return next((series for series in both if name in series.signal_mapping), None)
 
 
-def _sampled(run: Trajectory, name: str, times: Array, method: InterpolationMethod) -> Array | None:
+def _sampled(run: Trajectory, name: str, times: Array, method: Method) -> Array | None:
     """Return the (n,) values of a signal at times, None where a run has it not."""
     series = _series(run, name)
-    return None if series is None else series.get(times, method)[1][:, 0]
+    if series is None:
+        return None
+    return series.interpolate(times, method)[:, series.signal_mapping[name][1][0]]

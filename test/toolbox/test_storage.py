@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ResultError, SignalError
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 
 @pytest.fixture
@@ -79,14 +80,14 @@ def test_a_file_of_another_kind_is_told(content: bytes, tmp_path: Path):
         TimeSeries.load_from_disk(path)
 
 
+def test_a_file_that_cannot_be_written_is_told(series: TimeSeries, tmp_path: Path):
+    (tmp_path / 'file').write_text('in the way')
+    with pytest.raises(ResultError, match='Cannot write'):
+        series.save_to_disk(tmp_path / 'file' / 'a.npz')
+
+
 def test_pickled_arrays_are_not_read(tmp_path: Path):
     path = tmp_path / 'a.npz'
     np.savez(path, times=np.array([{}], dtype=object), data=np.zeros(1))
     with pytest.raises(SignalError, match='numeric arrays'):
         TimeSeries.load_from_disk(path)
-
-
-def test_a_file_that_cannot_be_written_is_told(series: TimeSeries, tmp_path: Path):
-    (tmp_path / 'file').write_text('in the way')
-    with pytest.raises(ResultError, match='Cannot write'):
-        series.save_to_disk(tmp_path / 'file' / 'a.npz')

@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import SignalError
-from sysid_ros.signals.mapping import (
-    SignalType,
-    decode_signal_mapping,
-    encode_signal_mapping,
-    find_signal,
-)
-from sysid_ros.signals.timeseries import TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries, find_signal, stored_mapping
 
 ZOO = """
 <mujoco>
@@ -123,16 +118,7 @@ def test_a_name_that_is_no_observation_is_an_error(zoo: mujoco.MjModel, name: st
 @pytest.mark.parametrize('text', ['[]', '{"a": 3}', 'no', '{"a": [9, [0]]}', '{"a": [0, ["x"]]}'])
 def test_what_is_no_mapping_is_told(text: str):
     with pytest.raises(SignalError, match='Expected a signal mapping as JSON'):
-        decode_signal_mapping(text)
-
-
-def test_a_mapping_comes_back_from_its_text(zoo: mujoco.MjModel):
-    mapping = TimeSeries.compute_all_sensor_mapping(zoo)
-    again = decode_signal_mapping(encode_signal_mapping(mapping))
-    assert list(again) == list(mapping)
-    for name, (kind, columns) in mapping.items():
-        assert again[name][0] is kind
-        np.testing.assert_array_equal(again[name][1], columns)
+        stored_mapping({'signal_mapping': np.array(text)})
 
 
 def test_names_are_those_of_the_sysid_toolbox():

@@ -14,7 +14,8 @@ import pytest
 from numpy.typing import ArrayLike
 
 from sysid_ros.errors import SignalError
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType
+from sysid_ros.toolbox.timeseries import TimeSeries
 
 MODEL = mujoco.MjModel.from_xml_string("""
 <mujoco>
@@ -27,14 +28,6 @@ MODEL = mujoco.MjModel.from_xml_string("""
   <sensor><gyro name="gyro" site="s"/><jointpos name="pos" joint="a"/></sensor>
 </mujoco>
 """)
-
-
-def test_a_signal_is_found_by_name() -> None:
-    series = TimeSeries.from_columns([0.0, 0.5], [[1.0, 2.0], [3.0, 4.0]], ['a', 'b'])
-    assert series.get('b').tolist() == [[2.0], [4.0]]
-    assert series.names == ('a', 'b')
-    assert len(series) == 2
-    assert series.duration == 0.5
 
 
 def test_one_channel_given_flat_stays_flat(tmp_path: Path) -> None:
@@ -106,12 +99,6 @@ def test_named_sensors_and_states_are_taken_in_the_order_given():
     assert series.get_indices('b_qvel')[0] is SignalType.MjStateQVel
 
 
-def test_controls_are_named_after_actuators():
-    assert TimeSeries.from_control_names([0.0], [[1, 2]], MODEL).names == ('m1_ctrl', 'm2_ctrl')
-    series = TimeSeries.from_control_names([0.0, 1.0], [7, 8], MODEL, ['m2_ctrl'])
-    assert series.get('m2_ctrl')[:, 0].tolist() == [7, 8]
-
-
 def test_custom_signals_have_widths_and_types():
     series = TimeSeries.from_custom_map([0.0], [[1, 2, 3]], ['a', ('b', 2, SignalType.MjStateQPos)])
     assert series.get('b').tolist() == [[2, 3]]
@@ -126,17 +113,6 @@ def test_custom_signals_have_widths_and_types():
 def test_custom_signals_have_to_fit_the_columns(signals: Any):
     with pytest.raises(SignalError, match=r'Expected data of shape|positive width'):
         TimeSeries.from_custom_map([0.0], [[1, 2, 3]], signals)
-
-
-def test_a_slice_keeps_data_with_their_names_in_both_call_forms():
-    series = TimeSeries.from_names([0.0], [[4, 1, 2, 3, 5]], MODEL, ['pos', 'gyro', 'b_qvel'])
-    for cut in (
-        TimeSeries.slice_by_name(series, ['b_qvel', 'gyro']),
-        series.slice_by_name(['b_qvel', 'gyro']),
-    ):
-        assert cut.names == ('b_qvel', 'gyro')
-        assert cut.data.tolist() == [[1, 2, 3, 5]]
-        assert cut.get('b_qvel').tolist() == [[5]]
 
 
 def test_a_slice_is_that_of_the_sysid_toolbox():
@@ -183,3 +159,14 @@ def test_cut_series_of_different_rates_stay_together():
     for wrong in (-0.1, 1.2):
         with pytest.raises(SignalError, match='Expected 0 to 1 s to remove'):
             slow.remove_from_beginning(wrong)
+
+
+def test_a_slice_keeps_data_with_their_names_in_both_call_forms():
+    series = TimeSeries.from_names([0.0], [[4, 1, 2, 3, 5]], MODEL, ['pos', 'gyro', 'b_qvel'])
+    for cut in (
+        TimeSeries.slice_by_name(series, ['b_qvel', 'gyro']),
+        series.slice_by_name(['b_qvel', 'gyro']),
+    ):
+        assert cut.names == ('b_qvel', 'gyro')
+        assert cut.data.tolist() == [[1, 2, 3, 5]]
+        assert cut.get('b_qvel').tolist() == [[5]]
