@@ -9,6 +9,7 @@ https://github.com/ros2/rosbag2/tree/jazzy/rosbag2_storage_mcap.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import yaml
 from mcap.writer import CompressionType, Writer
@@ -28,12 +29,12 @@ from rosbags.interfaces import (
     QosReliability,
     QosTime,
 )
-from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
+from rosbags.rosbag2.metadata import dump_qos_v9
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.storage import FACTS, METADATA
+from sysid_ros.bags.storage import FACTS, METADATA, Topic, TopicQos
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.version import __version__
@@ -48,120 +49,56 @@ _CHUNK = 786_432
 _MESSAGE_HEAD = 31
 #: How ROS writes "no limit" into a QoS profile.
 _FOREVER = QosTime(9_223_372_036, 854_775_807)
-#: How rosbag2 names the languages of message definitions.
-_LANGUAGES = ('ros2msg', 'ros2idl')
 _COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
-COMPRESSIONS = tuple(_COMPRESSIONS)
 
 
-class TopicQos(NamedTuple):
-    """What players need to know about how a topic was offered."""
-
-    reliable: bool = True
-    transient_local: bool = False
-    depth: int = 10
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Return the QoS of a topic's first publisher as files hold it, or the default.
-
-        Args:
-            text: YAML of any version of rosbag2, or whatever is there instead.
-        """
-        try:
-            profile = parse_qos(text)[0]
-            return cls(
-                reliable=profile.reliability == QosReliability.RELIABLE,
-                transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
-                depth=int(profile.depth),
-            )
-        # Damaged text causes many kinds of errors.
-        except Exception:  # noqa: BLE001
-            return cls()
-
-    def profiles(self) -> Any:
-        """Return the full profile, as metadata holds it."""
-        durability = (
-            QosDurability.TRANSIENT_LOCAL if self.transient_local else QosDurability.VOLATILE
-        )
-        profile = Qos(
-            history=QosHistory.KEEP_LAST,
-            depth=self.depth,
-            reliability=QosReliability.RELIABLE if self.reliable else QosReliability.BEST_EFFORT,
-            durability=durability,
-            deadline=_FOREVER,
-            lifespan=_FOREVER,
-            liveliness=QosLiveliness.AUTOMATIC,
-            liveliness_lease_duration=_FOREVER,
-            avoid_ros_namespace_conventions=False,
-        )
-        return dump_qos_v9([profile])
-
-
-class Definition(NamedTuple):
-    """A message type, so that it is read without its package.
-
-    Attributes:
-        msgtype: Name of the type, as ``sensor_msgs/msg/JointState``.
-        text: Its definition and those of all types inside it, as rosbag2 joins them.
-        language: Language of the text, ``ros2msg`` or ``ros2idl``.
-        digest: REP-2011's hash of the type; empty where the text does not give it.
-    """
-
-    msgtype: str
-    text: str
-    language: str
-    digest: str
-
-
-def define(
-    topic: str, msgtype: str, text: str | None = None, language: str = 'ros2msg'
-) -> Definition:
-    """Return the definition of a topic's message type.
-
-    Args:
-        topic: Name of the topic, for the error.
-        msgtype: Name of the type.
-        text: Its definition, where it is not one of the common interfaces.
-        language: Language of the text.
+def define(topic: Topic) -> Topic:
+    """Return a topic with its definition, by default that of the common interfaces.
 
     Raises:
-        BagError: There is no definition, or its language is none that bags hold.
+        BagError: There is no definition.
     """
-    if language not in _LANGUAGES:
+    if topic.definition:
+        return topic
+    types = known_types()
+    if topic.msgtype not in types.fielddefs:
         raise BagError(
-            f'Topic {topic!r} cannot be recorded: expected a message definition in '
-            f'{" or ".join(_LANGUAGES)}, found {language!r}.'
+            f'Topic {topic.name!r} cannot be recorded: no definition of message type '
+            f'{topic.msgtype!r}; {nearest(topic.msgtype, types.fielddefs)}.'
         )
-    if text is None:
-        types = known_types()
-        if msgtype not in types.fielddefs:
-            raise BagError(
-                f'Topic {topic!r} cannot be recorded: no definition of message type {msgtype!r}; '
-                f'{nearest(msgtype, types.fielddefs)}.'
-            )
-        generated, _ = types.generate_msgdef(msgtype, ros_version=2)
-        return Definition(msgtype, generated, language, types.hash_rihs01(msgtype))
-    digest = ''
-    if language == 'ros2msg':
-        types = get_typestore(Stores.EMPTY)
-        # A definition that is not complete has no hash.
-        with suppress(TypesysError, KeyError):
-            types.register(get_types_from_msg(text, msgtype))
-            digest = types.hash_rihs01(msgtype)
-    return Definition(msgtype, text, language, digest)
+    generated, _ = types.generate_msgdef(topic.msgtype, ros_version=2)
+    return topic._replace(definition=generated)
 
 
-class Splitting(NamedTuple):
-    """When a bag goes on in another file; 0 means never.
+@functools.lru_cache(maxsize=256)
+def _type_hash(topic: Topic) -> str:
+    """Return REP-2011's hash of a topic's type, empty where its definition is not complete."""
+    if topic.language != 'ros2msg':
+        return ''
+    if not topic.definition and topic.msgtype in known_types().fielddefs:
+        return known_types().hash_rihs01(topic.msgtype)
+    types = get_typestore(Stores.EMPTY)
+    try:
+        types.register(get_types_from_msg(topic.definition, topic.msgtype))
+        return types.hash_rihs01(topic.msgtype)
+    except (TypesysError, KeyError):
+        return ''
 
-    Attributes:
-        size: Bytes that a file has at least when the next one begins.
-        seconds: Receive time that one file covers.
-    """
 
-    size: int = 0
-    seconds: float = 0.0
+def _profiles(qos: TopicQos) -> Any:
+    """Return the full profile of a topic, as metadata holds it."""
+    profile = Qos(
+        history=QosHistory.KEEP_LAST,
+        depth=qos.depth,
+        reliability=QosReliability.RELIABLE if qos.reliable else QosReliability.BEST_EFFORT,
+        durability=QosDurability.TRANSIENT_LOCAL if qos.transient_local else QosDurability.VOLATILE,
+        deadline=_FOREVER,
+        lifespan=_FOREVER,
+        liveliness=QosLiveliness.AUTOMATIC,
+        liveliness_lease_duration=_FOREVER,
+        avoid_ros_namespace_conventions=False,
+    )
+    return dump_qos_v9([profile])
 
 
 @dataclass
@@ -194,20 +131,26 @@ class BagWriter:
     """
 
     def __init__(
-        self, path: Path, *, compression: str = 'none', splitting: Splitting | None = None
+        self,
+        path: Path,
+        *,
+        compression: str = 'none',
+        max_size: int = 0,
+        max_seconds: float = 0.0,
     ) -> None:
         """Check the arguments; nothing is created yet.
 
         Args:
             path: Folder of the new bag.
             compression: ``none``, or ``zstd`` for chunks.
-            splitting: When to begin the next file; default never.
+            max_size: Bytes that a file has at least when the next one begins; 0 means never.
+            max_seconds: Receive time that one file covers, s; 0 means all.
 
         Raises:
             BagError: The path exists already, or the compression is unknown.
         """
         if compression not in _COMPRESSIONS:
-            known = ' or '.join(COMPRESSIONS)
+            known = ' or '.join(_COMPRESSIONS)
             raise BagError(f'Expected compression {known}, found {compression!r}.')
         if path.exists() or path.is_symlink():
             raise BagError(
@@ -217,8 +160,8 @@ class BagWriter:
         self.files: list[WrittenFile] = []
         self.finished = False
         self._compression = _COMPRESSIONS[compression]
-        self._splitting = splitting or Splitting()
-        self._topics: dict[str, tuple[Definition, TopicQos]] = {}
+        self._max_size, self._max_seconds = max_size, max_seconds
+        self._topics: dict[str, Topic] = {}
         self._facts: dict[str, str] = {}
         self._waiting: list[tuple[str, int]] = []
         self._file: IO[bytes] | None = None
@@ -245,12 +188,7 @@ class BagWriter:
         return {topic: sum(file.counts[topic] for file in self.files) for topic in self._topics}
 
     def add_topic(
-        self,
-        topic: str,
-        msgtype: str,
-        qos: TopicQos | None = None,
-        *,
-        definition: Definition | None = None,
+        self, topic: str, msgtype: str, qos: TopicQos | None = None, definition: str = ''
     ) -> None:
         """Announce a topic before its first message.
 
@@ -258,17 +196,20 @@ class BagWriter:
             topic: Name of the topic.
             msgtype: Its type, as ``sensor_msgs/msg/JointState``.
             qos: How it is offered; default reliable and volatile.
-            definition: The type's definition, from :func:`define`; default that of ROS 2 Jazzy's
-                common interfaces.
+            definition: The type's definition in ROS 2's message language; default that of ROS 2
+                Jazzy's common interfaces.
 
         Raises:
             BagError: The type is not known, the topic is there already, or the disk refuses.
         """
-        definition = definition or define(topic, msgtype)
-        if topic in self._topics:
-            raise BagError(f'Topic {topic!r} is in the bag {str(self.path)!r} already.')
+        self.add(define(Topic(topic, msgtype, qos or TopicQos(), definition)))
+
+    def add(self, topic: Topic) -> None:
+        """Announce a topic whose definition is known, or is to be left out."""
+        if topic.name in self._topics:
+            raise BagError(f'Topic {topic.name!r} is in the bag {str(self.path)!r} already.')
         with self._writing():
-            self._topics[topic] = definition, qos or TopicQos()
+            self._topics[topic.name] = topic
             if self._writer is None:
                 self._open()
             else:
@@ -385,13 +326,10 @@ class BagWriter:
 
     def _is_full(self, receive_ns: int) -> bool:
         """Tell whether a message belongs into the next file."""
-        size, seconds = self._splitting
         if self._first_ns is None:
             return False
-        return bool(
-            (size and self._written >= size)
-            or (seconds and receive_ns - self._first_ns >= seconds * 1e9)
-        )
+        seconds = (receive_ns - self._first_ns) / 1e9
+        return 0 < self._max_size <= self._written or 0 < self._max_seconds <= seconds
 
     def _open(self) -> Writer:
         """Create the next file with all topics and facts."""
@@ -403,7 +341,7 @@ class BagWriter:
         writer = Writer(self._file, chunk_size=_CHUNK, compression=self._compression)
         writer.start(profile='ros2', library=f'sysid_ros {__version__}')
         self._schemas, self._channels, self._written = {}, {}, 0
-        for topic in self._topics:
+        for topic in self._topics.values():
             self._announce(writer, topic)
         if self._facts:
             writer.add_metadata(FACTS, self._facts)
@@ -411,20 +349,18 @@ class BagWriter:
         self._writer = writer
         return writer
 
-    def _announce(self, writer: Writer, topic: str) -> None:
-        definition, qos = self._topics[topic]
-        schema = self._schemas.get(definition.msgtype)
-        if schema is None:
-            schema = self._schemas[definition.msgtype] = writer.register_schema(
-                definition.msgtype, definition.language, definition.text.encode()
+    def _announce(self, writer: Writer, topic: Topic) -> None:
+        if topic.msgtype not in self._schemas:
+            self._schemas[topic.msgtype] = writer.register_schema(
+                topic.msgtype, topic.language, topic.definition.encode()
             )
-        self._channels[topic] = writer.register_channel(
-            topic,
+        self._channels[topic.name] = writer.register_channel(
+            topic.name,
             'cdr',
-            schema,
+            self._schemas[topic.msgtype],
             {
-                'offered_qos_profiles': _yaml(qos.profiles()).strip(),
-                'topic_type_hash': definition.digest,
+                'offered_qos_profiles': _yaml(_profiles(topic.qos)).strip(),
+                'topic_type_hash': _type_hash(topic),
             },
         )
 
@@ -454,15 +390,15 @@ class BagWriter:
             'topics_with_message_count': [
                 {
                     'topic_metadata': {
-                        'name': topic,
-                        'type': definition.msgtype,
+                        'name': topic.name,
+                        'type': topic.msgtype,
                         'serialization_format': 'cdr',
-                        'offered_qos_profiles': qos.profiles(),
-                        'type_description_hash': definition.digest,
+                        'offered_qos_profiles': _profiles(topic.qos),
+                        'type_description_hash': _type_hash(topic),
                     },
-                    'message_count': sum(file.counts[topic] for file in files),
+                    'message_count': sum(file.counts[topic.name] for file in files),
                 }
-                for topic, (definition, qos) in self._topics.items()
+                for topic in self._topics.values()
             ],
             'compression_format': '',
             'compression_mode': '',

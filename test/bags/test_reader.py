@@ -206,7 +206,7 @@ def test_a_damaged_message_costs_its_topic_only(messages: Any, write_bag: Callab
     bag = read_bag(write_bag(content))
     assert [topic.topic for topic in bag.topics] == ['/good']
     reasons = {item.topic: item.reason for item in bag.unread}
-    assert reasons['/bad'].startswith('message 2: The message ends after')
+    assert reasons['/bad'].startswith('The message ends after')
     assert 'bytes more than its type' in reasons['/odd']
 
 

@@ -19,7 +19,6 @@ from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StorageP
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags import BagColumns, BagWriter, read_bag
-from sysid_ros.bags.writer import Splitting
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'
@@ -182,7 +181,7 @@ def test_splits_are_read_in_their_order(tmp_path: Path, rows: list[Row]):
 
 
 def test_rows_are_as_rosbags_orders_them(tmp_path: Path, rows: list[Row]):
-    path = _ours(tmp_path / 'bag', rows, splitting=Splitting(size=4000))
+    path = _ours(tmp_path / 'bag', rows, max_size=4000)
     assert len(list(path.glob('*.mcap'))) > 2
     with Reader(path) as reader:
         stamps = [stamp for item, stamp, _ in reader.messages() if item.topic == '/commands']

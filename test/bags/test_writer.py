@@ -26,7 +26,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.bags import BagWriter, TopicQos, read_bag
-from sysid_ros.bags.writer import Splitting, define
+from sysid_ros.bags.storage import Topic
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'
@@ -125,11 +125,11 @@ def _information(path: Path) -> dict[str, Any]:
 @pytest.mark.slow
 def test_a_bag_goes_on_in_another_file_by_size_by_time_and_on_demand(tmp_path: Path):
     large = EMPTY + bytes(100_000)
-    with BagWriter(tmp_path / 'size', splitting=Splitting(size=250_000)) as bag:
+    with BagWriter(tmp_path / 'size', max_size=250_000) as bag:
         bag.add_topic('/s', TEXT)
         for stamp in range(7):
             bag.write('/s', stamp, large)
-    with BagWriter(tmp_path / 'time', splitting=Splitting(seconds=2.0)) as bag:
+    with BagWriter(tmp_path / 'time', max_seconds=2.0) as bag:
         bag.add_topic('/s', TEXT)
         for stamp in range(7):
             bag.write('/s', stamp * SECOND, EMPTY)
@@ -186,9 +186,7 @@ def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
 def test_other_message_types_are_written_with_their_definition(tmp_path: Path):
     text = f'float64 value\nown_msgs/Inner inner\n{"=" * 80}\nMSG: own_msgs/Inner\nint32 count\n'
     with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic(
-            '/o', 'own_msgs/msg/Outer', definition=define('/o', 'own_msgs/msg/Outer', text)
-        )
+        bag.add_topic('/o', 'own_msgs/msg/Outer', definition=text)
         bag.write('/o', 1, EMPTY)
     types = get_typestore(Stores.EMPTY)
     with Reader(tmp_path / 'bag') as reader:
@@ -198,12 +196,14 @@ def test_other_message_types_are_written_with_their_definition(tmp_path: Path):
     assert found.digest == types.hash_rihs01('own_msgs/msg/Outer')
 
 
-def test_definitions_that_are_not_complete_are_kept_as_they_are():
-    for text, encoding in (('own_msgs/Lost lost\n', 'ros2msg'), ('module own {}', 'ros2idl')):
-        found = define('/o', 'own_msgs/msg/Outer', text, encoding)
-        assert found[1:] == (text, encoding, '')
-    with pytest.raises(BagError, match="in ros2msg or ros2idl, found 'proto'"):
-        define('/o', 'own_msgs/msg/Outer', '', 'proto')
+def test_definitions_that_are_not_complete_are_kept_as_they_are(tmp_path: Path):
+    texts = {'ros2msg': 'own_msgs/Lost lost\n', 'ros2idl': 'module own {};'}
+    with BagWriter(tmp_path / 'bag') as bag:
+        for language, text in texts.items():
+            bag.add(Topic(f'/{language}', f'own_msgs/msg/{language}', TopicQos(), text, language))
+    with Reader(tmp_path / 'bag') as reader:
+        found = {item.topic: (item.msgdef.data, item.digest) for item in reader.connections}
+    assert found == {f'/{language}': (text, '') for language, text in texts.items()}
 
 
 def test_facts_are_in_the_metadata_and_in_each_file(tmp_path: Path):

@@ -89,7 +89,7 @@ class Facts:
     def current(self, config: RecorderConfig, topics: Topics) -> dict[str, str]:
         """Return the facts as they are now."""
         found = {
-            'found': {spec.topic: spec.msgtype for spec in topics.specs},
+            'found': {spec.name: spec.msgtype for spec in topics.specs},
             'missing': list(topics.missing),
             'refused': topics.refused,
         }

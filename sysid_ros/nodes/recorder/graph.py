@@ -28,8 +28,7 @@ from sysid_ros.bags.message_types import (
     JOINT_TRAJECTORY,
     is_applied,
 )
-from sysid_ros.bags.recording import TopicSpec
-from sysid_ros.bags.writer import TopicQos
+from sysid_ros.bags.storage import Topic, TopicQos
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 
@@ -196,7 +195,7 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
     return tuple(found for found in graph if commands(found) or describes(found))
 
 
-def topic_spec(found: Offer) -> TopicSpec:
+def recorded_topic(found: Offer) -> Topic:
     """Return how to subscribe to a topic so that every publisher's messages arrive.
 
     A subscription that asks for more than a publisher offers gets nothing from it: it is best
@@ -210,15 +209,15 @@ def topic_spec(found: Offer) -> TopicSpec:
         raise RosError(f'Expected one message type on topic {found.topic!r}, found {types}.')
     msgtype = found.msgtypes[0]
     known = known_types().fielddefs
-    definition = None if msgtype in known else installed_definition(msgtype)
-    if msgtype not in known and definition is None:
+    definition = '' if msgtype in known else installed_definition(msgtype)
+    if definition is None:
         raise not_installed(found.topic, msgtype, f'; {nearest(msgtype, known)}')
     qos = TopicQos(
         reliable=all(publisher.reliable for publisher in found.publishers),
         transient_local=bool(found.publishers)
         and all(publisher.transient_local for publisher in found.publishers),
     )
-    return TopicSpec(found.topic, msgtype, qos, definition)
+    return Topic(found.topic, msgtype, qos, definition)
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
-from sysid_ros.bags.writer import BagWriter, Splitting
+from sysid_ros.bags.recording import Recording, TopicStats, free_name, summary
+from sysid_ros.bags.storage import Topic
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.parameters import declare
@@ -68,7 +69,7 @@ class Recorder:
         self._recording: Recording | None = None
         #: Since when all topics are connected and recorded; None before.
         self._since: float | None = None
-        self._counts: tuple[TopicCount, ...] = ()
+        self._counts: tuple[TopicStats, ...] = ()
         self._slow = self._reminded = time.monotonic()
         self._selection = make_selection(node, self._config, sim_time=sim_time)
         now = self._ros_time if sim_time else None
@@ -121,7 +122,7 @@ class Recorder:
             self._stop.request()
         if slowly:
             self._slow = now
-            self._facts.ask(spec.topic for spec in self._topics.specs)
+            self._facts.ask(spec.name for spec in self._topics.specs)
             self._tell_facts()
             self._publish()
 
@@ -129,7 +130,7 @@ class Recorder:
         """Say that it records once all topics are connected, and until then what is missing."""
         if self._recording is not None and not self._topics.waiting_for:
             self._since = now
-            topics = ', '.join(spec.topic for spec in self._topics.specs)
+            topics = ', '.join(spec.name for spec in self._topics.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
             self._publish()
         elif now - self._reminded >= _REMIND_SECONDS:
@@ -137,16 +138,17 @@ class Recorder:
             missing = self._topics.waiting_for or 'topics to settle'
             self._log.info(f'waiting for {missing}; `sysid doctor` says what is seen here')
 
-    def _begin(self, specs: tuple[TopicSpec, ...]) -> None:
+    def _begin(self, specs: tuple[Topic, ...]) -> None:
         self._output = free_name(self._base) if self._counts else self._base
         self._facts.begin()
         recording = Recording(
             self._output,
             specs,
-            compression=self._config.compression,
-            splitting=Splitting(self._config.max_bag_size, self._config.max_bag_duration),
             facts=self._facts.current(self._config, self._topics),
             on_failure=self._stop.request,
+            compression=self._config.compression,
+            max_size=self._config.max_bag_size,
+            max_seconds=self._config.max_bag_duration,
         )
         self._recording = recording
         self._topics.record(recording)
@@ -161,7 +163,7 @@ class Recorder:
             return None
         done = recording.close()
         self._counts = done.counts
-        files = f'{len(done.files)} file{"s" if len(done.files) != 1 else ""}'
+        files = f'{done.files} file{"s" if done.files != 1 else ""}'
         end = 'failed' if done.failure else 'closed'
         came = {count.topic for count in done.counts if count.messages}
         missed = {
@@ -243,13 +245,13 @@ class Recorder:
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
-    def _diagnoses(self, counts: Iterable[TopicCount], error: str) -> list[DiagnosticStatus]:
+    def _diagnoses(self, counts: Iterable[TopicStats], error: str) -> list[DiagnosticStatus]:
         """Return a status of the recorder, and one for each topic."""
         # With its namespace: diagnostics of all robots come together on one topic.
         name = self._node.get_fully_qualified_name().lstrip('/')
-        known = {spec.topic for spec in self._topics.specs}
+        known = {spec.name for spec in self._topics.specs}
         known |= {*self._selection.names, *self._topics.refused}
-        none = {topic: TopicCount(topic, 0, 0.0, 0) for topic in sorted(known)}
+        none = {topic: TopicStats(topic) for topic in sorted(known)}
         found = {**none, **{count.topic: count for count in counts}}
         topics = [self._diagnosis(name, count) for count in found.values()]
         bad = sum(status.level != DiagnosticStatus.OK for status in topics)
@@ -263,7 +265,7 @@ class Recorder:
         )
         return [own, *topics]
 
-    def _diagnosis(self, name: str, count: TopicCount) -> DiagnosticStatus:
+    def _diagnosis(self, name: str, count: TopicStats) -> DiagnosticStatus:
         publishers = self._topics.publishers(count.topic)
         level, message = DiagnosticStatus.OK, 'ok'
         if count.topic in self._topics.refused:
