@@ -363,7 +363,7 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
     ('schema', 'values', 'complaint'),
     [
         (RecorderConfig, {'compression': 'zst'}, r"'compression' in node, .* nearest: zstd"),
-        (RecorderConfig, {'max_bag_size': -1}, r"-1 for 'max_bag_size' in node: .* at least 0\.$"),
+        (RecorderConfig, {'max_duration': -1}, r"-1 for 'max_duration' in node: .* at least 0\.$"),
         (
             RecorderConfig,
             {'regex': '(a'},

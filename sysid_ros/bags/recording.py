@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter, define
@@ -83,15 +83,13 @@ class Summary(NamedTuple):
     Attributes:
         path: Folder of the bag.
         counts: What became of the messages of each topic.
-        files: Number of the bag's files.
-        size: Bytes of these files; 0 if they are gone.
+        size: Bytes of its file; 0 if that is gone.
         seconds: Time from the first to the last message that was received.
         failure: Why the bag could not be written to its end, if so.
     """
 
     path: Path
     counts: tuple[TopicStats, ...]
-    files: int
     size: int
     seconds: float
     failure: BagError | None
@@ -126,21 +124,21 @@ class Recording:
         path: Path,
         topics: Iterable[Topic],
         *,
+        compression: str = 'none',
         buffering: Buffering | None = None,
         facts: Mapping[str, str] | None = None,
         on_failure: Callable[[BagError], None] | None = None,
-        **options: Any,
     ) -> None:
         """Create the bag with its topics and start writing.
 
         Args:
             path: Folder of the new bag.
             topics: The topics in it; :meth:`add` takes more.
+            compression: ``none``, or ``zstd`` for chunks.
             buffering: How long messages stay in memory.
             facts: What else the bag says about the recording; see :meth:`set_facts`.
             on_failure: Called once, from the writing thread, when the bag cannot be written any
                 more.
-            **options: Of the `BagWriter`: compression, and when the next file begins.
 
         Raises:
             BagError: The bag exists, a message type has no definition, or the disk refuses.
@@ -163,7 +161,7 @@ class Recording:
         # A type that is not known raises before a bag was created for it.
         for topic in topics:
             self.add(topic)
-        self._writer = BagWriter(path, **options)
+        self._writer = BagWriter(path, compression=compression)
         self._writer.set_facts({**(facts or {}), **self._losses()})
         try:
             for name in self._topics:
@@ -235,16 +233,12 @@ class Recording:
             self._ending = True
         self._wake.set()
         self._thread.join()
-        files = self._writer.files
-        paths = [self.path / file.name for file in files]
-        start = min((file.start_ns for file in files), default=0)
-        end = max((file.end_ns for file in files), default=0)
+        writer = self._writer
         return Summary(
             path=self.path,
             counts=self.counts(),
-            files=len(files),
-            size=sum(path.stat().st_size for path in paths if path.exists()),
-            seconds=max(end - start, 0) * 1e-9,
+            size=writer.file.stat().st_size if writer.file.exists() else 0,
+            seconds=max(writer.end_ns - writer.start_ns, 0) * 1e-9,
             failure=self.failure,
         )
 
@@ -322,13 +316,13 @@ class Recording:
 
     def _count(self) -> None:
         """Count as dropped what did not get into the bag."""
-        inside = self._writer.counts()
+        inside = self._writer.counts
         with self._lock:
             for topic, *_ in self._queue:
                 self._stats[topic].dropped += 1
             self._queue.clear()
             for topic, stats in self._stats.items():
-                written, stats.messages = stats.messages, inside.get(topic, 0)
+                written, stats.messages = stats.messages, inside[topic]
                 stats.dropped += written - stats.messages
 
     # The waiting thread

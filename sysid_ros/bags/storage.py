@@ -24,10 +24,9 @@ import numpy as np
 import yaml
 import zstandard
 from mcap.data_stream import ReadDataStream
-from mcap.exceptions import McapError
 from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Metadata, Schema
-from mcap.stream_reader import get_chunk_data_stream
+from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from rosbags.highlevel import AnyReader
@@ -372,7 +371,10 @@ class BagMessages:
         for opcode, head, content in self._records(file):
             if opcode == Opcode.CHUNK:
                 chunk = Chunk.read(ReadDataStream(BytesIO(content)))
-                stream, length = get_chunk_data_stream(chunk, validate_crc=True)
+                try:
+                    stream, length = get_chunk_data_stream(chunk, validate_crc=True)
+                except CRCValidationError as err:
+                    raise DamagedFileError('the checksum of a chunk is wrong') from err
                 data = stream.read(length)
             elif opcode == Opcode.MESSAGE:
                 data = head + content
@@ -529,7 +531,7 @@ def _readable(path: Path, file: Path) -> Iterator[None]:
     # The libraries let everything through that damaged bytes can cause: struct.error, KeyError,
     # AssertionError, TypeError, sqlite and zstd errors beside their own.
     except Exception as err:
-        explained = isinstance(err, (DamagedFileError, McapError, Ros1Error, Ros2Error))
+        explained = isinstance(err, (DamagedFileError, Ros1Error, Ros2Error))
         reason = ' '.join(str(err).split()).rstrip('.') if explained else ''
         where = '' if file == path else f' ({file.name})'
         hint = ''

@@ -14,7 +14,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -45,8 +44,6 @@ _VERSION = 9
 _NEVER = 2**63 - 1
 #: A chunk is closed when its messages are so many bytes; rosbag2's own default.
 _CHUNK = 786_432
-#: Bytes of a message's record before the message.
-_MESSAGE_HEAD = 31
 #: How ROS writes "no limit" into a QoS profile.
 _FOREVER = QosTime(9_223_372_036, 854_775_807)
 _COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
@@ -101,50 +98,24 @@ def _profiles(qos: TopicQos) -> Any:
     return dump_qos_v9([profile])
 
 
-@dataclass
-class WrittenFile:
-    """A file of a bag, and what is in it as far as it was handed to the operating system.
-
-    Attributes:
-        name: Its name in the folder.
-        counts: Messages by topic.
-        start_ns: Earliest receive stamp, ns.
-        end_ns: Latest receive stamp, ns.
-    """
-
-    name: str
-    counts: Counter[str] = field(default_factory=Counter)
-    start_ns: int = _NEVER
-    end_ns: int = 0
-
-
 class BagWriter:
     """A new bag.
 
-    The folder appears with the first topic, under its final name, with files ``<name>_0.mcap``,
-    ``<name>_1.mcap`` … as rosbag2 names them; ``metadata.yaml`` comes last and says that the bag
-    is whole. One thread at a time may use the writer, except for :meth:`sync`. Leaving the context
-    closes the bag even after an exception: what was written until then is a valid bag.
+    The folder appears with the first topic, under its final name, with the file ``<name>_0.mcap``,
+    as rosbag2 names it; ``metadata.yaml`` comes last and says that the bag is whole. One thread at
+    a time may use the writer, except for :meth:`sync`. Leaving the context closes the bag even
+    after an exception: what was written until then is a valid bag.
 
     When the disk refuses something, the file is left as it is: it was not finished, and is read up
     to what was flushed before.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        compression: str = 'none',
-        max_size: int = 0,
-        max_seconds: float = 0.0,
-    ) -> None:
+    def __init__(self, path: Path, *, compression: str = 'none') -> None:
         """Check the arguments; nothing is created yet.
 
         Args:
             path: Folder of the new bag.
             compression: ``none``, or ``zstd`` for chunks.
-            max_size: Bytes that a file has at least when the next one begins; 0 means never.
-            max_seconds: Receive time that one file covers, s; 0 means all.
 
         Raises:
             BagError: The path exists already, or the compression is unknown.
@@ -157,19 +128,19 @@ class BagWriter:
                 f'The bag {str(path)!r} exists already; choose another name or remove it.'
             )
         self.path = path
-        self.files: list[WrittenFile] = []
+        self.file = path / f'{path.name}_0.mcap'
         self.finished = False
+        #: What was handed to the operating system: messages by topic, receive stamps, ns.
+        self.counts: Counter[str] = Counter()
+        self.start_ns, self.end_ns = _NEVER, 0
         self._compression = _COMPRESSIONS[compression]
-        self._max_size, self._max_seconds = max_size, max_seconds
         self._topics: dict[str, Topic] = {}
         self._facts: dict[str, str] = {}
         self._waiting: list[tuple[str, int]] = []
-        self._file: IO[bytes] | None = None
+        self._stream: IO[bytes] | None = None
         self._writer: Writer | None = None
         self._schemas: dict[str, int] = {}
         self._channels: dict[str, int] = {}
-        self._first_ns: int | None = None
-        self._written = 0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -182,10 +153,6 @@ class BagWriter:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-    def counts(self) -> dict[str, int]:
-        """Return the messages that are in the bag by topic, as far as they were flushed."""
-        return {topic: sum(file.counts[topic] for file in self.files) for topic in self._topics}
 
     def add_topic(
         self, topic: str, msgtype: str, qos: TopicQos | None = None, definition: str = ''
@@ -209,16 +176,12 @@ class BagWriter:
         if topic.name in self._topics:
             raise BagError(f'Topic {topic.name!r} is in the bag {str(self.path)!r} already.')
         with self._writing():
-            self._topics[topic.name] = topic
-            if self._writer is None:
-                self._open()
-            else:
-                self._announce(self._writer, topic)
+            self._announce(self._writer or self._open(), topic)
 
     def set_facts(self, facts: Mapping[str, str]) -> None:
         """Add what is to be known about the recording, as texts by key.
 
-        They are in ``custom_data`` of the metadata and in each file: all of them in its beginning
+        They are in ``custom_data`` of the metadata and in the file: all of them in its beginning
         and its end, and those that change in between at once.
 
         Raises:
@@ -242,20 +205,14 @@ class BagWriter:
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
         """
-        if self._closed or topic not in self._topics:
+        if self._writer is None or topic not in self._topics:
             hint = nearest(topic, () if self._closed else self._topics)
             raise BagError(
                 f'Topic {topic!r} was not added to the open bag {str(self.path)!r}; {hint}.'
             )
         try:
-            if self._is_full(receive_ns):
-                self._finish_file()
-            writer = self._writer or self._open()
-            if self._first_ns is None:
-                self._first_ns = receive_ns
             self._waiting.append((topic, receive_ns))
-            self._written += len(cdr) + _MESSAGE_HEAD
-            writer.add_message(self._channels[topic], receive_ns, cdr, sent_ns or receive_ns)
+            self._writer.add_message(self._channels[topic], receive_ns, cdr, sent_ns or receive_ns)
         except OSError as err:
             raise self._failure(err) from err
 
@@ -269,13 +226,12 @@ class BagWriter:
             return
         with self._writing():
             self._writer.flush()  # type: ignore[no-untyped-call]
-            if not (self.path / self.files[-1].name).exists():
+            if not self.file.exists():
                 # Writing to a file that was unlinked succeeds on every POSIX system.
                 raise FileNotFoundError
-        file = self.files[-1]
         for topic, stamp in self._waiting:
-            file.counts[topic] += 1
-            file.start_ns, file.end_ns = min(file.start_ns, stamp), max(file.end_ns, stamp)
+            self.counts[topic] += 1
+            self.start_ns, self.end_ns = min(self.start_ns, stamp), max(self.end_ns, stamp)
         self._waiting = []
 
     def sync(self) -> None:
@@ -286,26 +242,16 @@ class BagWriter:
         Raises:
             BagError: The disk refuses.
         """
-        file = self._file
-        if file is None:
+        stream = self._stream
+        if stream is None:
             return
         # The other thread may close the file meanwhile, which has then been synced.
         with self._writing(), suppress(ValueError):
-            descriptor = os.dup(file.fileno())
+            descriptor = os.dup(stream.fileno())
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-    def split(self) -> None:
-        """Finish the present file; the next one begins with the next message.
-
-        Raises:
-            BagError: The disk refuses.
-        """
-        if self._first_ns is not None:
-            with self._writing():
-                self._finish_file()
 
     def close(self) -> None:
         """Write what waits, index and metadata; a second call does nothing.
@@ -318,38 +264,24 @@ class BagWriter:
         self._closed = True
         with self._writing():
             if self._writer is not None:
-                self._finish_file()
-            if self.files:
-                information = {'rosbag2_bagfile_information': self._information(self.files)}
+                self._finish_file(self._writer)
+                information = {'rosbag2_bagfile_information': self._information()}
                 replace_file(self.path / METADATA, _yaml(information).encode())
                 self.finished = True
 
-    def _is_full(self, receive_ns: int) -> bool:
-        """Tell whether a message belongs into the next file."""
-        if self._first_ns is None:
-            return False
-        seconds = (receive_ns - self._first_ns) / 1e9
-        return 0 < self._max_size <= self._written or 0 < self._max_seconds <= seconds
-
     def _open(self) -> Writer:
-        """Create the next file with all topics and facts."""
-        if not self.files:
-            self.path.mkdir(parents=True)
-        name = f'{self.path.name}_{len(self.files)}.mcap'
-        self._file = (self.path / name).open('xb')
-        self.files.append(WrittenFile(name))
-        writer = Writer(self._file, chunk_size=_CHUNK, compression=self._compression)
-        writer.start(profile='ros2', library=f'sysid_ros {__version__}')
-        self._schemas, self._channels, self._written = {}, {}, 0
-        for topic in self._topics.values():
-            self._announce(writer, topic)
+        """Create the file with the facts."""
+        self.path.mkdir(parents=True)
+        self._stream = self.file.open('xb')
+        self._writer = Writer(self._stream, chunk_size=_CHUNK, compression=self._compression)
+        self._writer.start(profile='ros2', library=f'sysid_ros {__version__}')
         if self._facts:
-            writer.add_metadata(FACTS, self._facts)
-        writer.flush()  # type: ignore[no-untyped-call]
-        self._writer = writer
-        return writer
+            self._writer.add_metadata(FACTS, self._facts)
+        self._writer.flush()  # type: ignore[no-untyped-call]
+        return self._writer
 
     def _announce(self, writer: Writer, topic: Topic) -> None:
+        self._topics[topic.name] = topic
         if topic.msgtype not in self._schemas:
             self._schemas[topic.msgtype] = writer.register_schema(
                 topic.msgtype, topic.language, topic.definition.encode()
@@ -364,29 +296,32 @@ class BagWriter:
             },
         )
 
-    def _finish_file(self) -> None:
-        writer, file = self._writer, self._file
-        if writer is None or file is None:
-            return
+    def _finish_file(self, writer: Writer) -> None:
         self.flush()
-        self._writer = self._file = self._first_ns = None
+        stream, self._writer, self._stream = self._stream, None, None
+        assert stream is not None  # noqa: S101 (it is there while the writer is)
         try:
             writer.add_metadata(FACTS, self._facts)
             # The facts are in the file already.
-            content = self._information(self.files[-1:]) | {'custom_data': {}}
+            content = self._information() | {'custom_data': {}}
             writer.add_metadata('rosbag2', {'serialized_metadata': _yaml(content)})
             writer.finish()  # type: ignore[no-untyped-call]
-            file.flush()
-            os.fsync(file.fileno())
+            stream.flush()
+            os.fsync(stream.fileno())
         finally:
-            file.close()
+            stream.close()
 
-    def _information(self, files: list[WrittenFile]) -> dict[str, Any]:
+    def _information(self) -> dict[str, Any]:
         """Return what rosbag2 calls the information of a bag file."""
+        span = {
+            'duration': {'nanoseconds': max(self.end_ns - self.start_ns, 0)},
+            'starting_time': {'nanoseconds_since_epoch': self.start_ns},
+            'message_count': self.counts.total(),
+        }
         return {
             'version': _VERSION,
             'storage_identifier': 'mcap',
-            **_span(files),
+            **span,
             'topics_with_message_count': [
                 {
                     'topic_metadata': {
@@ -396,14 +331,14 @@ class BagWriter:
                         'offered_qos_profiles': _profiles(topic.qos),
                         'type_description_hash': _type_hash(topic),
                     },
-                    'message_count': sum(file.counts[topic.name] for file in files),
+                    'message_count': self.counts[topic.name],
                 }
                 for topic in self._topics.values()
             ],
             'compression_format': '',
             'compression_mode': '',
-            'relative_file_paths': [file.name for file in files],
-            'files': [{'path': file.name, **_span([file])} for file in files],
+            'relative_file_paths': [self.file.name],
+            'files': [{'path': self.file.name, **span}],
             'custom_data': dict(self._facts),
             'ros_distro': os.environ.get('ROS_DISTRO', 'unknown'),
         }
@@ -416,25 +351,15 @@ class BagWriter:
             raise self._failure(err) from err
 
     def _failure(self, err: OSError) -> BagError:
-        """Leave the present file as it is, and return what to raise."""
-        file, self._file, self._writer, self._closed = self._file, None, None, True
-        if file is not None:
+        """Leave the file as it is, and return what to raise."""
+        stream, self._stream, self._writer, self._closed = self._stream, None, None, True
+        if stream is not None:
             with suppress(OSError):
-                file.close()
-        if self.files and not (self.path / self.files[-1].name).exists():
-            return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
+                stream.close()
+            if not self.file.exists():
+                return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
         reason = err.strerror or str(err).rstrip('.')
         return BagError(f'Cannot write the bag {str(self.path)!r}: {reason}.')
-
-
-def _span(files: list[WrittenFile]) -> dict[str, Any]:
-    start = min((file.start_ns for file in files), default=_NEVER)
-    end = max((file.end_ns for file in files), default=0)
-    return {
-        'duration': {'nanoseconds': max(end - start, 0)},
-        'starting_time': {'nanoseconds_since_epoch': start},
-        'message_count': sum(file.counts.total() for file in files),
-    }
 
 
 def _yaml(content: object) -> str:

@@ -117,51 +117,6 @@ def test_another_thread_may_write(tmp_path: Path, messages: Any):
     assert len(_raw(tmp_path / 'bag')) == 1
 
 
-def _information(path: Path) -> dict[str, Any]:
-    document = yaml.safe_load((path / 'metadata.yaml').read_text())
-    return dict(document['rosbag2_bagfile_information'])
-
-
-@pytest.mark.slow
-def test_a_bag_goes_on_in_another_file_by_size_by_time_and_on_demand(tmp_path: Path):
-    large = EMPTY + bytes(100_000)
-    with BagWriter(tmp_path / 'size', max_size=250_000) as bag:
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp, large)
-    with BagWriter(tmp_path / 'time', max_seconds=2.0) as bag:
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp * SECOND, EMPTY)
-    with BagWriter(tmp_path / 'told') as bag:
-        bag.split()
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp, EMPTY)
-            if stamp == 3:
-                bag.split()
-                bag.split()
-                bag.add_topic('/late', TEXT)
-        bag.split()
-    for name, counts in (('size', [3, 3, 1]), ('time', [2, 2, 2, 1]), ('told', [4, 3])):
-        information = _information(tmp_path / name)
-        paths = [f'{name}_{k}.mcap' for k in range(len(counts))]
-        assert information['relative_file_paths'] == paths
-        assert [file['message_count'] for file in information['files']] == counts
-        assert sorted(file.name for file in (tmp_path / name).iterdir()) == [
-            'metadata.yaml',
-            *paths,
-        ]
-        stamps = [stamp for _, stamp, _ in _raw(tmp_path / name)]
-        assert stamps == [k * SECOND if name == 'time' else k for k in range(7)]
-        # Each file is a bag by itself.
-        assert [len(_raw(tmp_path / name / path)) for path in paths] == counts
-    assert [
-        (file['starting_time']['nanoseconds_since_epoch'], file['duration']['nanoseconds'])
-        for file in _information(tmp_path / 'time')['files']
-    ] == [(0, SECOND), (2 * SECOND, SECOND), (4 * SECOND, SECOND), (6 * SECOND, 0)]
-
-
 def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
     for compression in ('none', 'zstd'):
         path = tmp_path / compression
@@ -206,19 +161,16 @@ def test_definitions_that_are_not_complete_are_kept_as_they_are(tmp_path: Path):
     assert found == {f'/{language}': (text, '') for language, text in texts.items()}
 
 
-def test_facts_are_in_the_metadata_and_in_each_file(tmp_path: Path):
+def test_facts_are_in_the_metadata_and_in_the_file(tmp_path: Path):
     facts = {'notes': 'Größe: 1\n\t"x"', 'version': '1'}
     with BagWriter(tmp_path / 'bag') as bag:
         bag.set_facts({'notes': 'old', 'version': '1'})
         bag.add_topic('/s', TEXT)
         bag.write('/s', 1, EMPTY)
-        bag.split()
-        bag.write('/s', 2, EMPTY)
         bag.set_facts({'notes': facts['notes']})
-    assert _information(tmp_path / 'bag')['custom_data'] == facts
-    first, second = sorted((tmp_path / 'bag').glob('bag_*'))
-    assert _facts(first) == {'notes': 'old', 'version': '1'}
-    assert _facts(second) == facts
+    information = yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
+    assert information['rosbag2_bagfile_information']['custom_data'] == facts
+    assert _facts(tmp_path / 'bag' / 'bag_0.mcap') == facts
 
 
 def _facts(file: Path) -> dict[str, str]:
@@ -262,7 +214,7 @@ def test_a_full_disk_leaves_what_was_flushed_before(
     bag.write('/s', 5, messages.text('long' * 5000))
     with pytest.raises(BagError, match=r'Cannot write the bag .*: No space left on device'):
         bag.flush()
-    assert bag.counts() == {'/s': 5}
+    assert bag.counts == {'/s': 5}
     bag.close()
     assert not bag.finished
     monkeypatch.undo()

@@ -5,16 +5,22 @@
 from __future__ import annotations
 
 import json
+import platform
 import shlex
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import Parameter as ParameterMsg
+from rcl_interfaces.srv import GetParameters, ListParameters
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -24,10 +30,124 @@ from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.parameters import declare
-from sysid_ros.nodes.recorder.facts import Facts
 from sysid_ros.nodes.recorder.graph import make_selection
 from sysid_ros.nodes.recorder.topics import Topics
 from sysid_ros.nodes.runtime import Stop, latched
+from sysid_ros.version import __version__
+
+#: Fact to the parameters of ros2_control's controllers that say it.
+#: https://control.ros.org/jazzy/doc/ros2_controllers/doc/controllers_index.html
+_OF_CONTROLLERS = {'joints': ('joints', 'dof_names'), 'interface': ('interface_name',)}
+#: A controller is asked so often at most, once a second.
+_REQUESTS = 30
+
+
+class Facts:
+    """Collects the facts of a recorder's bags."""
+
+    def __init__(self, node: Node) -> None:
+        """Begin to listen to the ``robot_description`` of the node's namespace.
+
+        Args:
+            node: A node that is spun; what it hears does not come through the recorder's own
+                subscriptions.
+        """
+        self._node = node
+        self._session: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
+        self._controllers: dict[str, dict[str, Any]] = {}
+        self._questions: dict[str, _Question] = {}
+        node.create_subscription(String, 'robot_description', self._describe, latched())
+
+    def _describe(self, message: Any) -> None:
+        self._heard['robot_description'] = message.data
+
+    def ask(self, topics: Iterable[str]) -> None:
+        """Ask the controllers that these topics belong to what they move; once a second.
+
+        ros2_control's controllers are nodes of their own, whose topics begin with their names.
+        """
+        nodes = self._node.get_node_names_and_namespaces()
+        present = {f'{namespace.rstrip("/")}/{name}' for name, namespace in nodes}
+        for name in {topic.rpartition('/')[0] for topic in topics} & present:
+            if name not in self._questions:
+                self._questions[name] = _Question(self._node, name, self._note)
+            self._questions[name].ask()
+
+    def _note(self, name: str, values: dict[str, Any]) -> None:
+        found = {
+            fact: next((values[key] for key in keys if values.get(key)), None)
+            for fact, keys in _OF_CONTROLLERS.items()
+        }
+        if any(found.values()):
+            self._controllers[name] = {key: value for key, value in found.items() if value}
+            self._heard['controllers'] = json.dumps(self._controllers)
+
+    def begin(self) -> None:
+        """Take note of how and when a bag begins."""
+        self._session = {
+            'version': __version__,
+            'command_line': shlex.join(sys.orig_argv),
+            'host': f'{platform.node()} ({platform.platform()}, '
+            f'Python {platform.python_version()})',
+            'started': datetime.now(UTC).isoformat(),
+        }
+
+    def current(self, config: RecorderConfig, topics: Topics) -> dict[str, str]:
+        """Return the facts as they are now."""
+        found = {
+            'found': {spec.name: spec.msgtype for spec in topics.specs},
+            'missing': list(topics.missing),
+            'refused': topics.refused,
+        }
+        return {
+            **self._session,
+            'notes': config.notes,
+            'topics': json.dumps(found),
+            **self._heard,
+        }
+
+
+class _Question:
+    """A node that is asked for those of its parameters that say what it moves."""
+
+    def __init__(
+        self, node: Node, name: str, answer: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self._name = name
+        self._answer = answer
+        self._left = _REQUESTS
+        self._list = node.create_client(ListParameters, f'{name}/list_parameters')
+        self._get = node.create_client(GetParameters, f'{name}/get_parameters')
+
+    def ask(self) -> None:
+        """Ask when both services are there, unless it has answered.
+
+        Fast DDS may lose the first request to a node that has just been discovered, or its answer
+        (github.com/ros2/rmw_fastrtps/issues/842), so that it is asked more than once.
+        """
+        if self._left and self._list.service_is_ready() and self._get.service_is_ready():
+            self._left -= 1
+            self._list.call_async(ListParameters.Request()).add_done_callback(self._on_names)
+
+    def _on_names(self, listed: Any) -> None:
+        # A controller answers nothing at all where one of the parameters is not its own.
+        wanted = {key for keys in _OF_CONTROLLERS.values() for key in keys}
+        names = sorted(wanted & set(listed.result().result.names))
+        asked = self._get.call_async(GetParameters.Request(names=names))
+        asked.add_done_callback(lambda found: self._on_values(names, found.result().values))
+
+    def _on_values(self, names: list[str], found: Any) -> None:
+        self._left = 0
+        values: dict[str, Any] = {}
+        for name, message in zip(names, found, strict=False):
+            value = Parameter.from_parameter_msg(ParameterMsg(name=name, value=message)).value
+            if isinstance(value, str):
+                values[name] = value
+            elif isinstance(value, Iterable):
+                values[name] = [str(item) for item in value]
+        self._answer(self._name, values)
+
 
 #: The graph is looked at this often, s.
 _LOOK_SECONDS = 0.1
@@ -147,8 +267,6 @@ class Recorder:
             facts=self._facts.current(self._config, self._topics),
             on_failure=self._stop.request,
             compression=self._config.compression,
-            max_size=self._config.max_bag_size,
-            max_seconds=self._config.max_bag_duration,
         )
         self._recording = recording
         self._topics.record(recording)
@@ -163,7 +281,6 @@ class Recorder:
             return None
         done = recording.close()
         self._counts = done.counts
-        files = f'{done.files} file{"s" if done.files != 1 else ""}'
         end = 'failed' if done.failure else 'closed'
         came = {count.topic for count in done.counts if count.messages}
         missed = {
@@ -171,7 +288,7 @@ class Recorder:
             **self._topics.refused,
         }
         lines = [
-            f'{end} {str(done.path)!r}: {files}, {done.size / 1e6:.1f} MB, {done.seconds:.1f} s',
+            f'{end} {str(done.path)!r}: {done.size / 1e6:.1f} MB, {done.seconds:.1f} s',
             summary(done.counts),
             *(f'not recorded: {why}' for topic, why in missed.items() if topic not in came),
         ]
