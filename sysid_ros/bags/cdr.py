@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -83,10 +82,10 @@ def known_types() -> Typestore:
 
 
 class MessageType(NamedTuple):
-    """A message type, and definitions in the words of rosbags by the names of types."""
+    """A message type, and definitions in the bag, in the words of rosbags, by names of types."""
 
     name: str
-    definitions: Mapping[str, Any]
+    own: Mapping[str, Any]
 
     def members(self, structure: str) -> Sequence[tuple[str, tuple[Nodetype, Any]]]:
         """Return name and type of each member of a structure.
@@ -94,10 +93,12 @@ class MessageType(NamedTuple):
         Raises:
             CdrError: It is not defined.
         """
-        if structure not in self.definitions:
+        # ROS 2's own are many: they are loaded when something is missing.
+        found = self.own.get(structure) or known_types().fielddefs.get(structure)
+        if found is None:
             where = '' if structure == self.name else f' (in {self.name!r})'
             raise CdrError(f'there is no readable definition of message type {structure!r}{where}')
-        members: Sequence[tuple[str, tuple[Nodetype, Any]]] = self.definitions[structure][1]
+        members: Sequence[tuple[str, tuple[Nodetype, Any]]] = found[1]
         return members
 
 
@@ -124,7 +125,7 @@ def message_type(name: str, text: str = '', language: str = '') -> MessageType:
     # The parsers let through whatever a text that is no definition makes them stumble over.
     except Exception:  # noqa: BLE001
         own = {}
-    return MessageType(name, ChainMap(own, known_types().fielddefs))
+    return MessageType(name, own)
 
 
 class NumberRun(NamedTuple):

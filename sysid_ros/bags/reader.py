@@ -83,9 +83,13 @@ def read_bag(path: Path, topics: Collection[str] | None = None) -> BagColumns:
 def _check_topics(bag: BagMessages, asked: Collection[str] | None, *, empty: bool) -> None:
     """Complain about topics that are not in a bag, and about one without messages."""
     known = sorted({topic.name for topic in bag.topics})
-    where = f'The bag {str(bag.path)!r}'
     for name in asked or ():
         if '*' not in name and name not in known:
-            raise BagError(f'{where} has no topic {name!r}; {nearest(name, known)}.')
+            raise BagError(
+                f'The bag {str(bag.path)!r} has no topic {name!r}; {nearest(name, known)}.'
+            )
     if empty and asked is None:
-        raise BagError(f'{where} holds no messages; its topics: {", ".join(known) or "none"}.')
+        raise BagError(
+            f'The bag {str(bag.path)!r} holds no messages; '
+            f'its topics: {", ".join(known) or "none"}.'
+        )

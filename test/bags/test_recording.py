@@ -193,13 +193,6 @@ def test_an_unknown_type_leaves_no_bag_behind(tmp_path: Path):
     assert not (tmp_path / 'bag').exists()
 
 
-def test_an_existing_bag_is_not_touched(tmp_path: Path):
-    (tmp_path / 'bag').mkdir()
-    with pytest.raises(BagError, match='exists already'):
-        Recording(tmp_path / 'bag', [STATES])
-    assert list((tmp_path / 'bag').iterdir()) == []
-
-
 @pytest.mark.slow
 def test_a_removed_folder_is_reported_once(tmp_path: Path):
     failures: list[BagError] = []

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -105,16 +104,6 @@ def test_an_exception_leaves_a_finished_bag(tmp_path: Path, messages: Any):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert len(read_bag(tmp_path / 'bag').topics[0].receive_ns) == 1
-
-
-def test_another_thread_may_write(tmp_path: Path, messages: Any):
-    with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic('/js', STATE)
-        data = messages.joint_state(1, ['a'], [1])
-        thread = threading.Thread(target=lambda: (bag.write('/js', 1, data), bag.flush()))
-        thread.start()
-        thread.join()
-    assert len(_raw(tmp_path / 'bag')) == 1
 
 
 def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
@@ -221,15 +210,6 @@ def test_a_full_disk_leaves_what_was_flushed_before(
     found = read_bag(tmp_path / 'bag')
     assert found.unfinished == ('bag_0.mcap',)
     assert found.text_columns[0].receive_ns.tolist() == list(range(5))
-
-
-def test_nothing_but_the_data_is_in_the_folder_until_the_end(tmp_path: Path):
-    with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic('/s', TEXT)
-        bag.write('/s', 1, EMPTY)
-        bag.flush()
-        bag.sync()
-        assert [file.name for file in (tmp_path / 'bag').iterdir()] == ['bag_0.mcap']
 
 
 _VICTIM = """
