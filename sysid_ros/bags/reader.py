@@ -90,6 +90,5 @@ def _check_topics(bag: BagMessages, asked: Collection[str] | None, *, empty: boo
             )
     if empty and asked is None:
         raise BagError(
-            f'The bag {str(bag.path)!r} holds no messages; '
-            f'its topics: {", ".join(known) or "none"}.'
+            f'The bag {str(bag.path)!r} holds no messages; its topics: {", ".join(known) or "none"}.'
         )
