@@ -89,6 +89,5 @@ def _check_topics(bag: BagMessages, asked: Collection[str] | None, *, empty: boo
                 f'The bag {str(bag.path)!r} has no topic {name!r}; {nearest(name, known)}.'
             )
     if empty and asked is None:
-        raise BagError(
-            f'The bag {str(bag.path)!r} holds no messages; its topics: {", ".join(known) or "none"}.'
-        )
+        names = ', '.join(known) or 'none'
+        raise BagError(f'The bag {str(bag.path)!r} holds no messages; its topics: {names}.')
