@@ -29,7 +29,6 @@ from scipy.stats import binom
 import sysid_ros
 from sysid_ros.alignment import PairRole
 from sysid_ros.bags import BagWriter
-from sysid_ros.bags.writer import define
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import load_model
@@ -344,7 +343,7 @@ def write_bag(path: Path, messages: list[Sent]) -> None:
     """Write a bag as a recorder does."""
     with BagWriter(path) as bag:
         for topic, msgtype in {(item.topic, item.msgtype): None for item in messages}:
-            own = define(topic, msgtype, CONTROLLER_TEXT) if msgtype == CONTROLLER else None
+            own = CONTROLLER_TEXT if msgtype == CONTROLLER else ''
             bag.add_topic(topic, msgtype, definition=own)
         for item in sorted(messages, key=lambda item: item.time):
             data = bytes(_STORE.serialize_cdr(item.message, item.msgtype))

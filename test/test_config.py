@@ -132,14 +132,6 @@ def test_paths_are_relative_to_the_file(
     assert config.mapping == tmp_path / 'map.yaml'
 
 
-def test_absolute_paths_stay_as_they_are(load: Callable[..., CalibrationConfig]) -> None:
-    config = load({'model': '/m.xml', 'bags': [{'path': '/b'}], 'output': '/o', 'mapping': '/y'})
-    assert config.model == Path('/m.xml')
-    assert config.bags[0].path == '/b'
-    assert config.output == Path('/o')
-    assert config.mapping == Path('/y')
-
-
 def test_overridden_paths_are_relative_to_the_working_directory(
     load: Callable[..., CalibrationConfig], tmp_path: Path
 ) -> None:
@@ -157,16 +149,6 @@ def test_overridden_paths_are_relative_to_the_working_directory(
     assert config.mapping == Path('other.yaml')
     assert config.bags[0].path == 'b'
     assert load({}, {'output': 'o'}).model == tmp_path / 'robot.xml'
-
-
-def test_overrides_replace_what_the_file_says(load: Callable[..., CalibrationConfig]) -> None:
-    config = load(
-        {'solver': {'loss': 'huber', 'threads': 3}},
-        {'solver.loss': 'cauchy', 'check.held_out_factor': 3},
-    )
-    assert config.solver.loss == 'cauchy'
-    assert config.solver.threads == 3
-    assert config.check.held_out_factor == 3.0
 
 
 @pytest.mark.parametrize(
@@ -188,28 +170,17 @@ def test_an_override_that_does_not_fit_is_one_sentence(
 
 CHANNEL = {'topic': '/joint_states', 'field': 'position', 'label': 'j'}
 COMPLAINTS: list[tuple[dict[str, Any], str]] = [
-    # unknown keys, at every depth
     ({'modle': 1}, r"Unknown key 'modle' in .*calibration\.yaml; nearest: model, solver"),
-    ({'solver': {'los': 'x'}}, r"Unknown key 'solver\.los' in .*; nearest: loss\.$"),
-    ({'check': {'held_out': 2}}, r"Unknown key 'check\.held_out' in .*; nearest: held_out_factor"),
     ({'bags': [{'path': 'b', 'rol': 1}]}, r"Unknown key 'bags\.0\.rol' in .*; nearest: role\.$"),
-    (
-        {'parameters': [{'target': 'a'}, {'target': 'b', 'bound': [0, 1]}]},
-        r"Unknown key 'parameters\.1\.bound' in .*; nearest: bounds\.$",
-    ),
-    ({'mapping': {'sensor': {}}}, r"Unknown key 'mapping\.sensor' in .*; nearest: sensors\.$"),
     (
         {'mapping': {'sensors': {'q': {**CHANNEL, 'scal': 2}}}},
         r"Unknown key 'mapping\.sensors\.q\.scal' in .*; nearest: scale",
     ),
-    # missing keys
     ({'parameters': [{}]}, r"Missing key 'parameters\.0\.target' in .*\.$"),
-    ({'bags': [{'role': 'train'}]}, r"Missing key 'bags\.0\.path' in .*\.$"),
     (
         {'mapping': {'actuators': {'a': {'topic': '/c', 'label': '0'}}}},
         r"Missing key 'mapping\.actuators\.a\.field' in .*\.$",
     ),
-    # closed choices
     (
         {'bags': [{'path': 'b', 'role': 'trian'}]},
         r"Expected train or validate for 'bags\.0\.role' in .*, found 'trian'; nearest: train\.$",
@@ -219,53 +190,24 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
         r"Expected linear, .* or arctan for 'solver\.loss' in .*; nearest: huber\.$",
     ),
     (
-        {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 0}}]},
-        r"Bad value 0 for 'parameters\.0\.prior\.std' in .*: expected more than 0\.$",
-    ),
-    (
-        {'parameters': [{'target': 'a', 'prior': {'mean': 1}}]},
-        r"Missing key 'parameters\.0\.prior\.std' in .*\.$",
-    ),
-    (
-        {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 1, 'sd': 1}}]},
-        r"Unknown key 'parameters\.0\.prior\.sd' in .*; nearest: std\.$",
-    ),
-    (
-        {'parameters': [{'target': 'a', 'scale': 'lgo'}]},
-        r"Expected linear or log for 'parameters\.0\.scale' in .*; nearest: log\.$",
-    ),
-    (
-        {'solver': {'starts': 0}},
-        r"Bad value 0 for 'solver\.starts' in .*: expected at least 1\.$",
-    ),
-    (
-        {'solver': {'backend': 'scipi'}},
-        r"Expected mujoco, .* or scipy-lm for 'solver\.backend' in .*; nearest: scipy, scipy-lm, ",
-    ),
-    (
         {'stamps': 'heder'},
         r"Expected auto, header or receive for 'stamps' in .*, found 'heder'; nearest: header",
     ),
-    # bounds of numbers
+    (
+        {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 0}}]},
+        r"Bad value 0 for 'parameters\.0\.prior\.std' in .*: expected more than 0\.$",
+    ),
     ({'solver': {'max_iterations': 0}}, r"value 0 for 'solver\.max_iterations' .* at least 1\.$"),
     ({'solver': {'max_iterations': 10001}}, r"'solver\.max_iterations' .* at most 10000\.$"),
-    ({'solver': {'threads': -1}}, r"value -1 for 'solver\.threads' in .* at least 0\.$"),
-    ({'check': {'held_out_factor': 0.5}}, r"value 0\.5 for 'check\.held_out_factor' .* least 1"),
     ({'check': {'tolerance': {'a': -1}}}, r"value -1 for 'check\.tolerance\.a' .* at least 0"),
-    # values of another kind
     ({'solver': {'max_iterations': 'many'}}, r"value 'many' for 'solver\.max_iterations' in "),
-    ({'parameters': [{'target': 'a', 'initial': 'x'}]}, r"'x' for 'parameters\.0\.initial' in "),
     ({'parameters': [{'target': 'a', 'bounds': [0]}]}, r"'parameters\.0\.bounds' in "),
     ({'parameters': [{'target': 'a', 'bounds': [0, 1, 2]}]}, r"for 'parameters\.0\.bounds' in "),
     ({'parameters': [{'target': 'a', 'bounds': ['x', 1]}]}, r"'parameters\.0\.bounds\.0' in "),
-    ({'bags': 'a'}, r"Bad value 'a' for 'bags' in "),
     ({'model': None}, r"for 'model' in "),
     ({'solver': 3}, r"Bad value 3 for 'solver' in "),
-    ({'sensors': 'q'}, r"Bad value 'q' for 'sensors' in "),
     ({'mapping': 3}, r'Expected auto, a mapping or the name of a mapping file, found 3'),
-    # nothing to work on
     ({'bags': []}, r'Expected at least one bag with role train in bags, found none, in .*\.$'),
-    ({'bags': [{'path': 'b', 'role': 'validate'}]}, r'at least one bag with role train in bags'),
     ({'parameters': []}, r'Expected at least one entry in parameters .*, found none, in .*\.$'),
 ]
 
@@ -310,11 +252,6 @@ def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> N
         read_yaml(tmp_path / 'calibratoin.yaml')
     with pytest.raises(ConfigError, match=r"; there is no folder '.*nowhere'\.$"):
         read_yaml(tmp_path / 'nowhere' / 'calibration.yaml')
-
-
-def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"Cannot read '.*': Is a directory\.$"):
-        read_yaml(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +300,7 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
     ('schema', 'values', 'complaint'),
     [
         (RecorderConfig, {'compression': 'zst'}, r"'compression' in node, .* nearest: zstd"),
-        (RecorderConfig, {'max_bag_size': -1}, r"-1 for 'max_bag_size' in node: .* at least 0\.$"),
+        (RecorderConfig, {'max_duration': -1}, r"-1 for 'max_duration' in node: .* at least 0\.$"),
         (
             RecorderConfig,
             {'regex': '(a'},

@@ -69,6 +69,7 @@ CREATORS = {'create_service': 'service', 'create_publisher': 'topic'}
 #: Package of each interface that the nodes use.
 PACKAGES = {
     'Trigger': 'std_srvs/srv',
+    'JointState': 'sensor_msgs/msg',
     'String': 'std_msgs/msg',
     'DiagnosticArray': 'diagnostic_msgs/msg',
 }

@@ -11,7 +11,8 @@ from sysid_ros.bags.columns import (
     UnreadTopic,
 )
 from sysid_ros.bags.reader import read_bag
-from sysid_ros.bags.writer import BagWriter, TopicQos
+from sysid_ros.bags.storage import TopicQos
+from sysid_ros.bags.writer import BagWriter
 
 __all__ = [
     'BagColumns',

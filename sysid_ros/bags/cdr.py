@@ -60,8 +60,6 @@ _MOST_NUMBERS = 256
 _MOST_PARTS = 65_536
 #: No message type that somebody wrote is nested deeper.
 _DEEPEST = 50
-#: Layouts that are compared with messages of one size before one of the messages is walked through.
-_REMEMBERED = 32
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
@@ -84,18 +82,13 @@ def known_types() -> Typestore:
 
 
 class MessageType(NamedTuple):
-    """A message type and the definitions that came with it.
-
-    Attributes:
-        name: As ``sensor_msgs/msg/JointState``.
-        own: Definitions in the bag, by the names of types; others are those that ROS 2 ships.
-    """
+    """A message type, and definitions in the bag, in the words of rosbags, by names of types."""
 
     name: str
     own: Mapping[str, Any]
 
     def members(self, structure: str) -> Sequence[tuple[str, tuple[Nodetype, Any]]]:
-        """Return name and type of each member of a structure, in the words of rosbags.
+        """Return name and type of each member of a structure.
 
         Raises:
             CdrError: It is not defined.
@@ -397,53 +390,25 @@ class MessageTable(NamedTuple):
         return stamps
 
 
-class Splitter:
-    """Cuts batches of one message type into tables; it remembers the layouts that it has seen."""
+def split(found: Batch, kind: MessageType, *, texts_matter: bool) -> Iterator[MessageTable]:
+    """Cut a batch of one message type into tables that together hold every message once.
 
-    def __init__(self, kind: MessageType, *, texts_matter: bool) -> None:
-        """Begin without layouts; see :func:`find_layout` for the arguments."""
-        self._kind = kind
-        self._before = 0
-        self._texts_matter = texts_matter
-        self._known: dict[int, list[Layout]] = {}
+    Args:
+        found: The messages.
+        kind: Their type.
+        texts_matter: See :func:`find_layout`.
 
-    def split(self, found: Batch) -> list[MessageTable]:
-        """Return tables that together hold every message once, in the order of their first ones.
-
-        Raises:
-            CdrError: A message does not fit the type; the error begins with ``message 3:``.
-        """
-        tables = [
-            table
-            for size in np.unique(found.sizes).tolist()
-            for table in self._alike(found, np.flatnonzero(found.sizes == size), size)
-        ]
-        self._before += len(found.sizes)
-        return sorted(tables, key=lambda table: int(table.rows[0]))
-
-    def _alike(self, found: Batch, rows: NDArray[np.int64], size: int) -> Iterator[MessageTable]:
-        """Split messages of one size."""
+    Raises:
+        CdrError: A message does not fit the type.
+    """
+    for size in np.unique(found.sizes).tolist():
+        rows = np.flatnonzero(found.sizes == size)
         table = sliding_window_view(found.buffer, size)[found.starts[rows]]
-        known = self._known.setdefault(size, [])
-        candidates = iter(tuple(known))
         while len(rows):
-            layout = next(candidates, None)
-            if layout is None:
-                try:
-                    layout = find_layout(
-                        self._kind, found.message(int(rows[0])), texts_matter=self._texts_matter
-                    )
-                except CdrError as err:
-                    raise type(err)(f'message {self._before + int(rows[0]) + 1}: {err}') from err
-                known.insert(0, layout)
-                del known[_REMEMBERED:]
+            layout = find_layout(kind, table[0].tobytes(), texts_matter=texts_matter)
             fits = np.ones(len(rows), dtype=bool)
             for start, content in layout.fixed:
                 expected = np.frombuffer(content, np.uint8)
                 fits &= (table[:, start : start + len(content)] == expected).all(axis=1)
-            if fits.all():
-                yield MessageTable(rows, table, layout)
-                return
-            if fits.any():
-                yield MessageTable(rows[fits], table[fits], layout)
-                rows, table = rows[~fits], table[~fits]
+            yield MessageTable(rows[fits], table[fits], layout)
+            rows, table = rows[~fits], table[~fits]

@@ -10,10 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.reader import BagMessages
-from sysid_ros.bags.storage import ROS1, Stream, suffix
+from sysid_ros.bags.storage import ROS1, BagMessages, Topic, suffix
 from sysid_ros.bags.tables import table_files
-from sysid_ros.bags.writer import BagWriter, Definition, TopicQos, define
+from sysid_ros.bags.writer import BagWriter, define
 from sysid_ros.errors import BagError
 
 
@@ -57,33 +56,22 @@ def copy_bag(path: Path, writer: BagWriter) -> BagMessages:
     bag = BagMessages(path)
     added: set[str] = set()
 
-    def add(stream: Stream) -> None:
-        if stream.topic not in added and stream.serialization in {'cdr', ''}:
-            definition = _definition(stream, own=suffix(path) != ROS1)
-            writer.add_topic(
-                stream.topic, stream.msgtype, TopicQos.of(stream.qos), definition=definition
-            )
-            added.add(stream.topic)
+    def add(topic: Topic) -> None:
+        if topic.name in added or not topic.is_cdr:
+            return
+        added.add(topic.name)
+        is_known = topic.msgtype in known_types().fielddefs
+        if suffix(path) == ROS1 or not topic.language:
+            topic = topic._replace(definition='', language='ros2msg')
+        writer.add(define(topic) if is_known else topic)
 
-    for stream, messages in bag.batches(lambda stream: stream.serialization in {'cdr', ''}):
-        add(stream)
-        sent_ns = [0] * len(messages.sizes)
-        if messages.sent_ns is not None:
-            sent_ns = messages.sent_ns.tolist()
-        for row, (received, sent) in enumerate(
-            zip(messages.receive_ns.tolist(), sent_ns, strict=True)
-        ):
-            writer.write(stream.topic, received, messages.message(row), sent)
-    for stream in bag.streams:
-        add(stream)
+    for topic, messages in bag.batches(lambda topic: topic.is_cdr):
+        add(topic)
+        received = messages.receive_ns.tolist()
+        sent = [0] * len(received) if messages.sent_ns is None else messages.sent_ns.tolist()
+        for row, stamps in enumerate(zip(received, sent, strict=True)):
+            writer.write(topic.name, stamps[0], messages.message(row), stamps[1])
+    for topic in bag.topics:
+        add(topic)
     writer.set_facts(bag.facts)
     return bag
-
-
-def _definition(stream: Stream, *, own: bool) -> Definition:
-    """Return the definition in a file, or that of the common interfaces, or one without text."""
-    if own and stream.definition and stream.language:
-        return define(stream.topic, stream.msgtype, stream.definition, stream.language)
-    if stream.msgtype in known_types().fielddefs:
-        return define(stream.topic, stream.msgtype)
-    return Definition(stream.msgtype, '', 'ros2msg', '')

@@ -21,76 +21,77 @@ from numpy.typing import NDArray
 
 from sysid_ros.bags.cdr import Batch, MessageTable
 from sysid_ros.bags.columns import Field, TopicColumns
-from sysid_ros.bags.message_types import labels_for
+from sysid_ros.bags.message_types import JOINT_TRAJECTORY, labels_for
 from sysid_ros.signals.setpoints import SetpointPath
 
-#: Arrays of a point to the fields that they become.
+#: Arrays of a point to the fields that they become: each but the last is the derivative of the one
+#: before; efforts are interpolated by themselves.
 FIELDS = {
     'positions': 'position',
     'velocities': 'velocity',
     'accelerations': 'acceleration',
     'effort': 'effort',
 }
+_MOTION = list(FIELDS.values())[:3]
 _POINT = re.compile(r'points\[(\d+)\]\.(\w+)')
 _UNIT_NS = {'sec': 1_000_000_000, 'nanosec': 1}
 
 
-class _Block(NamedTuple):
-    """Messages for the same joints, with the same number p of points.
+class _Message(NamedTuple):
+    """A trajectory with p points.
 
     Attributes:
-        joints: The joints.
-        order: (m, 3) int64: sorted by these columns, messages are in the order of their receipt.
-        receive_ns: (m,) int64, ns.
-        stamp_ns: (m,) int64, ns; zero means the time of receipt.
-        after_ns: (m, p) int64, each point's time from the start, ns.
-        values: Field to labels and (m, p, k) values; NaN where a point does not have them.
+        order: Number of the file, and receive stamp, ns.
+        stamp_ns: Stamp of the header, ns; zero means the time of receipt.
+        joints: Its joints.
+        after_ns: (p,) each point's time from the start, ns.
+        values: Field to labels and (p, k) values; NaN where a point does not have them.
     """
 
+    order: tuple[int, int]
+    stamp_ns: int
     joints: tuple[str, ...]
-    order: NDArray[np.int64]
-    receive_ns: NDArray[np.int64]
-    stamp_ns: NDArray[np.int64]
     after_ns: NDArray[np.int64]
     values: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]
+
+    @property
+    def begin_ns(self) -> int:
+        """When it begins, ns."""
+        return self.stamp_ns or self.order[1]
 
 
 class Setpoints:
     """The path that the messages of a topic ask for."""
 
-    def __init__(self, topic: str, msgtype: str) -> None:
+    def __init__(self, topic: str) -> None:
         """Begin without messages."""
         self._topic = topic
-        self._msgtype = msgtype
-        self._blocks: list[_Block] = []
+        self._messages: list[tuple[int, _Message]] = []
         self._count = 0
 
     def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
         """Append messages; see :class:`~sysid_ros.bags.topic.MessageRows`."""
         for table in tables:
-            received = messages.receive_ns[table.rows]
-            numbers = self._count + table.rows
-            order = np.stack([np.full_like(received, messages.file), received, numbers], axis=1)
-            self._blocks.append(_block(table, received, order))
+            numbers = (self._count + table.rows).tolist()
+            self._messages += zip(numbers, _messages(messages, table), strict=False)
         self._count += len(messages.receive_ns)
 
     def finish(self) -> TopicColumns:
         """Return what was asked for, in the order of the times."""
-        blocks = [block for block in self._blocks if block.after_ns.size and block.values]
-        ranks = _ranks(blocks)
-        paths = []
-        for joints in {tuple(sorted(block.joints)): None for block in blocks}:
-            members = [n for n, b in enumerate(blocks) if tuple(sorted(b.joints)) == joints]
-            paths.append(_PointPath([blocks[n] for n in members], [ranks[n] for n in members]))
+        in_order = sorted(self._messages, key=lambda item: (item[1].order, item[0]))
+        groups: dict[tuple[str, ...], list[_Message]] = {}
+        for _, message in in_order:
+            groups.setdefault(tuple(sorted(message.joints)), []).append(message)
+        paths = [_PointPath(group) for group in groups.values()]
         held = all(path.only_jumps for path in paths)
         parts = [path.rows(held=held) for path in paths]
         nothing = np.empty(0, dtype=np.int64)
-        received = np.concatenate([nothing, *(part[0] for part in parts)])
-        stamped = np.concatenate([nothing, *(part[1] for part in parts)])
+        received = np.concatenate([nothing, *(part.receive_ns for part in parts)])
+        stamped = np.concatenate([nothing, *(part.stamp_ns for part in parts)])
         order = np.lexsort((received, np.where(stamped, stamped, received)))
         fields = []
         for name in FIELDS.values():
-            found = [(part[2].get(name, {}), len(part[0])) for part in parts]
+            found = [(part.columns.get(name, {}), len(part.receive_ns)) for part in parts]
             labels = tuple(dict.fromkeys(label for columns, _ in found for label in columns))
             if labels:
                 values = [
@@ -99,59 +100,58 @@ class Setpoints:
                 ]
                 fields.append(Field(name, labels, np.concatenate(values)[order], not held))
         # Messages for other joints do not replace what is left of one.
-        legs = None if held or len(parts) > 1 else parts[0][3][order]
+        legs = None if held or len(parts) > 1 else parts[0].legs[order]
         return TopicColumns(
-            self._topic, self._msgtype, received[order], stamped[order], tuple(fields), legs
+            self._topic, JOINT_TRAJECTORY, received[order], stamped[order], tuple(fields), legs
         )
+
+
+class _Rows(NamedTuple):
+    """Rows of a path: (n,) stamps, ns, field to label to (n,) values, (n, 2) messages and legs."""
+
+    receive_ns: NDArray[np.int64]
+    stamp_ns: NDArray[np.int64]
+    columns: dict[str, dict[str, NDArray[np.float64]]]
+    legs: NDArray[np.int64]
 
 
 class _PointPath:
     """What messages for the same joints ask for."""
 
-    def __init__(self, blocks: Sequence[_Block], ranks: Sequence[NDArray[np.int64]]) -> None:
-        """Follow them in the order of their ranks."""
-        self._present = present = {name for block in blocks for name in block.values}
-        # What is interpolated, then its derivatives; efforts are interpolated by themselves.
-        motion = [name for name in FIELDS.values() if name != 'effort']
-        self._chain = motion[next((n for n, name in enumerate(motion) if name in present), 3) :]
+    def __init__(self, messages: Sequence[_Message]) -> None:
+        """Follow them in their order."""
+        self._messages = messages
+        self._present = {name for message in messages for name in message.values}
+        # What is interpolated, then its derivatives.
+        first = next((n for n, name in enumerate(_MOTION) if name in self._present), 3)
+        self._chain = _MOTION[first:]
         self._labels = tuple(
-            dict.fromkeys(at for block in blocks for own, _ in block.values.values() for at in own)
-        )
-        where, points = [], []
-        for number, block in enumerate(blocks):
-            where += [(number, row) for row in range(len(block.receive_ns))]
-            points.append(self._points(block))
-        self._receive_ns, self._stamp_ns, begin = (
-            np.concatenate(parts)[np.argsort(np.concatenate(ranks))]
-            for parts in (
-                [block.receive_ns for block in blocks],
-                [block.stamp_ns for block in blocks],
-                [np.where(block.stamp_ns, block.stamp_ns, block.receive_ns) for block in blocks],
+            dict.fromkeys(
+                label for message in messages for own, _ in message.values.values() for label in own
             )
         )
-        self._begin_ns = begin
         self._path = SetpointPath()
-        for time, index in zip(begin.tolist(), np.argsort(np.concatenate(ranks)), strict=True):
-            number, row = where[index]
-            self._path.follow(time, blocks[number].after_ns[row].tolist(), points[number][row])
+        for message in messages:
+            points = self._points(message)
+            self._path.follow(message.begin_ns, message.after_ns.tolist(), points)
 
     @property
     def only_jumps(self) -> bool:
         """Whether every message acts at once."""
         return self._path.only_jumps
 
-    def rows(
-        self, *, held: bool
-    ) -> tuple[
-        NDArray[np.int64],
-        NDArray[np.int64],
-        dict[str, dict[str, NDArray[np.float64]]],
-        NDArray[np.int64],
-    ]:
-        """Return (n,) receive and header stamps, ns, field to label to its (n,) values, legs."""
+    def rows(self, *, held: bool) -> _Rows:
+        """Return the corners of the path, and samples of what is bent."""
         rows = self._path.rows(held=held)
-        after = rows.times_ns - self._begin_ns[rows.trajectory]
-        stamps = self._stamp_ns[rows.trajectory]
+        begin, received, stamps = (
+            np.array(times, dtype=np.int64)[rows.trajectory]
+            for times in (
+                [message.begin_ns for message in self._messages],
+                [message.order[1] for message in self._messages],
+                [message.stamp_ns for message in self._messages],
+            )
+        )
+        after = rows.times_ns - begin
         columns = {
             name: dict(zip(self._labels, rows.states[:, order].T, strict=False))
             for order, name in enumerate(self._chain)
@@ -164,72 +164,57 @@ class _PointPath:
             name: {label: column for label, column in found.items() if np.isfinite(column).any()}
             for name, found in columns.items()
         }
-        received = self._receive_ns[rows.trajectory] + after
-        return (
-            received,
-            np.where(stamps, stamps + after, 0),
-            whole,
-            np.stack([rows.trajectory, rows.leg], axis=1),
-        )
+        legs = np.stack([rows.trajectory, rows.leg], axis=1)
+        return _Rows(received + after, np.where(stamps, stamps + after, 0), whole, legs)
 
-    def _points(self, block: _Block) -> NDArray[np.float64]:
-        """Return (m, p, 3, k) points: k joints, and once more for their efforts."""
+    def _points(self, message: _Message) -> NDArray[np.float64]:
+        """Return (p, 3, k) points: k joints, and once more for their efforts."""
         count = len(self._labels)
-        shape = (*block.after_ns.shape, 3, count * (1 + ('effort' in self._present)))
-        points = np.full(shape, np.nan)
-        for name, (labels, values) in block.values.items():
+        width = count * (1 + ('effort' in self._present))
+        points = np.full((len(message.after_ns), 3, width), np.nan)
+        for name, (labels, values) in message.values.items():
             columns = [self._labels.index(label) for label in labels]
             if name == 'effort':
-                points[:, :, 0, [count + column for column in columns]] = values
+                points[:, 0, [count + column for column in columns]] = values
             else:
-                points[:, :, self._chain.index(name), columns] = values
+                points[:, self._chain.index(name), columns] = values
         return points
 
 
-def _block(table: MessageTable, receive_ns: NDArray[np.int64], order: NDArray[np.int64]) -> _Block:
-    """Take the points out of messages of one layout."""
+def _messages(batch: Batch, table: MessageTable) -> list[_Message]:
+    """Return messages of one layout; none where they have no points, or points without values."""
     joints = table.layout.texts.get('joint_names', ())
-    points: dict[int, NDArray[np.int64]] = {}
-    found: dict[tuple[str, int], NDArray[np.generic]] = {}
+    after: dict[int, NDArray[np.int64]] = {}
+    found: dict[str, dict[int, NDArray[np.generic]]] = {}
     for part in table.layout.parts:
         match = _POINT.fullmatch(part.field)
         if match is None:
             continue
         point, numbers = int(match[1]), table.numbers(part)
         if match[2] in FIELDS:
-            found[FIELDS[match[2]], point] = numbers
+            found.setdefault(FIELDS[match[2]], {})[point] = numbers
         else:
             units = np.array([_UNIT_NS[label] for label in part.labels])
-            time = (numbers.astype(np.int64) * units).sum(axis=1)
-            points[point] = points.get(point, 0) + time
-    values = {}
-    for name in FIELDS.values():
-        width = max((found[key].shape[1] for key in found if key[0] == name), default=0)
-        if width:
-            filled = np.full((len(receive_ns), len(points), width), np.nan)
-            for point in points:
-                if (name, point) in found:
-                    numbers = found[name, point]
-                    filled[:, point, : numbers.shape[1]] = numbers
-            values[name] = (labels_for(joints, width), filled)
-    stamps = table.stamps_ns()
-    after = [points[point] for point in sorted(points)]
-    return _Block(
-        joints,
-        order,
-        receive_ns,
-        np.zeros_like(receive_ns) if stamps is None else stamps,
-        np.stack(after, axis=1) if after else np.empty((len(receive_ns), 0), dtype=np.int64),
-        values,
-    )
-
-
-def _ranks(blocks: Sequence[_Block]) -> list[NDArray[np.int64]]:
-    """Return the place of each block's messages among all messages, (m,) each."""
-    if not blocks:
+            after[point] = after.get(point, 0) + (numbers.astype(np.int64) * units).sum(axis=1)
+    if not after or not found:
         return []
-    order = np.concatenate([block.order for block in blocks])
-    ranks = np.empty(len(order), dtype=np.int64)
-    ranks[np.lexsort(order.T[::-1])] = np.arange(len(order))
-    ends = np.cumsum([len(block.order) for block in blocks])
-    return np.split(ranks, ends[:-1])
+    values = {}
+    for name in filter(found.__contains__, FIELDS.values()):
+        width = max(numbers.shape[1] for numbers in found[name].values())
+        filled = np.full((len(table.rows), len(after), width), np.nan)
+        for point, numbers in found[name].items():
+            filled[:, point, : numbers.shape[1]] = numbers
+        values[name] = (labels_for(joints, width), filled)
+    received = batch.receive_ns[table.rows].tolist()
+    stamps = table.stamps_ns()
+    after_ns = np.stack([after[point] for point in sorted(after)], axis=1)
+    return [
+        _Message(
+            (batch.file, received[row]),
+            0 if stamps is None else int(stamps[row]),
+            joints,
+            after_ns[row],
+            {name: (labels, filled[row]) for name, (labels, filled) in values.items()},
+        )
+        for row in range(len(received))
+    ]

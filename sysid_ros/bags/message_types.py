@@ -9,8 +9,7 @@ type whose messages carry names (of joints, of frames) has an entry that says wh
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from sysid_ros.bags.cdr import NumberRun
 
@@ -32,18 +31,10 @@ _INTERFACE = re.compile(r'interface_values\[(\d+)\]\.values')
 _TRANSFORM = re.compile(r'(transforms\[\d+\])\.transform\.(translation|rotation)')
 
 
-class Labeller(Protocol):
-    """Gives the numbers of a message the fields and labels that they have as columns."""
-
-    def __call__(
-        self, parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
-    ) -> Iterable[NumberRun]:
-        """Label the numbers of a message.
-
-        Args:
-            parts: What the definition alone says: paths as fields, indices as labels.
-            texts: Path to the strings in the message.
-        """
+#: Gives the numbers of a message the fields and labels that they have as columns. It gets them as
+#: the definition alone has them (paths as fields, indices as labels), and the message's strings by
+#: their paths.
+Labeller = Callable[[Iterable[NumberRun], Mapping[str, tuple[str, ...]]], Iterable[NumberRun]]
 
 
 def labels_for(names: Sequence[str], width: int) -> tuple[str, ...]:
@@ -69,7 +60,7 @@ def named_by(path: str, fields: str = '.*') -> Labeller:
     named = re.compile(fields)
 
     def label(
-        parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+        parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]]
     ) -> Iterator[NumberRun]:
         for part in parts:
             if named.fullmatch(part.field):
@@ -80,19 +71,13 @@ def named_by(path: str, fields: str = '.*') -> Labeller:
     return label
 
 
-def only(field: str) -> Labeller:
-    """Leave out all fields but one."""
-
-    def label(
-        parts: Iterable[NumberRun], _: Mapping[str, tuple[str, ...]], /
-    ) -> Iterator[NumberRun]:
-        return (part for part in parts if part.field == field)
-
-    return label
+def only_data(parts: Iterable[NumberRun], _: Mapping[str, tuple[str, ...]]) -> Iterator[NumberRun]:
+    """Leave out the layout of an array, whose elements have their index as label."""
+    return (part for part in parts if part.field == 'data')
 
 
 def interfaces_of_joints(
-    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]]
 ) -> Iterator[NumberRun]:
     """Make each interface (position, temperature …) a field of the joints that have it."""
     found = [(part, int(match[1])) for part in parts if (match := _INTERFACE.fullmatch(part.field))]
@@ -108,7 +93,7 @@ def interfaces_of_joints(
 
 
 def transforms_by_child_frame(
-    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]], /
+    parts: Iterable[NumberRun], texts: Mapping[str, tuple[str, ...]]
 ) -> Iterator[NumberRun]:
     """Make translation and rotation of each frame a field, such as ``tool0.translation``.
 
@@ -127,31 +112,20 @@ def transforms_by_child_frame(
             yield part._replace(field=field)
 
 
-#: Message type to what names its columns. A type that carries names needs an entry here.
-LABELLERS: Mapping[str, Labeller] = {
-    'sensor_msgs/msg/JointState': named_by('name'),
+_LABELLERS: Mapping[str, Labeller] = {
+    JOINT_STATE: named_by('name'),
     # Older versions of the type say desired and actual instead of reference and feedback.
     CONTROLLER_STATE: named_by('joint_names', r'\w+\.(positions|velocities|accelerations|effort)'),
     JOINT_JOG: named_by('joint_names', 'displacements|velocities'),
     'control_msgs/msg/DynamicJointState': interfaces_of_joints,
     'tf2_msgs/msg/TFMessage': transforms_by_child_frame,
-    # The elements have their index as label; the layout of such an array does not matter.
-    **{
-        f'std_msgs/msg/{number}MultiArray': only('data')
-        for number in [
-            'Float32',
-            'Float64',
-            'Int8',
-            'Int16',
-            'Int32',
-            'Int64',
-            'UInt8',
-            'UInt16',
-            'UInt32',
-            'UInt64',
-        ]
-    },
 }
+
+
+def labeller(msgtype: str) -> Labeller | None:
+    """Return what names the columns of a type; a type that carries names needs an entry above."""
+    is_array = re.fullmatch(r'std_msgs/msg/(U?Int|Float)\d+MultiArray', msgtype)
+    return only_data if is_array else _LABELLERS.get(msgtype)
 
 
 def is_interpolated(msgtype: str, field: str) -> bool:

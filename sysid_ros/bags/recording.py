@@ -10,15 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from sysid_ros.bags.writer import BagWriter, Definition, Splitting, TopicQos, define
+from sysid_ros.bags.storage import Topic
+from sysid_ros.bags.writer import BagWriter, define
 from sysid_ros.errors import BagError
 from sysid_ros.text import one_line
-
-__all__ = ['Buffering', 'Recording', 'Summary', 'TopicCount', 'TopicSpec', 'free_name', 'summary']
 
 #: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
 _OVERHEAD = 200
@@ -47,23 +46,35 @@ class Buffering(NamedTuple):
     sync_seconds: float = 5.0
 
 
-class TopicCount(NamedTuple):
+@dataclass
+class TopicStats:
     """What became of the messages of one topic.
+
+    Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
+    and the rest to the writer.
 
     Attributes:
         topic: Name of the topic.
         messages: Messages that were written.
-        rate: Messages per second between the first and the last, Hz; 0 below two messages.
         lost: Messages that the middleware reported lost before they came here.
         dropped: Messages that came and were not written: the disk stalled for longer than the
             queue holds, or failed.
+        first_ns: Receive stamp of the first message that was written, ns …
+        last_ns: … and of the last.
     """
 
     topic: str
-    messages: int
-    rate: float
-    lost: int
+    messages: int = 0
+    lost: int = 0
     dropped: int = 0
+    first_ns: int = 0
+    last_ns: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Messages per second between the first and the last, Hz; 0 below two messages."""
+        span = (self.last_ns - self.first_ns) * 1e-9
+        return (self.messages - 1) / span if self.messages > 1 and span > 0 else 0.0
 
 
 class Summary(NamedTuple):
@@ -71,22 +82,20 @@ class Summary(NamedTuple):
 
     Attributes:
         path: Folder of the bag.
-        counts: Messages by topic.
-        files: Names of the bag's files.
-        size: Bytes of these files; 0 if they are gone.
+        counts: What became of the messages of each topic.
+        size: Bytes of its file; 0 if that is gone.
         seconds: Time from the first to the last message that was received.
         failure: Why the bag could not be written to its end, if so.
     """
 
     path: Path
-    counts: tuple[TopicCount, ...]
-    files: tuple[str, ...]
+    counts: tuple[TopicStats, ...]
     size: int
     seconds: float
     failure: BagError | None
 
 
-def summary(counts: Iterable[TopicCount]) -> str:
+def summary(counts: Iterable[TopicStats]) -> str:
     """Return the counts as a table of plain text, one line per topic, with a line of totals."""
     rows = [
         (one_line(c.topic), str(c.messages), f'{c.rate:.1f}', str(c.lost), str(c.dropped))
@@ -98,54 +107,9 @@ def summary(counts: Iterable[TopicCount]) -> str:
         *rows,
         ('total', messages, '', lost, dropped),
     ]
-    widths = [max(len(row[column]) for row in table) for column in range(5)]
-    return '\n'.join(
-        '  '.join(
-            cell.ljust(width) if column == 0 else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in table
-    )
-
-
-class TopicSpec(NamedTuple):
-    """A topic that goes into a bag.
-
-    Attributes:
-        topic: Name of the topic.
-        msgtype: Its type, as ``sensor_msgs/msg/JointState``.
-        qos: How it is offered.
-        definition: Definition of the type with those of all types inside it, as rosbag2 joins
-            them; None for ROS 2 Jazzy's common interfaces.
-        encoding: Language of the definition, ``ros2msg`` or ``ros2idl``.
-    """
-
-    topic: str
-    msgtype: str
-    qos: TopicQos = TopicQos()
-    definition: str | None = None
-    encoding: str = 'ros2msg'
-
-
-@dataclass
-class _TopicTally:
-    """Counts of one topic.
-
-    Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
-    and the rest to the writer.
-    """
-
-    written: int = 0
-    first_ns: int = 0
-    last_ns: int = 0
-    dropped: int = 0
-    lost: int = 0
-
-    @property
-    def rate(self) -> float:
-        """Messages per second between the first and the last, Hz."""
-        span = (self.last_ns - self.first_ns) * 1e-9
-        return (self.written - 1) / span if self.written > 1 and span > 0 else 0.0
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    aligned = [[row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])] for row in table]
+    return '\n'.join('  '.join(row) for row in aligned)
 
 
 class Recording:
@@ -158,10 +122,9 @@ class Recording:
     def __init__(
         self,
         path: Path,
-        topics: Iterable[TopicSpec],
+        topics: Iterable[Topic],
         *,
         compression: str = 'none',
-        splitting: Splitting | None = None,
         buffering: Buffering | None = None,
         facts: Mapping[str, str] | None = None,
         on_failure: Callable[[BagError], None] | None = None,
@@ -172,7 +135,6 @@ class Recording:
             path: Folder of the new bag.
             topics: The topics in it; :meth:`add` takes more.
             compression: ``none``, or ``zstd`` for chunks.
-            splitting: When the next file begins; default never.
             buffering: How long messages stay in memory.
             facts: What else the bag says about the recording; see :meth:`set_facts`.
             on_failure: Called once, from the writing thread, when the bag cannot be written any
@@ -191,20 +153,19 @@ class Recording:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._ending = False
-        self._split = False
         self._sync_failure: BagError | None = None
         self._facts: dict[str, str] = {}
         self._announced: set[str] = set()
-        self._specs: dict[str, tuple[TopicSpec, Definition]] = {}
-        self._tallies: dict[str, _TopicTally] = {}
+        self._topics: dict[str, Topic] = {}
+        self._stats: dict[str, TopicStats] = {}
         # A type that is not known raises before a bag was created for it.
-        for spec in topics:
-            self.add(spec)
-        self._writer = BagWriter(path, compression=compression, splitting=splitting)
+        for topic in topics:
+            self.add(topic)
+        self._writer = BagWriter(path, compression=compression)
         self._writer.set_facts({**(facts or {}), **self._losses()})
         try:
-            for topic in self._specs:
-                self._announce(topic)
+            for name in self._topics:
+                self._announce(name)
             self._writer.flush()
         except BaseException:
             with suppress(BagError):
@@ -215,17 +176,15 @@ class Recording:
         if self._buffering.sync_seconds > 0:
             threading.Thread(target=self._sync, name='bag sync', daemon=True).start()
 
-    def add(self, spec: TopicSpec) -> None:
+    def add(self, topic: Topic) -> None:
         """Take another topic; it appears in the bag with its first message.
 
         Raises:
             BagError: Its type has no definition; the recording goes on without it.
         """
-        if spec.topic in self._specs:
-            return
-        definition = define(spec.topic, spec.msgtype, spec.definition, spec.encoding)
-        self._tallies[spec.topic] = _TopicTally()
-        self._specs[spec.topic] = spec, definition
+        if topic.name not in self._topics:
+            self._stats[topic.name] = TopicStats(topic.name)
+            self._topics[topic.name] = define(topic)
 
     def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
         """Hand over one message of a topic that was added, or count it as dropped.
@@ -244,7 +203,7 @@ class Recording:
             except IndexError:
                 stalled = False
             if self._ending or waiting >= self._buffering.queue_bytes or stalled:
-                self._tallies[topic].dropped += 1
+                self._stats[topic].dropped += 1
                 return
             self._queue.append((topic, receive_ns, cdr, sent_ns, now))
             self._bytes_in += len(cdr) + _OVERHEAD
@@ -254,7 +213,7 @@ class Recording:
     def count_lost(self, topic: str, messages: int) -> None:
         """Count messages that the middleware lost before they came here."""
         with self._lock:
-            self._tallies[topic].lost += messages
+            self._stats[topic].lost += messages
 
     def set_facts(self, facts: Mapping[str, str]) -> None:
         """Add texts by key that the bag holds beside the messages.
@@ -264,17 +223,9 @@ class Recording:
         with self._lock:
             self._facts.update(facts)
 
-    def split(self) -> None:
-        """Let the bag go on in another file."""
-        self._split = True
-        self._wake.set()
-
-    def counts(self) -> tuple[TopicCount, ...]:
+    def counts(self) -> tuple[TopicStats, ...]:
         """Return what has become of the messages so far, by topic."""
-        return tuple(
-            TopicCount(topic, tally.written, tally.rate, tally.lost, tally.dropped)
-            for topic, tally in sorted(self._tallies.copy().items())
-        )
+        return tuple(replace(stats) for _, stats in sorted(self._stats.copy().items()))
 
     def close(self) -> Summary:
         """Write what waits, finish the bag, and return what became of it."""
@@ -282,16 +233,12 @@ class Recording:
             self._ending = True
         self._wake.set()
         self._thread.join()
-        files = self._writer.files
-        paths = [self.path / file.name for file in files]
-        start = min((file.start_ns for file in files), default=0)
-        end = max((file.end_ns for file in files), default=0)
+        writer = self._writer
         return Summary(
             path=self.path,
             counts=self.counts(),
-            files=tuple(file.name for file in files),
-            size=sum(path.stat().st_size for path in paths if path.exists()),
-            seconds=max(end - start, 0) * 1e-9,
+            size=writer.file.stat().st_size if writer.file.exists() else 0,
+            seconds=max(writer.end_ns - writer.start_ns, 0) * 1e-9,
             failure=self.failure,
         )
 
@@ -318,11 +265,11 @@ class Recording:
                 if topic not in self._announced:
                     self._announce(topic)
                 self._writer.write(topic, receive_ns, cdr, sent_ns)
-                tally = self._tallies[topic]
-                if not tally.written:
-                    tally.first_ns = receive_ns
-                tally.last_ns = receive_ns
-                tally.written += 1
+                stats = self._stats[topic]
+                if not stats.messages:
+                    stats.first_ns = receive_ns
+                stats.last_ns = receive_ns
+                stats.messages += 1
                 self._queue.popleft()
                 self._bytes_out += len(cdr) + _OVERHEAD
             if time.monotonic() >= next_flush:
@@ -331,13 +278,9 @@ class Recording:
                     raise self._sync_failure
                 self._take_facts()
                 self._writer.flush()
-            if self._split:
-                self._split = False
-                self._writer.split()
 
     def _announce(self, topic: str) -> None:
-        spec, definition = self._specs[topic]
-        self._writer.add_topic(topic, spec.msgtype, spec.qos, definition=definition)
+        self._writer.add(self._topics[topic])
         self._announced.add(topic)
 
     def _take_facts(self) -> None:
@@ -373,14 +316,14 @@ class Recording:
 
     def _count(self) -> None:
         """Count as dropped what did not get into the bag."""
-        inside = self._writer.counts()
+        inside = self._writer.counts
         with self._lock:
             for topic, *_ in self._queue:
-                self._tallies[topic].dropped += 1
+                self._stats[topic].dropped += 1
             self._queue.clear()
-            for topic, tally in self._tallies.items():
-                written, tally.written = tally.written, inside.get(topic, 0)
-                tally.dropped += written - tally.written
+            for topic, stats in self._stats.items():
+                written, stats.messages = stats.messages, inside[topic]
+                stats.dropped += written - stats.messages
 
     # The waiting thread
 

@@ -9,26 +9,32 @@ up to its last whole chunk. SQLite files and ROS 1 bags are read with rosbags.
 
 from __future__ import annotations
 
+import functools
 import re
+import shlex
 import struct
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple, Self
 
-import lz4.frame
 import numpy as np
 import yaml
 import zstandard
 from mcap.data_stream import ReadDataStream
 from mcap.opcode import Opcode
 from mcap.records import Channel, Chunk, Metadata, Schema
+from mcap.stream_reader import CRCValidationError, get_chunk_data_stream
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from rosbags.highlevel import AnyReader
-from rosbags.interfaces import MessageDefinitionFormat
+from rosbags.interfaces import MessageDefinitionFormat, QosDurability, QosReliability
+from rosbags.rosbag1 import ReaderError as Ros1Error
 from rosbags.rosbag2 import Reader
+from rosbags.rosbag2 import ReaderError as Ros2Error
+from rosbags.rosbag2.metadata import parse_qos
 from rosbags.serde import SerdeError
 from rosbags.typesys.msg import normalize_msgtype
 
@@ -50,8 +56,6 @@ _DIGITS = re.compile(r'(\d+)')
 _BATCH_BYTES = 4 << 20
 #: A batch of messages that are read one by one has at most so many.
 _BATCH_MESSAGES = 4096
-#: Nothing in a bag is larger when it is decompressed; what claims to be is damaged.
-_LARGEST = 1 << 30
 _MAGIC = b'\x89MCAP0\r\n'
 #: Opcode and length before every record.
 _HEAD = struct.Struct('<BQ')
@@ -82,36 +86,62 @@ class DamagedFileError(Exception):
     """What is wrong with a file, in words that follow "The bag is damaged:"."""
 
 
-class BagFiles(NamedTuple):
-    """A bag on the disk.
+class TopicQos(NamedTuple):
+    """What players need to know about how a topic was offered."""
+
+    reliable: bool = True
+    transient_local: bool = False
+    depth: int = 10
+
+    @classmethod
+    @functools.lru_cache(maxsize=64)
+    def of(cls, text: str) -> Self:
+        """Return the QoS of a topic's first publisher as files hold it, or the default.
+
+        Args:
+            text: YAML of any version of rosbag2, or whatever is there instead.
+        """
+        try:
+            profile = parse_qos(text)[0]
+            return cls(
+                reliable=profile.reliability == QosReliability.RELIABLE,
+                transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
+                depth=int(profile.depth),
+            )
+        # Damaged text causes many kinds of errors.
+        except Exception:  # noqa: BLE001
+            return cls()
+
+
+class Topic(NamedTuple):
+    """A topic in a bag.
 
     Attributes:
-        files: The storage files, in the order of recording.
-        facts: Facts of the session in ``metadata.yaml``.
-    """
-
-    files: tuple[Path, ...]
-    facts: Mapping[str, str]
-
-
-class Stream(NamedTuple):
-    """A topic in a file.
-
-    Attributes:
-        topic: Name of the topic.
-        msgtype: Its type.
-        definition: Definition of the type, or empty.
-        language: Language of the definition, ``ros2msg`` or ``ros2idl``, or empty.
+        name: Its name.
+        msgtype: Its type, as ``sensor_msgs/msg/JointState``.
+        qos: How it is offered.
+        definition: Definition of the type with those of all types inside it, as rosbag2 joins
+            them; empty for ROS 2 Jazzy's common interfaces, or where a file does not say.
+        language: Language of the definition, ``ros2msg`` or ``ros2idl``.
         serialization: How messages are encoded; ``cdr`` is what we read.
-        qos: Quality of service of its publishers, as YAML; empty where the file does not say.
     """
 
-    topic: str
+    name: str
     msgtype: str
+    qos: TopicQos = TopicQos()
     definition: str = ''
-    language: str = ''
+    language: str = 'ros2msg'
     serialization: str = 'cdr'
-    qos: str = ''
+
+    @property
+    def is_cdr(self) -> bool:
+        """Whether its messages are in CDR."""
+        return self.serialization in {'cdr', ''}
+
+
+#: Whether messages of a topic are needed; asked for every batch.
+IsNeeded = Callable[[Topic], bool]
+_Batches = Iterator[tuple[Topic, Batch]]
 
 
 def suffix(file: Path) -> str:
@@ -126,8 +156,8 @@ def natural_order(file: Path) -> list[tuple[int, str]]:
     return [(int(part), '') if part.isdigit() else (-1, part) for part in parts]
 
 
-def find_bag(path: Path) -> BagFiles:
-    """Look at a path.
+def _find_bag(path: Path) -> tuple[list[Path], dict[str, str]]:
+    """Return the storage files in the order of recording, and the facts in ``metadata.yaml``.
 
     Raises:
         BagError: There is nothing, something else, or a file of the bag is missing.
@@ -144,7 +174,7 @@ def find_bag(path: Path) -> BagFiles:
                 f'Expected a bag folder or a file that ends with {", ".join(first)} or {last}, '
                 f'found {str(path)!r}.'
             )
-        return BagFiles((path,), {})
+        return [path], {}
     if (path / METADATA).exists():
         return _described(path)
     files = sorted((entry for entry in path.iterdir() if suffix(entry)), key=natural_order)
@@ -154,18 +184,16 @@ def find_bag(path: Path) -> BagFiles:
         raise BagError(
             f'The folder {str(path)!r} is no bag: it has neither {METADATA} nor data files{hint}.'
         )
-    return BagFiles(tuple(files), {})
+    return files, {}
 
 
-def _described(path: Path) -> BagFiles:
-    """Return what ``metadata.yaml`` says."""
+def _described(path: Path) -> tuple[list[Path], dict[str, str]]:
     try:
         document = parse_yaml((path / METADATA).read_text('utf8'))
         information = document['rosbag2_bagfile_information']
         # Old versions name files with the folder before them.
         files = [path / str(name).rsplit('/', 1)[-1] for name in information['relative_file_paths']]
-        custom = information.get('custom_data') or {}
-        facts = {str(key): str(value) for key, value in custom.items()}
+        facts = {str(k): str(v) for k, v in (information.get('custom_data') or {}).items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError) as err:
         raise BagError(
             f'The bag {str(path)!r} is damaged: its {METADATA} is not what a recorder writes.'
@@ -180,7 +208,7 @@ def _described(path: Path) -> BagFiles:
                 f'Expected files that end with {MCAP} or {SQLITE} in the bag {str(path)!r}, '
                 f'found {file.name}.'
             )
-    return BagFiles(tuple(files), facts)
+    return files, facts
 
 
 class Onward:
@@ -198,18 +226,18 @@ class Onward:
     def __init__(self) -> None:
         """Begin before the first file."""
         self.set_back: list[SetBack] = []
-        self._latest: dict[Stream, int] = {}
+        self._latest: dict[Topic, int] = {}
         self._newest = 0
         self._added = 0
 
     def stamps(
-        self, stamps: NDArray[np.int64], streams: Mapping[int, Stream], numbers: NDArray[np.int64]
+        self, stamps: NDArray[np.int64], topics: Mapping[int, Topic], numbers: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the stamps of the next messages as they go on.
 
         Args:
             stamps: (n,) receive stamps in the order of the file, ns.
-            streams: The topics by their numbers.
+            topics: The topics by their numbers.
             numbers: (n,) number of each message's topic.
         """
         onward = stamps.copy()
@@ -219,18 +247,18 @@ class Onward:
             known = {}
             for number in np.unique(numbers[start:]).tolist():
                 rows = start + np.flatnonzero(numbers[start:] == number)
-                stream = streams[number]
-                known[stream] = rows
+                topic = topics[number]
+                known[topic] = rows
                 own = stamps[rows]
-                newest = np.maximum.accumulate(np.append(self._latest.get(stream, own[0]), own))
+                newest = np.maximum.accumulate(np.append(self._latest.get(topic, own[0]), own))
                 for row in np.flatnonzero(own < newest[:-1] - _SET_BACK_NS).tolist():
                     if (own[row : row + _CONFIRMED_BY] < newest[row]).all():
                         stop = min(stop, int(rows[row]))
                         break
-            for stream, rows in known.items():
+            for topic, rows in known.items():
                 own = stamps[rows[rows < stop]]
                 if len(own):
-                    self._latest[stream] = max(self._latest.get(stream, 0), int(own.max()))
+                    self._latest[topic] = max(self._latest.get(topic, 0), int(own.max()))
                     self._newest = max(self._newest, int(own.max()))
             onward[start:stop] += self._added
             if stop < len(stamps):
@@ -244,52 +272,60 @@ class Onward:
         return onward
 
 
-class StoredFile:
-    """What a storage file says beside its messages, known when these have been read.
+class BagMessages:
+    """The messages of a bag, read file by file.
 
     Attributes:
-        file: The file.
-        streams: The topics, with and without messages, by their numbers in the file.
+        path: Folder or file.
+        topics: The topics in the files, with and without messages.
         facts: Facts of the session.
-        finished: Whether the recorder has closed the file.
+        onward: Where the recorder's clock was set back.
+        unfinished: Names of files that their recorder has not closed.
+
+    All but the path are known when the batches have been read.
     """
 
-    def __init__(self, file: Path, onward: Onward) -> None:
-        """Take a file; it is opened when its batches are read."""
-        self.file = file
-        self.streams: dict[int, Stream] = {}
-        self.facts: dict[str, str] = {}
-        self.finished = True
-        self._onward = onward
-        self._schemas: dict[int, Schema] = {}
-
-    def batches(
-        self, is_needed: Callable[[Stream], bool], folder: Path
-    ) -> Iterator[tuple[Stream, Batch]]:
-        """Yield the messages, per topic in the order of the file.
-
-        Args:
-            is_needed: Whether messages of a topic are needed; asked again and again.
-            folder: A temporary folder, where files are decompressed that are as a whole.
+    def __init__(self, path: Path) -> None:
+        """Look for the files.
 
         Raises:
-            DamagedFileError: The file is not what a recorder writes.
-            Beside that, libraries let through whatever damaged bytes lead to.
+            BagError: There is no bag, or a file of it is missing.
         """
-        file = self.file
-        if file.name.endswith(_COMPRESSED):
-            file = folder / file.stem
-            with self.file.open('rb') as source, file.open('wb') as sink:
-                zstandard.ZstdDecompressor().copy_stream(source, sink)
-        read = {MCAP: self._mcap, SQLITE: self._sqlite, ROS1: self._ros1}[suffix(file)]
-        for stream, found in read(file, is_needed):
-            yield stream, _decompressed(found)
+        self.path = path
+        self.topics: list[Topic] = []
+        self.facts: dict[str, str] = {}
+        self.onward = Onward()
+        self.unfinished: list[str] = []
+        self._files, self._described = _find_bag(path)
+        # Of the file that is being read, by their numbers in it.
+        self._numbered: dict[int, Topic] = {}
+        self._schemas: dict[int, Schema] = {}
+        self._finished = True
 
-    # Files that rosbags reads
+    def batches(self, is_needed: IsNeeded) -> _Batches:
+        """Yield the messages of each topic, files in the order of the recording.
 
-    def _sqlite(
-        self, file: Path, is_needed: Callable[[Stream], bool]
-    ) -> Iterator[tuple[Stream, Batch]]:
+        Raises:
+            BagError: A file is damaged, in one sentence.
+        """
+        for number, file in enumerate(self._files):
+            self._numbered, self._schemas, self._finished = {}, {}, True
+            with _readable(self.path, file), TemporaryDirectory() as folder:
+                plain = file
+                if file.name.endswith(_COMPRESSED):
+                    plain = Path(folder) / file.stem
+                    with file.open('rb') as source, plain.open('wb') as sink:
+                        zstandard.ZstdDecompressor().copy_stream(source, sink)
+                read = self._mcap if suffix(file) == MCAP else self._by_rosbags
+                for topic, messages in read(plain, is_needed):
+                    yield topic, _decompressed(messages)._replace(file=number)
+            self.topics += [item for item in self._numbered.values() if item not in self.topics]
+            if not self._finished:
+                self.unfinished.append(file.name)
+        self.facts.update(self._described)
+
+    def _by_rosbags(self, file: Path, is_needed: IsNeeded) -> _Batches:
+        """Yield the messages of an SQLite file or a ROS 1 bag, in the encoding of ROS 2."""
         for end in ('-wal', '-journal'):
             journal = file.with_name(file.name + end)
             if journal.exists() and journal.stat().st_size:
@@ -297,60 +333,49 @@ class StoredFile:
                     f'its recorder has left messages in {journal.name}, which '
                     f'`sqlite3 {file.name} .tables` puts into the database'
                 )
-        with Reader(file) as reader:
-            self.streams = {
-                item.id: Stream(
+        is_ros1 = suffix(file) == ROS1
+        reader: Any = AnyReader([file]) if is_ros1 else Reader(file)
+        with reader:
+            for item in reader.connections:
+                self._numbered[item.id] = Topic(
                     item.topic,
                     normalize_msgtype(item.msgtype),
-                    item.msgdef.data,
-                    _DEFINITIONS.get(item.msgdef.format, ''),
-                    item.ext.serialization_format,  # type: ignore[union-attr]
+                    definition=item.msgdef.data,
+                    # ROS 1 writes definitions nearly as ROS 2 does; rosbags reads both.
+                    language='ros2msg' if is_ros1 else _DEFINITIONS.get(item.msgdef.format, ''),
+                    serialization='cdr' if is_ros1 else item.ext.serialization_format,
                 )
-                for item in reader.connections
-            }
-            needed = [item for item in reader.connections if is_needed(self.streams[item.id])]
-            messages = reader.messages(needed) if needed else iter(())
-            yield from _batches((self.streams[item.id], ns, data) for item, ns, data in messages)
+            needed = [item for item in reader.connections if is_needed(self._numbered[item.id])]
 
-    def _ros1(
-        self, file: Path, is_needed: Callable[[Stream], bool]
-    ) -> Iterator[tuple[Stream, Batch]]:
-        """Yield messages in the encoding of ROS 2."""
-        with AnyReader([file]) as reader:
-            # ROS 1 writes definitions nearly as ROS 2 does; rosbags reads both.
-            self.streams = {
-                item.id: Stream(item.topic, item.msgtype, item.msgdef.data, 'ros2msg')
-                for item in reader.connections
-            }
-            needed = [item for item in reader.connections if is_needed(self.streams[item.id])]
-            messages = reader.messages(needed) if needed else iter(())
+            def encoded(item: Any, data: bytes) -> bytes:
+                if not is_ros1:
+                    return data
+                try:
+                    # ros1_to_cdr() would drop the header's number, which is in the definition.
+                    content = reader.typestore.deserialize_ros1(data, item.msgtype)
+                    return bytes(reader.typestore.serialize_cdr(content, item.msgtype))
+                except SerdeError as err:
+                    raise DamagedFileError(
+                        f'a message on {item.topic} does not fit its type'
+                    ) from err
 
-            def encoded() -> Iterator[tuple[Stream, int, bytes]]:
-                types = reader.typestore
-                for item, stamp, data in messages:
-                    try:
-                        # ros1_to_cdr() would drop the header's number, which is in the definition.
-                        content = types.deserialize_ros1(data, item.msgtype)
-                        message = bytes(types.serialize_cdr(content, item.msgtype))
-                    except SerdeError as err:
-                        raise DamagedFileError(
-                            f'a message on {item.topic} does not fit its type'
-                        ) from err
-                    yield self.streams[item.id], stamp, message
+            yield from _batches(
+                (self._numbered[item.id], stamp, encoded(item, data))
+                for item, stamp, data in (reader.messages(needed) if needed else ())
+            )
 
-            yield from _batches(encoded())
-
-    # MCAP
-
-    def _mcap(
-        self, file: Path, is_needed: Callable[[Stream], bool]
-    ) -> Iterator[tuple[Stream, Batch]]:
+    def _mcap(self, file: Path, is_needed: IsNeeded) -> _Batches:
         """Yield the messages of several chunks at a time."""
         waiting: list[bytes] = []
         size = 0
         for opcode, head, content in self._records(file):
             if opcode == Opcode.CHUNK:
-                data = _unpacked(Chunk.read(ReadDataStream(BytesIO(content))))
+                chunk = Chunk.read(ReadDataStream(BytesIO(content)))
+                try:
+                    stream, length = get_chunk_data_stream(chunk, validate_crc=True)
+                except CRCValidationError as err:
+                    raise DamagedFileError('the checksum of a chunk is wrong') from err
+                data = stream.read(length)
             elif opcode == Opcode.MESSAGE:
                 data = head + content
             else:
@@ -378,7 +403,7 @@ class StoredFile:
                     file.seek(-len(_MAGIC), 2)
                     if file.read() == _MAGIC:
                         raise DamagedFileError('a record is longer than the file')
-                    self.finished = False
+                    self._finished = False
                     return
                 if not opcode or Opcode.DATA_END < opcode < _PRIVATE:
                     raise DamagedFileError(f'there is no record of kind {opcode}')
@@ -400,18 +425,16 @@ class StoredFile:
             channel = Channel.read(stream)
             described = self._schemas.get(channel.schema_id)
             language = _LANGUAGES.get(described.encoding, '') if described else ''
-            self.streams[channel.id] = Stream(
+            self._numbered[channel.id] = Topic(
                 channel.topic,
                 normalize_msgtype(described.name) if described else 'unknown',
+                TopicQos.of(channel.metadata.get('offered_qos_profiles', '')),
                 described.data.decode('utf-8', 'replace') if described and language else '',
                 language,
                 channel.message_encoding,
-                channel.metadata.get('offered_qos_profiles', ''),
             )
 
-    def _cut(
-        self, data: bytes, is_needed: Callable[[Stream], bool]
-    ) -> Iterator[tuple[Stream, Batch]]:
+    def _cut(self, data: bytes, is_needed: IsNeeded) -> _Batches:
         """Cut records into the messages of each topic."""
         starts, sizes = self._messages(data)
         if not len(starts):
@@ -419,19 +442,19 @@ class StoredFile:
         buffer = np.frombuffer(data, np.uint8)
         channels = _gathered(buffer, starts, *_CHANNEL)
         numbers = np.unique(channels).tolist()
-        unknown = [number for number in numbers if number not in self.streams]
+        unknown = [number for number in numbers if number not in self._numbered]
         if unknown:
             raise DamagedFileError(f'messages of a channel {unknown[0]} are not described')
         stamps = _gathered(buffer, starts, *_LOG_TIME)
-        received = self._onward.stamps(stamps, self.streams, channels)
+        received = self.onward.stamps(stamps, self._numbered, channels)
         sent = _gathered(buffer, starts, *_PUBLISH_TIME)
         # Recorders that do not know when a message was sent repeat when they received it.
         sent[sent == stamps] = 0
         for number in numbers:
-            if is_needed(self.streams[number]):
+            if is_needed(self._numbered[number]):
                 own = channels == number
                 yield (
-                    self.streams[number],
+                    self._numbered[number],
                     Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own], sent[own]),
                 )
 
@@ -464,12 +487,12 @@ def _gathered(
     return found.view(kind)[:, 0].astype(np.int64)
 
 
-def _batches(messages: Iterable[tuple[Stream, int, bytes]]) -> Iterator[tuple[Stream, Batch]]:
+def _batches(messages: Iterable[tuple[Topic, int, bytes]]) -> _Batches:
     """Gather single messages into batches of a topic each."""
-    rows: dict[Stream, tuple[list[int], list[bytes]]] = {}
+    rows: dict[Topic, tuple[list[int], list[bytes]]] = {}
     size = count = 0
-    for stream, stamp, data in messages:
-        stamps, own = rows.setdefault(stream, ([], []))
+    for topic, stamp, data in messages:
+        stamps, own = rows.setdefault(topic, ([], []))
         stamps.append(stamp)
         own.append(data)
         size, count = size + len(data), count + 1
@@ -479,46 +502,41 @@ def _batches(messages: Iterable[tuple[Stream, int, bytes]]) -> Iterator[tuple[St
     yield from ((item, Batch.of(*found)) for item, found in rows.items())
 
 
-def _unpacked(chunk: Chunk) -> bytes:
-    """Return a chunk's records."""
-    if chunk.compression == 'zstd':
-        data = _decompress(chunk.data, chunk.uncompressed_size)
-    elif chunk.compression == 'lz4':
-        if lz4.frame.get_frame_info(chunk.data)['content_size'] > chunk.uncompressed_size:
-            raise DamagedFileError('a chunk is larger than it says')
-        data = lz4.frame.decompress(chunk.data)
-    elif chunk.compression:
-        raise DamagedFileError(f'chunks are compressed as {chunk.compression!r}, not zstd or lz4')
-    else:
-        data = chunk.data
-    if len(data) != chunk.uncompressed_size:
-        raise DamagedFileError(f'a chunk has {len(data)} bytes, not {chunk.uncompressed_size}')
-    if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
-        raise DamagedFileError('the checksum of a chunk is wrong')
-    return data
-
-
 def _decompressed(found: Batch) -> Batch:
     """Decompress messages that rosbag2 has compressed one by one."""
-    first = found.message(0) if len(found.sizes) else b''
-    if not first.startswith(_ZSTD_MAGIC):
+    if not (len(found.sizes) and found.message(0).startswith(_ZSTD_MAGIC)):
         return found
-    messages = [_decompress(found.message(row)) for row in range(len(found.sizes))]
+    messages = [
+        zstandard.ZstdDecompressor().decompressobj().decompress(found.message(row))
+        for row in range(len(found.sizes))
+    ]
     return Batch.of(found.receive_ns, messages, found.sent_ns)
 
 
-def _decompress(data: bytes, size: int | None = None) -> bytes:
-    """Decompress a zstd frame, of so many bytes where they are known.
-
-    Raises:
-        DamagedFileError: It claims another size, or more than anything in a bag has.
-        zstandard.ZstdError: It is damaged.
-    """
-    announced = zstandard.frame_content_size(data)
-    limit = _LARGEST if size is None else size
-    if limit > _LARGEST or announced > limit:
-        raise DamagedFileError(f'compressed data claims to be {max(limit, announced)} bytes')
-    if announced < 0 and size is None:
-        with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-            return reader.read(_LARGEST)
-    return zstandard.ZstdDecompressor().decompress(data, max_output_size=limit)
+@contextmanager
+def _readable(path: Path, file: Path) -> Iterator[None]:
+    """Turn whatever damaged bytes raise into one sentence."""
+    try:
+        yield
+    except BagError:
+        raise
+    except MemoryError as err:
+        raise BagError(
+            f'The bag {str(path)!r} is damaged or too large: it announces more than memory holds.'
+        ) from err
+    except OSError as err:
+        raise BagError(
+            f'The bag {str(path)!r} cannot be read: {err.strerror or err} ({file.name}).'
+        ) from err
+    # The libraries let everything through that damaged bytes can cause: struct.error, KeyError,
+    # AssertionError, TypeError, sqlite and zstd errors beside their own.
+    except Exception as err:
+        explained = isinstance(err, (DamagedFileError, Ros1Error, Ros2Error))
+        reason = ' '.join(str(err).split()).rstrip('.') if explained else ''
+        where = '' if file == path else f' ({file.name})'
+        hint = ''
+        if suffix(file) == MCAP:
+            hint = f'; `mcap recover {shlex.quote(str(file))}` saves the chunks that are whole'
+        raise BagError(
+            f'The bag {str(path)!r} is damaged: {reason or "it cannot be decoded"}{where}{hint}.'
+        ) from err

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,33 +15,23 @@ from sysid_ros.bags.cdr import (
     MessageTable,
     NoColumnsError,
     NumberRun,
-    Splitter,
     message_type,
+    split,
     text_of,
 )
 from sysid_ros.bags.columns import Field, TextColumn, TopicColumns
 from sysid_ros.bags.joint_trajectory import Setpoints
 from sysid_ros.bags.message_types import (
     JOINT_TRAJECTORY,
-    LABELLERS,
     NOT_NUMBERS,
     Labeller,
     is_interpolated,
+    labeller,
 )
 
 #: A topic with more columns than this is not a table.
 _MOST_COLUMNS = 2048
 _NONE: NDArray[np.int64] = np.empty(0, dtype=np.int64)
-
-
-class _Rows(Protocol):
-    """What collects the rows of a topic: one per message, or one per point of a path."""
-
-    def add(self, messages: Batch, tables: Iterable[MessageTable], /) -> None:
-        """Append messages; together, the tables have each of them once."""
-
-    def finish(self) -> TopicColumns:
-        """Return the columns; nothing may be added afterwards."""
 
 
 class MessageRows:
@@ -67,7 +56,7 @@ class MessageRows:
         self._labelled: dict[int, tuple[Layout, tuple[NumberRun, ...]]] = {}
 
     def add(self, messages: Batch, tables: Iterable[MessageTable]) -> None:
-        """Append messages; see :class:`_Rows`."""
+        """Append messages; together, the tables have each of them once."""
         count = len(messages.receive_ns)
         self._receive.append(messages.receive_ns)
         self._sent.append(
@@ -136,13 +125,13 @@ class MessageRows:
 class TextReader:
     """Collects the texts of one topic; equal ones are kept once."""
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, _: str) -> None:
         """Begin without messages."""
         self._topic = topic
         self._found: list[tuple[int, int, str]] = []
         self._known: dict[str, str] = {}
 
-    def add(self, messages: Batch) -> None:
+    def add(self, messages: Batch, *_: str) -> None:
         """Append messages.
 
         Raises:
@@ -165,12 +154,11 @@ class TopicReader:
     def __init__(self, topic: str, msgtype: str) -> None:
         """Begin without messages."""
         self._msgtype = msgtype
-        self._splitters: dict[tuple[str, str], Splitter] = {}
-        label = LABELLERS.get(msgtype)
+        label = labeller(msgtype)
         by_point = msgtype == JOINT_TRAJECTORY
         self._texts_matter = by_point or label is not None
-        self._rows: _Rows = (
-            Setpoints(topic, msgtype) if by_point else MessageRows(topic, msgtype, label)
+        self._rows: Setpoints | MessageRows = (
+            Setpoints(topic) if by_point else MessageRows(topic, msgtype, label)
         )
 
     def add(self, messages: Batch, definition: str = '', language: str = '') -> None:
@@ -184,14 +172,11 @@ class TopicReader:
         Raises:
             CdrError: A message does not fit its type, or the type makes no columns.
         """
-        splitter = self._splitters.get((definition, language))
-        if splitter is None:
-            if self._msgtype in NOT_NUMBERS:
-                raise NoColumnsError(NOT_NUMBERS[self._msgtype])
-            kind = message_type(self._msgtype, definition, language)
-            splitter = Splitter(kind, texts_matter=self._texts_matter)
-            self._splitters[definition, language] = splitter
-        self._rows.add(messages, splitter.split(messages))
+        if self._msgtype in NOT_NUMBERS:
+            raise NoColumnsError(NOT_NUMBERS[self._msgtype])
+        kind = message_type(self._msgtype, definition, language)
+        tables = [*split(messages, kind, texts_matter=self._texts_matter)]
+        self._rows.add(messages, sorted(tables, key=lambda table: int(table.rows[0])))
 
     def finish(self) -> TopicColumns:
         """Return the columns; nothing may be added afterwards."""

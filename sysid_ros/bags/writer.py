@@ -9,14 +9,14 @@ https://github.com/ros2/rosbag2/tree/jazzy/rosbag2_storage_mcap.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, NamedTuple, Self
+from typing import IO, Any, Self
 
 import yaml
 from mcap.writer import CompressionType, Writer
@@ -28,12 +28,12 @@ from rosbags.interfaces import (
     QosReliability,
     QosTime,
 )
-from rosbags.rosbag2.metadata import dump_qos_v9, parse_qos
+from rosbags.rosbag2.metadata import dump_qos_v9
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.storage import FACTS, METADATA
+from sysid_ros.bags.storage import FACTS, METADATA, Topic, TopicQos
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.version import __version__
@@ -44,189 +44,103 @@ _VERSION = 9
 _NEVER = 2**63 - 1
 #: A chunk is closed when its messages are so many bytes; rosbag2's own default.
 _CHUNK = 786_432
-#: Bytes of a message's record before the message.
-_MESSAGE_HEAD = 31
 #: How ROS writes "no limit" into a QoS profile.
 _FOREVER = QosTime(9_223_372_036, 854_775_807)
-#: How rosbag2 names the languages of message definitions.
-_LANGUAGES = ('ros2msg', 'ros2idl')
 _COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
-COMPRESSIONS = tuple(_COMPRESSIONS)
 
 
-class TopicQos(NamedTuple):
-    """What players need to know about how a topic was offered."""
-
-    reliable: bool = True
-    transient_local: bool = False
-    depth: int = 10
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Return the QoS of a topic's first publisher as files hold it, or the default.
-
-        Args:
-            text: YAML of any version of rosbag2, or whatever is there instead.
-        """
-        try:
-            profile = parse_qos(text)[0]
-            return cls(
-                reliable=profile.reliability == QosReliability.RELIABLE,
-                transient_local=profile.durability == QosDurability.TRANSIENT_LOCAL,
-                depth=int(profile.depth),
-            )
-        # Damaged text causes many kinds of errors.
-        except Exception:  # noqa: BLE001
-            return cls()
-
-    def profiles(self) -> Any:
-        """Return the full profile, as metadata holds it."""
-        durability = (
-            QosDurability.TRANSIENT_LOCAL if self.transient_local else QosDurability.VOLATILE
-        )
-        profile = Qos(
-            history=QosHistory.KEEP_LAST,
-            depth=self.depth,
-            reliability=QosReliability.RELIABLE if self.reliable else QosReliability.BEST_EFFORT,
-            durability=durability,
-            deadline=_FOREVER,
-            lifespan=_FOREVER,
-            liveliness=QosLiveliness.AUTOMATIC,
-            liveliness_lease_duration=_FOREVER,
-            avoid_ros_namespace_conventions=False,
-        )
-        return dump_qos_v9([profile])
-
-
-class Definition(NamedTuple):
-    """A message type, so that it is read without its package.
-
-    Attributes:
-        msgtype: Name of the type, as ``sensor_msgs/msg/JointState``.
-        text: Its definition and those of all types inside it, as rosbag2 joins them.
-        language: Language of the text, ``ros2msg`` or ``ros2idl``.
-        digest: REP-2011's hash of the type; empty where the text does not give it.
-    """
-
-    msgtype: str
-    text: str
-    language: str
-    digest: str
-
-
-def define(
-    topic: str, msgtype: str, text: str | None = None, language: str = 'ros2msg'
-) -> Definition:
-    """Return the definition of a topic's message type.
-
-    Args:
-        topic: Name of the topic, for the error.
-        msgtype: Name of the type.
-        text: Its definition, where it is not one of the common interfaces.
-        language: Language of the text.
+def define(topic: Topic) -> Topic:
+    """Return a topic with its definition, by default that of the common interfaces.
 
     Raises:
-        BagError: There is no definition, or its language is none that bags hold.
+        BagError: There is no definition.
     """
-    if language not in _LANGUAGES:
+    if topic.definition:
+        return topic
+    types = known_types()
+    if topic.msgtype not in types.fielddefs:
         raise BagError(
-            f'Topic {topic!r} cannot be recorded: expected a message definition in '
-            f'{" or ".join(_LANGUAGES)}, found {language!r}.'
+            f'Topic {topic.name!r} cannot be recorded: no definition of message type '
+            f'{topic.msgtype!r}; {nearest(topic.msgtype, types.fielddefs)}.'
         )
-    if text is None:
-        types = known_types()
-        if msgtype not in types.fielddefs:
-            raise BagError(
-                f'Topic {topic!r} cannot be recorded: no definition of message type {msgtype!r}; '
-                f'{nearest(msgtype, types.fielddefs)}.'
-            )
-        generated, _ = types.generate_msgdef(msgtype, ros_version=2)
-        return Definition(msgtype, generated, language, types.hash_rihs01(msgtype))
-    digest = ''
-    if language == 'ros2msg':
-        types = get_typestore(Stores.EMPTY)
-        # A definition that is not complete has no hash.
-        with suppress(TypesysError, KeyError):
-            types.register(get_types_from_msg(text, msgtype))
-            digest = types.hash_rihs01(msgtype)
-    return Definition(msgtype, text, language, digest)
+    generated, _ = types.generate_msgdef(topic.msgtype, ros_version=2)
+    return topic._replace(definition=generated)
 
 
-class Splitting(NamedTuple):
-    """When a bag goes on in another file; 0 means never.
+@functools.lru_cache(maxsize=256)
+def _type_hash(topic: Topic) -> str:
+    """Return REP-2011's hash of a topic's type, empty where its definition is not complete."""
+    if topic.language != 'ros2msg':
+        return ''
+    if not topic.definition and topic.msgtype in known_types().fielddefs:
+        return known_types().hash_rihs01(topic.msgtype)
+    types = get_typestore(Stores.EMPTY)
+    try:
+        types.register(get_types_from_msg(topic.definition, topic.msgtype))
+        return types.hash_rihs01(topic.msgtype)
+    except (TypesysError, KeyError):
+        return ''
 
-    Attributes:
-        size: Bytes that a file has at least when the next one begins.
-        seconds: Receive time that one file covers.
-    """
 
-    size: int = 0
-    seconds: float = 0.0
-
-
-@dataclass
-class WrittenFile:
-    """A file of a bag, and what is in it as far as it was handed to the operating system.
-
-    Attributes:
-        name: Its name in the folder.
-        counts: Messages by topic.
-        start_ns: Earliest receive stamp, ns.
-        end_ns: Latest receive stamp, ns.
-    """
-
-    name: str
-    counts: Counter[str] = field(default_factory=Counter)
-    start_ns: int = _NEVER
-    end_ns: int = 0
+def _profiles(qos: TopicQos) -> Any:
+    """Return the full profile of a topic, as metadata holds it."""
+    profile = Qos(
+        history=QosHistory.KEEP_LAST,
+        depth=qos.depth,
+        reliability=QosReliability.RELIABLE if qos.reliable else QosReliability.BEST_EFFORT,
+        durability=QosDurability.TRANSIENT_LOCAL if qos.transient_local else QosDurability.VOLATILE,
+        deadline=_FOREVER,
+        lifespan=_FOREVER,
+        liveliness=QosLiveliness.AUTOMATIC,
+        liveliness_lease_duration=_FOREVER,
+        avoid_ros_namespace_conventions=False,
+    )
+    return dump_qos_v9([profile])
 
 
 class BagWriter:
     """A new bag.
 
-    The folder appears with the first topic, under its final name, with files ``<name>_0.mcap``,
-    ``<name>_1.mcap`` … as rosbag2 names them; ``metadata.yaml`` comes last and says that the bag
-    is whole. One thread at a time may use the writer, except for :meth:`sync`. Leaving the context
-    closes the bag even after an exception: what was written until then is a valid bag.
+    The folder appears with the first topic, under its final name, with the file ``<name>_0.mcap``,
+    as rosbag2 names it; ``metadata.yaml`` comes last and says that the bag is whole. One thread at
+    a time may use the writer, except for :meth:`sync`. Leaving the context closes the bag even
+    after an exception: what was written until then is a valid bag.
 
     When the disk refuses something, the file is left as it is: it was not finished, and is read up
     to what was flushed before.
     """
 
-    def __init__(
-        self, path: Path, *, compression: str = 'none', splitting: Splitting | None = None
-    ) -> None:
+    def __init__(self, path: Path, *, compression: str = 'none') -> None:
         """Check the arguments; nothing is created yet.
 
         Args:
             path: Folder of the new bag.
             compression: ``none``, or ``zstd`` for chunks.
-            splitting: When to begin the next file; default never.
 
         Raises:
             BagError: The path exists already, or the compression is unknown.
         """
         if compression not in _COMPRESSIONS:
-            known = ' or '.join(COMPRESSIONS)
+            known = ' or '.join(_COMPRESSIONS)
             raise BagError(f'Expected compression {known}, found {compression!r}.')
         if path.exists() or path.is_symlink():
             raise BagError(
                 f'The bag {str(path)!r} exists already; choose another name or remove it.'
             )
         self.path = path
-        self.files: list[WrittenFile] = []
+        self.file = path / f'{path.name}_0.mcap'
         self.finished = False
+        #: What was handed to the operating system: messages by topic, receive stamps, ns.
+        self.counts: Counter[str] = Counter()
+        self.start_ns, self.end_ns = _NEVER, 0
         self._compression = _COMPRESSIONS[compression]
-        self._splitting = splitting or Splitting()
-        self._topics: dict[str, tuple[Definition, TopicQos]] = {}
+        self._topics: dict[str, Topic] = {}
         self._facts: dict[str, str] = {}
         self._waiting: list[tuple[str, int]] = []
-        self._file: IO[bytes] | None = None
+        self._stream: IO[bytes] | None = None
         self._writer: Writer | None = None
         self._schemas: dict[str, int] = {}
         self._channels: dict[str, int] = {}
-        self._first_ns: int | None = None
-        self._written = 0
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -240,17 +154,8 @@ class BagWriter:
     ) -> None:
         self.close()
 
-    def counts(self) -> dict[str, int]:
-        """Return the messages that are in the bag by topic, as far as they were flushed."""
-        return {topic: sum(file.counts[topic] for file in self.files) for topic in self._topics}
-
     def add_topic(
-        self,
-        topic: str,
-        msgtype: str,
-        qos: TopicQos | None = None,
-        *,
-        definition: Definition | None = None,
+        self, topic: str, msgtype: str, qos: TopicQos | None = None, definition: str = ''
     ) -> None:
         """Announce a topic before its first message.
 
@@ -258,26 +163,25 @@ class BagWriter:
             topic: Name of the topic.
             msgtype: Its type, as ``sensor_msgs/msg/JointState``.
             qos: How it is offered; default reliable and volatile.
-            definition: The type's definition, from :func:`define`; default that of ROS 2 Jazzy's
-                common interfaces.
+            definition: The type's definition in ROS 2's message language; default that of ROS 2
+                Jazzy's common interfaces.
 
         Raises:
             BagError: The type is not known, the topic is there already, or the disk refuses.
         """
-        definition = definition or define(topic, msgtype)
-        if topic in self._topics:
-            raise BagError(f'Topic {topic!r} is in the bag {str(self.path)!r} already.')
+        self.add(define(Topic(topic, msgtype, qos or TopicQos(), definition)))
+
+    def add(self, topic: Topic) -> None:
+        """Announce a topic whose definition is known, or is to be left out."""
+        if topic.name in self._topics:
+            raise BagError(f'Topic {topic.name!r} is in the bag {str(self.path)!r} already.')
         with self._writing():
-            self._topics[topic] = definition, qos or TopicQos()
-            if self._writer is None:
-                self._open()
-            else:
-                self._announce(self._writer, topic)
+            self._announce(self._writer or self._open(), topic)
 
     def set_facts(self, facts: Mapping[str, str]) -> None:
         """Add what is to be known about the recording, as texts by key.
 
-        They are in ``custom_data`` of the metadata and in each file: all of them in its beginning
+        They are in ``custom_data`` of the metadata and in the file: all of them in its beginning
         and its end, and those that change in between at once.
 
         Raises:
@@ -301,20 +205,14 @@ class BagWriter:
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
         """
-        if self._closed or topic not in self._topics:
+        if self._writer is None or topic not in self._topics:
             hint = nearest(topic, () if self._closed else self._topics)
             raise BagError(
                 f'Topic {topic!r} was not added to the open bag {str(self.path)!r}; {hint}.'
             )
         try:
-            if self._is_full(receive_ns):
-                self._finish_file()
-            writer = self._writer or self._open()
-            if self._first_ns is None:
-                self._first_ns = receive_ns
             self._waiting.append((topic, receive_ns))
-            self._written += len(cdr) + _MESSAGE_HEAD
-            writer.add_message(self._channels[topic], receive_ns, cdr, sent_ns or receive_ns)
+            self._writer.add_message(self._channels[topic], receive_ns, cdr, sent_ns or receive_ns)
         except OSError as err:
             raise self._failure(err) from err
 
@@ -328,13 +226,12 @@ class BagWriter:
             return
         with self._writing():
             self._writer.flush()  # type: ignore[no-untyped-call]
-            if not (self.path / self.files[-1].name).exists():
+            if not self.file.exists():
                 # Writing to a file that was unlinked succeeds on every POSIX system.
                 raise FileNotFoundError
-        file = self.files[-1]
         for topic, stamp in self._waiting:
-            file.counts[topic] += 1
-            file.start_ns, file.end_ns = min(file.start_ns, stamp), max(file.end_ns, stamp)
+            self.counts[topic] += 1
+            self.start_ns, self.end_ns = min(self.start_ns, stamp), max(self.end_ns, stamp)
         self._waiting = []
 
     def sync(self) -> None:
@@ -345,26 +242,16 @@ class BagWriter:
         Raises:
             BagError: The disk refuses.
         """
-        file = self._file
-        if file is None:
+        stream = self._stream
+        if stream is None:
             return
         # The other thread may close the file meanwhile, which has then been synced.
         with self._writing(), suppress(ValueError):
-            descriptor = os.dup(file.fileno())
+            descriptor = os.dup(stream.fileno())
             try:
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-    def split(self) -> None:
-        """Finish the present file; the next one begins with the next message.
-
-        Raises:
-            BagError: The disk refuses.
-        """
-        if self._first_ns is not None:
-            with self._writing():
-                self._finish_file()
 
     def close(self) -> None:
         """Write what waits, index and metadata; a second call does nothing.
@@ -377,97 +264,81 @@ class BagWriter:
         self._closed = True
         with self._writing():
             if self._writer is not None:
-                self._finish_file()
-            if self.files:
-                information = {'rosbag2_bagfile_information': self._information(self.files)}
+                self._finish_file(self._writer)
+                information = {'rosbag2_bagfile_information': self._information()}
                 replace_file(self.path / METADATA, _yaml(information).encode())
                 self.finished = True
 
-    def _is_full(self, receive_ns: int) -> bool:
-        """Tell whether a message belongs into the next file."""
-        size, seconds = self._splitting
-        if self._first_ns is None:
-            return False
-        return bool(
-            (size and self._written >= size)
-            or (seconds and receive_ns - self._first_ns >= seconds * 1e9)
-        )
-
     def _open(self) -> Writer:
-        """Create the next file with all topics and facts."""
-        if not self.files:
-            self.path.mkdir(parents=True)
-        name = f'{self.path.name}_{len(self.files)}.mcap'
-        self._file = (self.path / name).open('xb')
-        self.files.append(WrittenFile(name))
-        writer = Writer(self._file, chunk_size=_CHUNK, compression=self._compression)
-        writer.start(profile='ros2', library=f'sysid_ros {__version__}')
-        self._schemas, self._channels, self._written = {}, {}, 0
-        for topic in self._topics:
-            self._announce(writer, topic)
+        """Create the file with the facts."""
+        self.path.mkdir(parents=True)
+        self._stream = self.file.open('xb')
+        self._writer = Writer(self._stream, chunk_size=_CHUNK, compression=self._compression)
+        self._writer.start(profile='ros2', library=f'sysid_ros {__version__}')
         if self._facts:
-            writer.add_metadata(FACTS, self._facts)
-        writer.flush()  # type: ignore[no-untyped-call]
-        self._writer = writer
-        return writer
+            self._writer.add_metadata(FACTS, self._facts)
+        self._writer.flush()  # type: ignore[no-untyped-call]
+        return self._writer
 
-    def _announce(self, writer: Writer, topic: str) -> None:
-        definition, qos = self._topics[topic]
-        schema = self._schemas.get(definition.msgtype)
-        if schema is None:
-            schema = self._schemas[definition.msgtype] = writer.register_schema(
-                definition.msgtype, definition.language, definition.text.encode()
+    def _announce(self, writer: Writer, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        if topic.msgtype not in self._schemas:
+            self._schemas[topic.msgtype] = writer.register_schema(
+                topic.msgtype, topic.language, topic.definition.encode()
             )
-        self._channels[topic] = writer.register_channel(
-            topic,
+        self._channels[topic.name] = writer.register_channel(
+            topic.name,
             'cdr',
-            schema,
+            self._schemas[topic.msgtype],
             {
-                'offered_qos_profiles': _yaml(qos.profiles()).strip(),
-                'topic_type_hash': definition.digest,
+                'offered_qos_profiles': _yaml(_profiles(topic.qos)).strip(),
+                'topic_type_hash': _type_hash(topic),
             },
         )
 
-    def _finish_file(self) -> None:
-        writer, file = self._writer, self._file
-        if writer is None or file is None:
-            return
+    def _finish_file(self, writer: Writer) -> None:
         self.flush()
-        self._writer = self._file = self._first_ns = None
+        stream, self._writer, self._stream = self._stream, None, None
+        assert stream is not None  # noqa: S101 (it is there while the writer is)
         try:
             writer.add_metadata(FACTS, self._facts)
             # The facts are in the file already.
-            content = self._information(self.files[-1:]) | {'custom_data': {}}
+            content = self._information() | {'custom_data': {}}
             writer.add_metadata('rosbag2', {'serialized_metadata': _yaml(content)})
             writer.finish()  # type: ignore[no-untyped-call]
-            file.flush()
-            os.fsync(file.fileno())
+            stream.flush()
+            os.fsync(stream.fileno())
         finally:
-            file.close()
+            stream.close()
 
-    def _information(self, files: list[WrittenFile]) -> dict[str, Any]:
+    def _information(self) -> dict[str, Any]:
         """Return what rosbag2 calls the information of a bag file."""
+        span = {
+            'duration': {'nanoseconds': max(self.end_ns - self.start_ns, 0)},
+            'starting_time': {'nanoseconds_since_epoch': self.start_ns},
+            'message_count': self.counts.total(),
+        }
         return {
             'version': _VERSION,
             'storage_identifier': 'mcap',
-            **_span(files),
+            **span,
             'topics_with_message_count': [
                 {
                     'topic_metadata': {
-                        'name': topic,
-                        'type': definition.msgtype,
+                        'name': topic.name,
+                        'type': topic.msgtype,
                         'serialization_format': 'cdr',
-                        'offered_qos_profiles': qos.profiles(),
-                        'type_description_hash': definition.digest,
+                        'offered_qos_profiles': _profiles(topic.qos),
+                        'type_description_hash': _type_hash(topic),
                     },
-                    'message_count': sum(file.counts[topic] for file in files),
+                    'message_count': self.counts[topic.name],
                 }
-                for topic, (definition, qos) in self._topics.items()
+                for topic in self._topics.values()
             ],
             'compression_format': '',
             'compression_mode': '',
-            'relative_file_paths': [file.name for file in files],
-            'files': [{'path': file.name, **_span([file])} for file in files],
+            'relative_file_paths': [self.file.name],
+            'files': [{'path': self.file.name, **span}],
             'custom_data': dict(self._facts),
             'ros_distro': os.environ.get('ROS_DISTRO', 'unknown'),
         }
@@ -480,25 +351,15 @@ class BagWriter:
             raise self._failure(err) from err
 
     def _failure(self, err: OSError) -> BagError:
-        """Leave the present file as it is, and return what to raise."""
-        file, self._file, self._writer, self._closed = self._file, None, None, True
-        if file is not None:
+        """Leave the file as it is, and return what to raise."""
+        stream, self._stream, self._writer, self._closed = self._stream, None, None, True
+        if stream is not None:
             with suppress(OSError):
-                file.close()
-        if self.files and not (self.path / self.files[-1].name).exists():
-            return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
+                stream.close()
+            if not self.file.exists():
+                return BagError(f'The bag {str(self.path)!r} was removed while it was recorded.')
         reason = err.strerror or str(err).rstrip('.')
         return BagError(f'Cannot write the bag {str(self.path)!r}: {reason}.')
-
-
-def _span(files: list[WrittenFile]) -> dict[str, Any]:
-    start = min((file.start_ns for file in files), default=_NEVER)
-    end = max((file.end_ns for file in files), default=0)
-    return {
-        'duration': {'nanoseconds': max(end - start, 0)},
-        'starting_time': {'nanoseconds_since_epoch': start},
-        'message_count': sum(file.counts.total() for file in files),
-    }
 
 
 def _yaml(content: object) -> str:

@@ -135,7 +135,7 @@ def recover(
     target = output or path.with_name(f'{name}_recovered')
     with new_bag(target) as writer:
         unfinished = copy_bag(bag, writer).unfinished
-    counts = writer.counts()
+    counts = writer.counts
     if json:
         print_json({'bag': bag, 'target': target, 'unfinished': unfinished, 'counts': counts})
         return 0

@@ -21,22 +21,17 @@ Seconds = Annotated[float, Field(ge=0.01, le=1e4)]
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
-
-
 #: Method of least squares; ``scipy`` is ``scipy-dogbox``.
 Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
 #: Loss on residuals in units of their noise, named as in scipy.
 Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 #: Where a fit begins; ``auto`` takes what is of use.
 StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
-
 #: Whether a solver moves a value itself or its logarithm.
 Scale = Literal['linear', 'log']
 #: How near to the optimum a fit ends, in standard errors: farther off, an interval would hold the
 #: truth in another thousandth of a percent of cases.
 ACCURACY = 0.01
-
-
 #: So many parameters are named in a sentence; the rest is counted.
 MOST_NAMED = 4
 
@@ -141,10 +136,16 @@ class StatisticsConfig(Section):
     )
 
 
+#: Families of bags, name to patterns, as ``{slow: [slow_*], fast: [fast_*]}``.
+Families = Annotated[
+    dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)
+]
+
+
 class ValidationConfig(Section):
     """What is refitted, and predicted, to see how far a fit can be trusted."""
 
-    leave_out: Literal['auto', 'none', 'bag'] | dict[str, tuple[str, ...]] = Field(
+    leave_out: Literal['auto', 'none', 'bag'] | Families = Field(
         default='auto',
         description='what is held out in turn: each bag, nothing, or families of bags, '
         'name to patterns; auto is bag from three training bags on',
@@ -156,15 +157,6 @@ class ValidationConfig(Section):
     windows: tuple[Seconds, ...] = Field(
         default=(), description='lengths of windows, s, that the parameters are also fitted to'
     )
-
-    @field_validator('leave_out')
-    @classmethod
-    def _holds_out_something(cls, chosen: object) -> object:
-        if isinstance(chosen, dict) and (not chosen or not all(chosen.values())):
-            raise ValueError(
-                'Expected families of bags as {slow: [slow_*], fast: [fast_*]}, found an empty one'
-            )
-        return chosen
 
 
 #: What a bag is for: to fit to, or to judge the fit on.
@@ -316,7 +308,7 @@ class DataConfig(Section):
         description='actuators that were off, names or patterns: they exert nothing and need no '
         'commands',
     )
-    sensors: tuple[str, ...] | None = Field(
+    sensors: Annotated[tuple[str, ...], Field(min_length=1)] | None = Field(
         default=None, description='sensors that are compared, names or patterns; default all mapped'
     )
 
@@ -328,13 +320,6 @@ class DataConfig(Section):
         raise ValueError(
             f'Expected auto, a mapping or the name of a mapping file, found {mapping!r}'
         )
-
-    @field_validator('sensors')
-    @classmethod
-    def _names_a_sensor(cls, sensors: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if sensors is not None and not sensors:
-            raise ValueError('Expected at least one name in sensors, or no such key, found none')
-        return sensors
 
 
 class CalibrationConfig(DataConfig):

@@ -33,6 +33,10 @@ class _Servos(Section):
     servos: tuple[ServoConfig, ...]
 
 
+class _Segments(Section):
+    segments: SegmentsConfig
+
+
 def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
     """Read a YAML file that holds one mapping.
 
@@ -102,14 +106,9 @@ def load_calibration(path: Path, overrides: dict[str, Any] | None = None) -> Cal
 def _resolve(
     values: dict[str, Any], folder: Path, given: Mapping[str, Any], here: Path, where: str
 ) -> CalibrationConfig:
-    """Return the calibration that some keys and values mean.
+    """Return the calibration that keys and values mean, with those that replace some of them.
 
-    Args:
-        values: Keys of calibration.yaml; changed.
-        folder: What relative paths among them are relative to.
-        given: Dotted keys to values that replace these.
-        here: What relative paths among those are relative to.
-        where: What held the values, for people.
+    Relative paths are relative to ``folder``, and ``here`` among those that are given.
     """
     for key, value in given.items():
         _put(values, key, value)
@@ -164,14 +163,7 @@ def load_thresholds(path: Path, overrides: dict[str, Any] | None = None) -> Thre
 def make_thresholds(
     values: dict[str, Any], folder: Path, given: Mapping[str, Any], where: str
 ) -> ThresholdsConfig:
-    """Return the thresholds that keys and values mean.
-
-    Args:
-        values: Keys of a ``*.sysid.yaml``; changed.
-        folder: What relative paths among them are relative to.
-        given: Dotted keys to values that replace these; paths are relative to the working
-            directory.
-        where: What held the values, for people.
+    """Return the thresholds that keys and values mean; see `load_thresholds`.
 
     Raises:
         ConfigError: They, or the calibration that they name, are not valid.
@@ -293,12 +285,7 @@ def load_servos(path: Path) -> tuple[ServoConfig, ...]:
     Raises:
         ConfigError: The file cannot be read, has no such section, or it is not valid.
     """
-    values = read_yaml(path)
-    if 'servos' not in values:
-        raise ConfigError(
-            f'Expected the section servos in {str(path)!r}; {nearest("servos", values)}.'
-        )
-    section = validate(_Servos, {'servos': values['servos']}, str(path))
+    section = _section_of(_Servos, path, 'servos')
     return tuple(_located(servo, path.parent) for servo in section.servos)
 
 
@@ -308,14 +295,12 @@ def load_segments(path: Path) -> SegmentsConfig:
     Raises:
         ConfigError: The file cannot be read, has no such section, or it is not valid.
     """
+    return _section_of(_Segments, path, 'segments').segments
+
+
+def _section_of(schema: type[T], path: Path, key: str) -> T:
+    """Read one section of a file."""
     values = read_yaml(path)
-    if 'segments' not in values:
-        raise ConfigError(
-            f'Expected the section segments in {str(path)!r}; {nearest("segments", values)}.'
-        )
-    section = values['segments']
-    if not isinstance(section, dict):
-        raise ConfigError(
-            f'Expected keys and values for segments in {str(path)!r}, found {section!r}.'
-        )
-    return validate(SegmentsConfig, section, f'segments in {path}')
+    if key not in values:
+        raise ConfigError(f'Expected the section {key} in {str(path)!r}; {nearest(key, values)}.')
+    return validate(schema, {key: values[key]}, str(path))

@@ -12,12 +12,9 @@ from pydantic import (
     BeforeValidator,
     Field,
     ValidationInfo,
-    field_validator,
 )
 
 from sysid_ros.config.section import Section
-
-_MESSAGE_TYPE = re.compile(r'[a-z]\w*/msg/[A-Z]\w*')
 
 
 def _without_empty(values: object) -> object:
@@ -52,9 +49,6 @@ class RecorderConfig(Section):
     regex: Expression = Field(
         default='', description='record topics in whose name this regular expression is found'
     )
-    types: Names = Field(
-        default=(), description='record topics of these message types, as sensor_msgs/msg/Imu'
-    )
     all: bool = Field(default=False, description='record every topic')
     exclude: Expression = Field(
         default='', description='but none in whose name this regular expression is found'
@@ -66,24 +60,7 @@ class RecorderConfig(Section):
     compression: Literal['none', 'zstd'] = Field(
         default='none', description='none, or zstd for the chunks of the file'
     )
-    max_bag_size: Annotated[int, Field(ge=0, le=10**15)] = Field(
-        default=0, description='bytes after which the next file of the bag begins; 0 means never'
-    )
-    max_bag_duration: Annotated[float, Field(ge=0, le=1e6)] = Field(
-        default=0.0, description='seconds after which the next file begins; 0 means never'
-    )
     notes: str = Field(default='', description='free text that goes into the bag')
-
-    @field_validator('types')
-    @classmethod
-    def _are_types(cls, types: tuple[str, ...]) -> tuple[str, ...]:
-        for name in types:
-            if not _MESSAGE_TYPE.fullmatch(name):
-                raise ValueError(
-                    "Expected names of message types in 'types', as sensor_msgs/msg/JointState, "
-                    f'found {name!r}'
-                )
-        return types
 
 
 class SimulatedRobotConfig(Section):
@@ -116,19 +93,6 @@ class SimulatedRobotConfig(Section):
         default=0.0, description='part of the joint state messages that never leave'
     )
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = Field(default=0, description='of the noise')
-    joint_states_topic: str = Field(default='joint_states', description='topic of the state')
-    commands_topic: str = Field(
-        default='forward_position_controller/commands',
-        description='Float64MultiArray, one value per actuator in model order',
-    )
-    trajectory_topic: str = Field(
-        default='joint_trajectory_controller/joint_trajectory',
-        description='JointTrajectory, joints by name',
-    )
-    applied_commands_topic: str = Field(
-        default='~/applied_commands',
-        description='JointState, what arrays of commands asked of each joint, and since when',
-    )
 
 
 class ExciterConfig(Section):

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
-import annotated_types
 from pydantic.fields import FieldInfo
 from rcl_interfaces.msg import (
     FloatingPointRange,
@@ -24,9 +23,6 @@ from sysid_ros.errors import ConfigError, SysidError
 
 T = TypeVar('T', bound=Section)
 
-_INT64 = (-(2**63), 2**63 - 1)
-_DOUBLE = (-sys.float_info.max, sys.float_info.max)
-
 _Type = Parameter.Type
 #: ROS type of the types that a field may have.
 _TYPES: dict[Any, Any] = {
@@ -35,6 +31,12 @@ _TYPES: dict[Any, Any] = {
     float: _Type.DOUBLE,
     str: _Type.STRING,
     tuple[str, ...]: _Type.STRING_ARRAY,
+}
+_MAX = sys.float_info.max
+#: ROS type of numbers to the field and type of their range, and what has no limit there.
+_LARGEST: dict[Any, tuple[str, Any, Any, float, float]] = {
+    _Type.INTEGER: ('integer_range', int, IntegerRange, -(2**63), 2**63 - 1),
+    _Type.DOUBLE: ('floating_point_range', float, FloatingPointRange, -_MAX, _MAX),
 }
 
 
@@ -73,11 +75,63 @@ def declare(
         # A value would be used to guess the type, which is wrong for an empty list.
         node.declare_parameter(name, types[name], descriptor, ignore_override=True)
         node.set_parameters([Parameter(name, types[name], _to_ros(getattr(config, name)))])
-    guard = _ParameterGuard(config, where, types, changeable, check, on_change)
-    node.add_pre_set_parameters_callback(guard.convert)
-    node.add_on_set_parameters_callback(guard.check)
-    node.add_post_set_parameters_callback(guard.accept)
+
+    def merged(parameters: list[Parameter]) -> T:
+        """Return all values after a change."""
+        new = _changed(config.model_dump(), parameters, types, changeable)
+        return validate(schema, new, where)
+
+    def convert(parameters: list[Parameter]) -> list[Parameter]:
+        """Turn ``5`` into ``5.0`` where a float is expected."""
+        return [
+            Parameter(given.name, _Type.DOUBLE, float(given.value))
+            if types.get(given.name) == _Type.DOUBLE and given.type_ == _Type.INTEGER
+            else given
+            for given in parameters
+        ]
+
+    def refuse(parameters: list[Parameter]) -> SetParametersResult:
+        """Accept a change, or say why not."""
+        try:
+            changed = merged(parameters)
+            if changed != config:
+                check(changed)
+        except SysidError as err:
+            return SetParametersResult(successful=False, reason=str(err))
+        return SetParametersResult(successful=True)
+
+    def accept(parameters: list[Parameter]) -> None:
+        """Take a change that was accepted."""
+        nonlocal config
+        changed = merged(parameters)
+        if changed != config:
+            config = changed
+            on_change(config)
+
+    node.add_pre_set_parameters_callback(convert)
+    node.add_on_set_parameters_callback(refuse)
+    node.add_post_set_parameters_callback(accept)
     return config
+
+
+def _changed(
+    values: dict[str, Any],
+    parameters: list[Parameter],
+    types: dict[str, Any],
+    changeable: Collection[str],
+) -> dict[str, Any]:
+    """Return values with those of the parameters that are among them, which must be changeable."""
+    new = dict(values)
+    # Others that are not ours (use_sim_time) are somebody else's business.
+    for given in (given for given in parameters if given.name in values):
+        before, value = values[given.name], _from_ros(given.value, types[given.name])
+        if given.name not in changeable and value != before:
+            raise ConfigError(
+                f'Parameter {given.name!r} cannot change while the node runs: expected '
+                f'{_to_ros(before)!r} as at its start, found {_to_ros(value)!r}.'
+            )
+        new[given.name] = value
+    return new
 
 
 def resolve_topic(node: Node, parameter: str, topic: str) -> str:
@@ -98,65 +152,6 @@ def resolve_topic(node: Node, parameter: str, topic: str) -> str:
         raise ConfigError(
             f'Expected the name of a topic in parameter {parameter!r}, found an error: {reason}.'
         ) from err
-
-
-class _ParameterGuard:
-    """Checks changes of a node's parameters; kept alive by the node's callbacks."""
-
-    def __init__(
-        self,
-        config: Any,
-        where: str,
-        types: dict[str, Any],
-        changeable: Collection[str],
-        check: Callable[[Any], None],
-        on_change: Callable[[Any], None],
-    ) -> None:
-        self._config = config
-        self._where = where
-        self._types = types
-        self._changeable = changeable
-        self._check_values = check
-        self._on_change = on_change
-
-    def convert(self, parameters: list[Parameter]) -> list[Parameter]:
-        """Turn ``5`` into ``5.0`` where a float is expected."""
-        return [
-            Parameter(given.name, _Type.DOUBLE, float(given.value))
-            if self._types.get(given.name) == _Type.DOUBLE and given.type_ == _Type.INTEGER
-            else given
-            for given in parameters
-        ]
-
-    def check(self, parameters: list[Parameter]) -> SetParametersResult:
-        """Accept a change, or say why not."""
-        try:
-            config = self._merged(parameters)
-            if config != self._config:
-                self._check_values(config)
-        except SysidError as err:
-            return SetParametersResult(successful=False, reason=str(err))
-        return SetParametersResult(successful=True)
-
-    def accept(self, parameters: list[Parameter]) -> None:
-        """Take a change that was accepted."""
-        config = self._merged(parameters)
-        if config != self._config:
-            self._config = config
-            self._on_change(config)
-
-    def _merged(self, parameters: list[Parameter]) -> Any:
-        values = self._config.model_dump()
-        # Others that are not ours (use_sim_time) are somebody else's business.
-        for given in (given for given in parameters if given.name in values):
-            value = _from_ros(given.value, self._types[given.name])
-            if given.name not in self._changeable and value != values[given.name]:
-                raise ConfigError(
-                    f'Parameter {given.name!r} cannot change while the node runs: expected '
-                    f'{_to_ros(values[given.name])!r} as at its start, found {_to_ros(value)!r}.'
-                )
-            values[given.name] = value
-        return validate(type(self._config), values, self._where)
 
 
 def _type(info: FieldInfo) -> Any:
@@ -194,31 +189,19 @@ def _descriptor(info: FieldInfo, type_: Any, *, fixed: bool) -> ParameterDescrip
     descriptor = ParameterDescriptor(
         description=info.description or '', additional_constraints='; '.join(notes)
     )
-    limits = _limits(info)
-    if type_ == _Type.INTEGER and limits:
-        low, high = int(limits.get('low', _INT64[0])), int(limits.get('high', _INT64[1]))
-        descriptor.integer_range = [IntegerRange(from_value=low, to_value=high)]
-    if type_ == _Type.DOUBLE and limits:
-        start, stop = limits.get('low', _DOUBLE[0]), limits.get('high', _DOUBLE[1])
-        descriptor.floating_point_range = [
-            FloatingPointRange(from_value=float(start), to_value=float(stop))
-        ]
+    low, high = _limit(info, 'ge', 'gt'), _limit(info, 'le', 'lt')
+    # ROS ranges include their ends; the schema's own check rejects an end that is excluded.
+    if type_ in _LARGEST and (low, high) != (None, None):
+        field, number, kind, least, most = _LARGEST[type_]
+        ends = {
+            'from_value': number(least if low is None else low),
+            'to_value': number(most if high is None else high),
+        }
+        setattr(descriptor, field, [kind(**ends)])
     return descriptor
 
 
-def _limits(info: FieldInfo) -> dict[str, Any]:
-    """Return the limits of a field, as far as it has any, by ``low`` and ``high``.
-
-    ROS ranges include their ends; the schema's own check rejects an end that is excluded.
-    """
-    found: dict[str, Any] = {}
-    for limit in info.metadata:
-        if isinstance(limit, annotated_types.Ge):
-            found['low'] = limit.ge
-        elif isinstance(limit, annotated_types.Gt):
-            found['low'] = limit.gt
-        elif isinstance(limit, annotated_types.Le):
-            found['high'] = limit.le
-        elif isinstance(limit, annotated_types.Lt):
-            found['high'] = limit.lt
-    return found
+def _limit(info: FieldInfo, *names: str) -> Any:
+    """Return a limit of a field by the names that pydantic has for it, None without."""
+    found = (getattr(limit, name, None) for limit in info.metadata for name in names)
+    return next((limit for limit in found if limit is not None), None)

@@ -8,30 +8,168 @@ import array
 import math
 import threading
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import rclpy
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Float64MultiArray, String
+from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
-from sysid_ros.errors import ConfigError
+from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
-from sysid_ros.nodes.inbox import CommandInbox
-from sysid_ros.nodes.parameters import declare, resolve_topic
+from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import Stop, latched
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
+from sysid_ros.virtual_robot.commands import TrajectoryCommand
 from sysid_ros.vocabulary import Quantity
+
+#: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
+Command = NDArray[np.float64] | TrajectoryCommand
+
+#: Messages held by the middleware until they are fetched.
+_DEPTH = 1000
+#: Commands take no longer than the fastest one and this, s, unless the machine is busy.
+_LONGEST_HOLDUP = 0.020
+#: Argument of rclpy's take_message.
+_NOT_RAW = False
+_NS = 10**9
+
+
+class CommandInbox:
+    """Commands for a plant from two topics, of arrays and of trajectories.
+
+    A callback would come when Python has time for it. The middleware's stamp does not depend on
+    that, but rclpy's EventsExecutor does not hand it on: messages are taken here, from a node that
+    no executor spins.
+    """
+
+    def __init__(self, node: Node, plant: Plant, arrays: str, trajectories: str) -> None:
+        """Subscribe to the topics, which are named in full."""
+        self._log = node.get_logger()
+        self._drives = plant.drives
+        self._by_joint = {
+            drive.joint: row
+            for row, drive in enumerate(plant.drives)
+            if drive.joint and drive.takes_positions
+        }
+        self._warned: set[str] = set()
+        self._fastest: int | None = None
+        self._latest = 0
+        # Tools do not show such a name: the node has no parameters that they could ask for.
+        self._node = rclpy.create_node(
+            f'_{node.get_name()}_commands',
+            namespace=node.get_namespace(),
+            use_global_arguments=False,
+            start_parameter_services=False,
+            enable_rosout=False,
+        )
+        self._sources = (
+            (self._subscribe(Float64MultiArray, arrays), self._read_array),
+            (self._subscribe(JointTrajectory, trajectories), self._read_trajectory),
+        )
+
+    def _subscribe(self, kind: Any, topic: str) -> Any:
+        # No executor spins the node: the callback is never called.
+        return self._node.create_subscription(kind, topic, lambda _: None, _DEPTH)
+
+    def close(self) -> None:
+        """Leave the graph."""
+        self._node.destroy_node()
+
+    def fetch(self) -> list[tuple[int, Command]]:
+        """Return what arrived since the last call: when, ns since the epoch, and the command."""
+        return [command for source in self._sources for command in self._take(*source)]
+
+    def _take(self, subscription: Any, read: Callable[[Any], Command]) -> list[tuple[int, Command]]:
+        commands = []
+        while taken := subscription.handle.take_message(subscription.msg_type, _NOT_RAW):
+            message, info = taken
+            try:
+                commands.append((self._arrival(info), read(message)))
+            except RosError as err:
+                topic = subscription.topic_name
+                if topic not in self._warned:
+                    self._warned.add(topic)
+                    self._log.warning(f'ignoring a command on {topic}: {err}')
+        return commands
+
+    def _arrival(self, info: Mapping[str, int]) -> int:
+        """Return when a command arrived, ns, after those before it.
+
+        What a busy machine held up by more than `_LONGEST_HOLDUP` counts as having come as fast as
+        the fastest: the machine's other work is no part of the robot.
+        """
+        # Not every middleware stamps what it sends and receives.
+        arrival = info['received_timestamp'] or time.time_ns()
+        if info['source_timestamp']:
+            transit = arrival - info['source_timestamp']
+            self._fastest = transit if self._fastest is None else min(transit, self._fastest)
+            if transit - self._fastest > _LONGEST_HOLDUP * _NS:
+                arrival = info['source_timestamp'] + self._fastest
+        self._latest = max(arrival, self._latest + 1)
+        return self._latest
+
+    def _read_array(self, message: Any) -> Command:
+        """Read one command per actuator."""
+        if len(message.data) != len(self._drives):
+            raise RosError(
+                f'expected one value per actuator, {len(self._drives)}, found {len(message.data)}'
+            )
+        return _finite(message.data)
+
+    def _read_trajectory(self, message: Any) -> Command:
+        """Read all points, for a controller that follows them from the message's arrival on."""
+        if not message.points:
+            raise RosError('expected a point, found none')
+        rows, count = [self._row(name) for name in message.joint_names], len(message.joint_names)
+        spans = [point.time_from_start for point in message.points]
+        after = np.array([span.sec + span.nanosec / 1e9 for span in spans])
+        if np.any(np.diff(after) <= 0):
+            raise RosError(
+                f'expected points at increasing times from the start, found {after.tolist()}'
+            )
+        slopes = np.array([self._drives[row].slope for row in rows])
+        offsets = np.array([self._drives[row].offset for row in rows])
+        points = np.full((len(after), 3, len(self._drives)), np.nan)
+        for number, point in enumerate(message.points):
+            for order, name in enumerate(('positions', 'velocities', 'accelerations')):
+                values = _finite(getattr(point, name))
+                if len(values) != count and (len(values) or name == 'positions'):
+                    raise RosError(f'expected {count} {name}, found {len(values)}')
+                if len(values):
+                    points[number, order, rows] = slopes * values + (0.0 if order else offsets)
+        return TrajectoryCommand(after, points)
+
+    def _row(self, joint: str) -> int:
+        if joint not in self._by_joint:
+            raise RosError(
+                f'no position servo moves a joint {joint!r}; {nearest(joint, self._by_joint)}'
+            )
+        return self._by_joint[joint]
+
+
+def _finite(values: Any) -> NDArray[np.float64]:
+    found = np.array(values, dtype=np.float64)
+    if not np.all(np.isfinite(found)):
+        raise RosError(f'expected finite values, found {found.tolist()}')
+    return found
+
 
 #: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
 #: within this and its delay; the stamps of samples and the effect of commands do not move by it.
 _LAG = 0.010
+_STATES = 'joint_states'
+_ARRAYS = 'forward_position_controller/commands'
+_TRAJECTORIES = 'joint_trajectory_controller/joint_trajectory'
 #: Longest pause of the stepping thread, s: commands are fetched at least so often.
 _LONGEST_PAUSE = 0.010
 #: Longest simulated time between two looks at the commands, s, when it has to catch up.
@@ -70,17 +208,12 @@ class SimulatedRobot:
         # Jitter and loss are those of a poor driver.
         self._jitter, self._loss = config.stamp_jitter, config.loss
         self._random = np.random.default_rng((config.seed, 1))
-        names = (
-            'joint_states_topic',
-            'commands_topic',
-            'trajectory_topic',
-            'applied_commands_topic',
+        states, arrays, trajectories = (
+            node.resolve_topic_name(name) for name in (_STATES, _ARRAYS, _TRAJECTORIES)
         )
-        topics = [resolve_topic(node, name, getattr(config, name)) for name in names]
-        states, arrays, trajectories, applied = topics
         self._state = JointState(name=list(plant.joints))
         self._states = node.create_publisher(JointState, states, _DEPTH)
-        self._applied = node.create_publisher(JointState, applied, _DEPTH)
+        self._applied = node.create_publisher(JointState, '~/applied_commands', _DEPTH)
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         path = Path(config.model)
         text = read_description(path).mjcf or path.read_text(encoding='utf-8', errors='replace')

@@ -155,7 +155,7 @@ def write_prediction(
         copy_bag(bag, writer)
         prediction = predict_bag(bag, forecast, observer)
         prediction.write(writer)
-    return WrittenPrediction(prediction, sum(writer.counts().values()))
+    return WrittenPrediction(prediction, writer.counts.total())
 
 
 def predict_bag(

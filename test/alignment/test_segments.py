@@ -284,16 +284,19 @@ def test_when_nothing_is_left_the_error_says_why(arm: Any, columns: Any):
     ('text', 'complaint'),
     [
         ('solver: {}', r'Expected the section segments in .*; available: solver\.$'),
-        ('segments: [1]', r'Expected keys and values for segments in .*, found \[1\]\.$'),
+        ('segments: [1]', r"Bad value \[1\] for 'segments' in .*: expected keys and values"),
         (
             'segments: {times: [[2, 1]]}',
             r"ranges as \[\[2\.0, 30\.5\]\] for 'times'.*found \[2, 1\]",
         ),
-        ('segments: {without: [1, 2]}', r"for 'without'.*found 1, in segments"),
+        ('segments: {without: [1, 2]}', r"for 'without'.*found 1, in "),
         ('segments: {times: {a: [[1, x]]}}', r"for 'times'.*found \[1, 'x'\]"),
-        ('segments: {stop: true}', r"Unknown key 'stop' in segments in .*; nearest: stops"),
-        ('segments: {window: 0}', r"Bad value 0 for 'window' in .*: expected at least 0\.01"),
-        ('segments: {marker: 5}', r"'marker' in .*"),
+        ('segments: {stop: true}', r"Unknown key 'segments\.stop' in .*; nearest: stops"),
+        (
+            'segments: {window: 0}',
+            r"Bad value 0 for 'segments\.window' in .*: expected at least 0\.01",
+        ),
+        ('segments: {marker: 5}', r"'segments\.marker' in .*"),
     ],
 )
 def test_what_is_wrong_in_segments_is_one_sentence(tmp_path: Path, text: str, complaint: str):

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -91,13 +90,6 @@ def test_changing_frame_names_do_not_shift_values(messages: Any, write_bag: Call
     (topic,) = read_bag(write_bag({('/joint_states', STATE): rows})).topics
     np.testing.assert_array_equal(_field(topic, 'position').values[:, 0], np.arange(50))
     np.testing.assert_array_equal(_field(topic, 'velocity').values[:, 0], -np.arange(50))
-
-
-def test_big_endian_messages_are_read(messages: Any, write_bag: Callable[..., Path]):
-    data = messages.joint_state(START, ['a'], [1.5], [2.5], [3.5], little_endian=False)
-    (topic,) = read_bag(write_bag({('/joint_states', STATE): [(START, data)]})).topics
-    assert topic.header_ns.tolist() == [START]
-    assert [field.values[0, 0] for field in topic.fields] == [1.5, 2.5, 3.5]
 
 
 def test_arrays_are_labelled_by_index_and_have_no_header(
@@ -206,7 +198,7 @@ def test_a_damaged_message_costs_its_topic_only(messages: Any, write_bag: Callab
     bag = read_bag(write_bag(content))
     assert [topic.topic for topic in bag.topics] == ['/good']
     reasons = {item.topic: item.reason for item in bag.unread}
-    assert reasons['/bad'].startswith('message 2: The message ends after')
+    assert reasons['/bad'].startswith('The message ends after')
     assert 'bytes more than its type' in reasons['/odd']
 
 
@@ -220,14 +212,6 @@ def test_custom_definitions_that_cannot_be_parsed_do_not_matter(messages: Any, t
     bag = read_bag(tmp_path / 'bag')
     assert [topic.topic for topic in bag.topics] == ['/js']
     assert [item.topic for item in bag.unread] == ['/odd']
-
-
-def test_a_storage_file_without_its_folder_is_read(
-    messages: Any, write_bag: Callable[..., Path], tmp_path: Path
-):
-    path = write_bag({('/js', STATE): [(START, messages.joint_state(START, ['a'], [1]))]})
-    shutil.copy(path / 'bag_0.mcap', tmp_path / 'alone.mcap')
-    assert len(read_bag(tmp_path / 'alone.mcap').topics) == 1
 
 
 def _error(path: Path) -> str:
@@ -254,13 +238,6 @@ def test_a_folder_or_file_that_is_no_bag_is_an_error(
     assert 'bags inside: train_1' in _error(tmp_path)
     (tmp_path / 'notes.txt').write_text('hello')
     assert '.mcap, .db3, .bag, .csv or .parquet' in _error(tmp_path / 'notes.txt')
-
-
-def test_a_bag_without_metadata_is_read(messages: Any, write_bag: Callable[..., Path]):
-    content = {('/js', STATE): [(START, messages.joint_state(0, ['a'], [1]))]}
-    path = write_bag(content)
-    (path / 'metadata.yaml').unlink()
-    assert [topic.topic for topic in read_bag(path).topics] == ['/js']
 
 
 def test_a_bag_whose_recorder_was_killed_is_read_and_says_so(messages: Any, tmp_path: Path):

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from sysid_ros.bags import BagWriter, TopicQos, read_bag
-from sysid_ros.bags.writer import Splitting, define
+from sysid_ros.bags.storage import Topic
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'
@@ -107,61 +106,6 @@ def test_an_exception_leaves_a_finished_bag(tmp_path: Path, messages: Any):
     assert len(read_bag(tmp_path / 'bag').topics[0].receive_ns) == 1
 
 
-def test_another_thread_may_write(tmp_path: Path, messages: Any):
-    with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic('/js', STATE)
-        data = messages.joint_state(1, ['a'], [1])
-        thread = threading.Thread(target=lambda: (bag.write('/js', 1, data), bag.flush()))
-        thread.start()
-        thread.join()
-    assert len(_raw(tmp_path / 'bag')) == 1
-
-
-def _information(path: Path) -> dict[str, Any]:
-    document = yaml.safe_load((path / 'metadata.yaml').read_text())
-    return dict(document['rosbag2_bagfile_information'])
-
-
-@pytest.mark.slow
-def test_a_bag_goes_on_in_another_file_by_size_by_time_and_on_demand(tmp_path: Path):
-    large = EMPTY + bytes(100_000)
-    with BagWriter(tmp_path / 'size', splitting=Splitting(size=250_000)) as bag:
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp, large)
-    with BagWriter(tmp_path / 'time', splitting=Splitting(seconds=2.0)) as bag:
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp * SECOND, EMPTY)
-    with BagWriter(tmp_path / 'told') as bag:
-        bag.split()
-        bag.add_topic('/s', TEXT)
-        for stamp in range(7):
-            bag.write('/s', stamp, EMPTY)
-            if stamp == 3:
-                bag.split()
-                bag.split()
-                bag.add_topic('/late', TEXT)
-        bag.split()
-    for name, counts in (('size', [3, 3, 1]), ('time', [2, 2, 2, 1]), ('told', [4, 3])):
-        information = _information(tmp_path / name)
-        paths = [f'{name}_{k}.mcap' for k in range(len(counts))]
-        assert information['relative_file_paths'] == paths
-        assert [file['message_count'] for file in information['files']] == counts
-        assert sorted(file.name for file in (tmp_path / name).iterdir()) == [
-            'metadata.yaml',
-            *paths,
-        ]
-        stamps = [stamp for _, stamp, _ in _raw(tmp_path / name)]
-        assert stamps == [k * SECOND if name == 'time' else k for k in range(7)]
-        # Each file is a bag by itself.
-        assert [len(_raw(tmp_path / name / path)) for path in paths] == counts
-    assert [
-        (file['starting_time']['nanoseconds_since_epoch'], file['duration']['nanoseconds'])
-        for file in _information(tmp_path / 'time')['files']
-    ] == [(0, SECOND), (2 * SECOND, SECOND), (4 * SECOND, SECOND), (6 * SECOND, 0)]
-
-
 def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
     for compression in ('none', 'zstd'):
         path = tmp_path / compression
@@ -186,9 +130,7 @@ def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
 def test_other_message_types_are_written_with_their_definition(tmp_path: Path):
     text = f'float64 value\nown_msgs/Inner inner\n{"=" * 80}\nMSG: own_msgs/Inner\nint32 count\n'
     with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic(
-            '/o', 'own_msgs/msg/Outer', definition=define('/o', 'own_msgs/msg/Outer', text)
-        )
+        bag.add_topic('/o', 'own_msgs/msg/Outer', definition=text)
         bag.write('/o', 1, EMPTY)
     types = get_typestore(Stores.EMPTY)
     with Reader(tmp_path / 'bag') as reader:
@@ -198,27 +140,26 @@ def test_other_message_types_are_written_with_their_definition(tmp_path: Path):
     assert found.digest == types.hash_rihs01('own_msgs/msg/Outer')
 
 
-def test_definitions_that_are_not_complete_are_kept_as_they_are():
-    for text, encoding in (('own_msgs/Lost lost\n', 'ros2msg'), ('module own {}', 'ros2idl')):
-        found = define('/o', 'own_msgs/msg/Outer', text, encoding)
-        assert found[1:] == (text, encoding, '')
-    with pytest.raises(BagError, match="in ros2msg or ros2idl, found 'proto'"):
-        define('/o', 'own_msgs/msg/Outer', '', 'proto')
+def test_definitions_that_are_not_complete_are_kept_as_they_are(tmp_path: Path):
+    texts = {'ros2msg': 'own_msgs/Lost lost\n', 'ros2idl': 'module own {};'}
+    with BagWriter(tmp_path / 'bag') as bag:
+        for language, text in texts.items():
+            bag.add(Topic(f'/{language}', f'own_msgs/msg/{language}', TopicQos(), text, language))
+    with Reader(tmp_path / 'bag') as reader:
+        found = {item.topic: (item.msgdef.data, item.digest) for item in reader.connections}
+    assert found == {f'/{language}': (text, '') for language, text in texts.items()}
 
 
-def test_facts_are_in_the_metadata_and_in_each_file(tmp_path: Path):
+def test_facts_are_in_the_metadata_and_in_the_file(tmp_path: Path):
     facts = {'notes': 'Größe: 1\n\t"x"', 'version': '1'}
     with BagWriter(tmp_path / 'bag') as bag:
         bag.set_facts({'notes': 'old', 'version': '1'})
         bag.add_topic('/s', TEXT)
         bag.write('/s', 1, EMPTY)
-        bag.split()
-        bag.write('/s', 2, EMPTY)
         bag.set_facts({'notes': facts['notes']})
-    assert _information(tmp_path / 'bag')['custom_data'] == facts
-    first, second = sorted((tmp_path / 'bag').glob('bag_*'))
-    assert _facts(first) == {'notes': 'old', 'version': '1'}
-    assert _facts(second) == facts
+    information = yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
+    assert information['rosbag2_bagfile_information']['custom_data'] == facts
+    assert _facts(tmp_path / 'bag' / 'bag_0.mcap') == facts
 
 
 def _facts(file: Path) -> dict[str, str]:
@@ -262,22 +203,13 @@ def test_a_full_disk_leaves_what_was_flushed_before(
     bag.write('/s', 5, messages.text('long' * 5000))
     with pytest.raises(BagError, match=r'Cannot write the bag .*: No space left on device'):
         bag.flush()
-    assert bag.counts() == {'/s': 5}
+    assert bag.counts == {'/s': 5}
     bag.close()
     assert not bag.finished
     monkeypatch.undo()
     found = read_bag(tmp_path / 'bag')
     assert found.unfinished == ('bag_0.mcap',)
     assert found.text_columns[0].receive_ns.tolist() == list(range(5))
-
-
-def test_nothing_but_the_data_is_in_the_folder_until_the_end(tmp_path: Path):
-    with BagWriter(tmp_path / 'bag') as bag:
-        bag.add_topic('/s', TEXT)
-        bag.write('/s', 1, EMPTY)
-        bag.flush()
-        bag.sync()
-        assert [file.name for file in (tmp_path / 'bag').iterdir()] == ['bag_0.mcap']
 
 
 _VICTIM = """

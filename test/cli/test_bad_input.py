@@ -381,7 +381,10 @@ def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., s
         ({'solver': {'threads': 1.5}}, 'expected a whole number.'),
         ({'paramters': []}, "Unknown key 'paramters' in calibration.yaml; nearest: parameters."),
         ({'stamps': 'recieve'}, 'nearest: receive.'),
-        ({'sensors': []}, 'Expected at least one name in sensors, or no such key, found none'),
+        (
+            {'sensors': []},
+            "Bad value [] for 'sensors' in calibration.yaml: expected at least 1 values",
+        ),
         ({'sensors': ['elbow_positon']}, 'is not mapped in bag'),
         ({'output': 'arm.xml/out'}, "Cannot write into 'arm.xml/out': 'arm.xml' is not a folder."),
     ],

@@ -303,7 +303,7 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
 
 @pytest.mark.patient
 def test_a_schedule_skips_and_counts_what_is_over_but_not_the_last_step():
-    from sysid_ros.nodes.motion import Schedule  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.exciter import Schedule  # noqa: PLC0415 (needs ROS)
 
     # Nobody counts to a million in a millisecond, a step at a time.
     schedule = Schedule(rate=1e9, last=10**6, closing=threading.Event())
@@ -315,7 +315,7 @@ def test_a_schedule_skips_and_counts_what_is_over_but_not_the_last_step():
 
 @pytest.mark.patient
 def test_a_schedule_ends_when_it_is_told_to():
-    from sysid_ros.nodes.motion import Schedule  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.exciter import Schedule  # noqa: PLC0415 (needs ROS)
 
     closing = threading.Event()
     steps = []

@@ -162,7 +162,6 @@ def test_the_model_is_latched_and_a_signal_while_it_is_suspended_ends_it_afterwa
         ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
         ({'model': ARM, 'truth': '{truth}'}, 'nearest: elbow'),
         ({'model': ARM, 'rate': 1000.0}, 'Expected a rate of at most 500 Hz'),
-        ({'model': ARM, 'commands_topic': 'a b'}, "name of a topic in parameter 'commands_topic'"),
     ],
 )
 def test_bad_input_ends_it_with_one_line_and_code_2(

@@ -28,8 +28,7 @@ from sysid_ros.bags.message_types import (
     JOINT_TRAJECTORY,
     is_applied,
 )
-from sysid_ros.bags.recording import TopicSpec
-from sysid_ros.bags.writer import TopicQos
+from sysid_ros.bags.storage import Topic, TopicQos
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 
@@ -196,7 +195,7 @@ def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
     return tuple(found for found in graph if commands(found) or describes(found))
 
 
-def topic_spec(found: Offer) -> TopicSpec:
+def recorded_topic(found: Offer) -> Topic:
     """Return how to subscribe to a topic so that every publisher's messages arrive.
 
     A subscription that asks for more than a publisher offers gets nothing from it: it is best
@@ -210,15 +209,15 @@ def topic_spec(found: Offer) -> TopicSpec:
         raise RosError(f'Expected one message type on topic {found.topic!r}, found {types}.')
     msgtype = found.msgtypes[0]
     known = known_types().fielddefs
-    definition = None if msgtype in known else installed_definition(msgtype)
-    if msgtype not in known and definition is None:
+    definition = '' if msgtype in known else installed_definition(msgtype)
+    if definition is None:
         raise not_installed(found.topic, msgtype, f'; {nearest(msgtype, known)}')
     qos = TopicQos(
         reliable=all(publisher.reliable for publisher in found.publishers),
         transient_local=bool(found.publishers)
         and all(publisher.transient_local for publisher in found.publishers),
     )
-    return TopicSpec(found.topic, msgtype, qos, definition)
+    return Topic(found.topic, msgtype, qos, definition)
 
 
 @dataclass(frozen=True)
@@ -231,7 +230,6 @@ class Selection:
         namespace: Beginning of the names of those that are taken by default, with the last slash:
             one robot of several.
         regex: Expression that is found in the names of topics to take; None without one.
-        types: Types of messages of which all topics are taken.
         exclude: Expression that is not found in the names of topics that nobody named.
         everything: Take all topics.
         own: Topics that are never taken: the recorder's own.
@@ -241,7 +239,6 @@ class Selection:
     defaults: bool = False
     namespace: str = '/'
     regex: re.Pattern[str] | None = None
-    types: tuple[str, ...] = ()
     exclude: re.Pattern[str] | None = None
     everything: bool = False
     own: tuple[str, ...] = ()
@@ -249,7 +246,7 @@ class Selection:
     @property
     def grows(self) -> bool:
         """Whether topics that nobody named may be taken."""
-        return bool(self.defaults or self.everything or self.regex or self.types)
+        return bool(self.defaults or self.everything or self.regex)
 
     def take(self, graph: Iterable[Offer]) -> tuple[Offer, ...]:
         """Return the topics to record: first those that are named, then the others."""
@@ -265,13 +262,9 @@ class Selection:
             own = (found for found in rest if found.topic.startswith(self.namespace))
             rest = list(default_topics(own))
         elif not self.everything:
-            rest = [found for found in rest if self._fits(found)]
+            expression = self.regex
+            rest = [item for item in rest if expression and expression.search(item.topic)]
         return (*first, *rest)
-
-    def _fits(self, found: Offer) -> bool:
-        # Found anywhere in the name, or of a type: rosbag2 joins these in the same way.
-        named = self.regex is not None and self.regex.search(found.topic) is not None
-        return named or (len(found.msgtypes) == 1 and found.msgtypes[0] in self.types)
 
 
 def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Selection:
@@ -282,7 +275,7 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
     """
     from sysid_ros.nodes.parameters import resolve_topic  # noqa: PLC0415 (needs ROS)
 
-    defaults = not (config.topics or config.regex or config.types or config.all)
+    defaults = not (config.topics or config.regex or config.all)
     topics = config.topics or ((_JOINT_STATES,) if defaults else ())
     names = tuple(dict.fromkeys(resolve_topic(node, 'topics', topic) for topic in topics))
     exclude = re.compile(config.exclude) if config.exclude else None
@@ -297,7 +290,6 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
         defaults=defaults,
         namespace=f'{node.get_namespace().rstrip("/")}/',
         regex=re.compile(config.regex) if config.regex else None,
-        types=config.types,
         exclude=exclude,
         everything=config.all,
         own=(str(node.resolve_topic_name('~/status')),),

@@ -5,28 +5,149 @@
 from __future__ import annotations
 
 import json
+import platform
 import shlex
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rcl_interfaces.msg import Parameter as ParameterMsg
+from rcl_interfaces.srv import GetParameters, ListParameters
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.parameter import Parameter
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.bags.recording import Recording, TopicCount, TopicSpec, free_name, summary
-from sysid_ros.bags.writer import BagWriter, Splitting
+from sysid_ros.bags.recording import Recording, TopicStats, free_name, summary
+from sysid_ros.bags.storage import Topic
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.parameters import declare
-from sysid_ros.nodes.recorder.facts import Facts
 from sysid_ros.nodes.recorder.graph import make_selection
 from sysid_ros.nodes.recorder.topics import Topics
 from sysid_ros.nodes.runtime import Stop, latched
+from sysid_ros.version import __version__
+
+#: Fact to the parameters of ros2_control's controllers that say it.
+#: https://control.ros.org/jazzy/doc/ros2_controllers/doc/controllers_index.html
+_OF_CONTROLLERS = {'joints': ('joints', 'dof_names'), 'interface': ('interface_name',)}
+#: A controller is asked so often at most, once a second.
+_REQUESTS = 30
+
+
+class Facts:
+    """Collects the facts of a recorder's bags."""
+
+    def __init__(self, node: Node) -> None:
+        """Begin to listen to the ``robot_description`` of the node's namespace.
+
+        Args:
+            node: A node that is spun; what it hears does not come through the recorder's own
+                subscriptions.
+        """
+        self._node = node
+        self._session: dict[str, str] = {}
+        self._heard: dict[str, str] = {}
+        self._controllers: dict[str, dict[str, Any]] = {}
+        self._questions: dict[str, _Question] = {}
+        node.create_subscription(String, 'robot_description', self._describe, latched())
+
+    def _describe(self, message: Any) -> None:
+        self._heard['robot_description'] = message.data
+
+    def ask(self, topics: Iterable[str]) -> None:
+        """Ask the controllers that these topics belong to what they move; once a second.
+
+        ros2_control's controllers are nodes of their own, whose topics begin with their names.
+        """
+        nodes = self._node.get_node_names_and_namespaces()
+        present = {f'{namespace.rstrip("/")}/{name}' for name, namespace in nodes}
+        for name in {topic.rpartition('/')[0] for topic in topics} & present:
+            if name not in self._questions:
+                self._questions[name] = _Question(self._node, name, self._note)
+            self._questions[name].ask()
+
+    def _note(self, name: str, values: dict[str, Any]) -> None:
+        found = {
+            fact: next((values[key] for key in keys if values.get(key)), None)
+            for fact, keys in _OF_CONTROLLERS.items()
+        }
+        if any(found.values()):
+            self._controllers[name] = {key: value for key, value in found.items() if value}
+            self._heard['controllers'] = json.dumps(self._controllers)
+
+    def begin(self) -> None:
+        """Take note of how and when a bag begins."""
+        self._session = {
+            'version': __version__,
+            'command_line': shlex.join(sys.orig_argv),
+            'host': f'{platform.node()} ({platform.platform()}, '
+            f'Python {platform.python_version()})',
+            'started': datetime.now(UTC).isoformat(),
+        }
+
+    def current(self, config: RecorderConfig, topics: Topics) -> dict[str, str]:
+        """Return the facts as they are now."""
+        found = {
+            'found': {spec.name: spec.msgtype for spec in topics.specs},
+            'missing': list(topics.missing),
+            'refused': topics.refused,
+        }
+        return {
+            **self._session,
+            'notes': config.notes,
+            'topics': json.dumps(found),
+            **self._heard,
+        }
+
+
+class _Question:
+    """A node that is asked for those of its parameters that say what it moves."""
+
+    def __init__(
+        self, node: Node, name: str, answer: Callable[[str, dict[str, Any]], None]
+    ) -> None:
+        self._name = name
+        self._answer = answer
+        self._left = _REQUESTS
+        self._list = node.create_client(ListParameters, f'{name}/list_parameters')
+        self._get = node.create_client(GetParameters, f'{name}/get_parameters')
+
+    def ask(self) -> None:
+        """Ask when both services are there, unless it has answered.
+
+        Fast DDS may lose the first request to a node that has just been discovered, or its answer
+        (github.com/ros2/rmw_fastrtps/issues/842), so that it is asked more than once.
+        """
+        if self._left and self._list.service_is_ready() and self._get.service_is_ready():
+            self._left -= 1
+            self._list.call_async(ListParameters.Request()).add_done_callback(self._on_names)
+
+    def _on_names(self, listed: Any) -> None:
+        # A controller answers nothing at all where one of the parameters is not its own.
+        wanted = {key for keys in _OF_CONTROLLERS.values() for key in keys}
+        names = sorted(wanted & set(listed.result().result.names))
+        asked = self._get.call_async(GetParameters.Request(names=names))
+        asked.add_done_callback(lambda found: self._on_values(names, found.result().values))
+
+    def _on_values(self, names: list[str], found: Any) -> None:
+        self._left = 0
+        values: dict[str, Any] = {}
+        for name, message in zip(names, found, strict=False):
+            value = Parameter.from_parameter_msg(ParameterMsg(name=name, value=message)).value
+            if isinstance(value, str):
+                values[name] = value
+            elif isinstance(value, Iterable):
+                values[name] = [str(item) for item in value]
+        self._answer(self._name, values)
+
 
 #: The graph is looked at this often, s.
 _LOOK_SECONDS = 0.1
@@ -68,7 +189,7 @@ class Recorder:
         self._recording: Recording | None = None
         #: Since when all topics are connected and recorded; None before.
         self._since: float | None = None
-        self._counts: tuple[TopicCount, ...] = ()
+        self._counts: tuple[TopicStats, ...] = ()
         self._slow = self._reminded = time.monotonic()
         self._selection = make_selection(node, self._config, sim_time=sim_time)
         now = self._ros_time if sim_time else None
@@ -121,7 +242,7 @@ class Recorder:
             self._stop.request()
         if slowly:
             self._slow = now
-            self._facts.ask(spec.topic for spec in self._topics.specs)
+            self._facts.ask(spec.name for spec in self._topics.specs)
             self._tell_facts()
             self._publish()
 
@@ -129,7 +250,7 @@ class Recorder:
         """Say that it records once all topics are connected, and until then what is missing."""
         if self._recording is not None and not self._topics.waiting_for:
             self._since = now
-            topics = ', '.join(spec.topic for spec in self._topics.specs)
+            topics = ', '.join(spec.name for spec in self._topics.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
             self._publish()
         elif now - self._reminded >= _REMIND_SECONDS:
@@ -137,16 +258,15 @@ class Recorder:
             missing = self._topics.waiting_for or 'topics to settle'
             self._log.info(f'waiting for {missing}; `sysid doctor` says what is seen here')
 
-    def _begin(self, specs: tuple[TopicSpec, ...]) -> None:
+    def _begin(self, specs: tuple[Topic, ...]) -> None:
         self._output = free_name(self._base) if self._counts else self._base
         self._facts.begin()
         recording = Recording(
             self._output,
             specs,
-            compression=self._config.compression,
-            splitting=Splitting(self._config.max_bag_size, self._config.max_bag_duration),
             facts=self._facts.current(self._config, self._topics),
             on_failure=self._stop.request,
+            compression=self._config.compression,
         )
         self._recording = recording
         self._topics.record(recording)
@@ -161,7 +281,6 @@ class Recorder:
             return None
         done = recording.close()
         self._counts = done.counts
-        files = f'{len(done.files)} file{"s" if len(done.files) != 1 else ""}'
         end = 'failed' if done.failure else 'closed'
         came = {count.topic for count in done.counts if count.messages}
         missed = {
@@ -169,7 +288,7 @@ class Recorder:
             **self._topics.refused,
         }
         lines = [
-            f'{end} {str(done.path)!r}: {files}, {done.size / 1e6:.1f} MB, {done.seconds:.1f} s',
+            f'{end} {str(done.path)!r}: {done.size / 1e6:.1f} MB, {done.seconds:.1f} s',
             summary(done.counts),
             *(f'not recorded: {why}' for topic, why in missed.items() if topic not in came),
         ]
@@ -243,13 +362,13 @@ class Recorder:
         message.header.stamp = self._node.get_clock().now().to_msg()
         self._diagnostics.publish(message)
 
-    def _diagnoses(self, counts: Iterable[TopicCount], error: str) -> list[DiagnosticStatus]:
+    def _diagnoses(self, counts: Iterable[TopicStats], error: str) -> list[DiagnosticStatus]:
         """Return a status of the recorder, and one for each topic."""
         # With its namespace: diagnostics of all robots come together on one topic.
         name = self._node.get_fully_qualified_name().lstrip('/')
-        known = {spec.topic for spec in self._topics.specs}
+        known = {spec.name for spec in self._topics.specs}
         known |= {*self._selection.names, *self._topics.refused}
-        none = {topic: TopicCount(topic, 0, 0.0, 0) for topic in sorted(known)}
+        none = {topic: TopicStats(topic) for topic in sorted(known)}
         found = {**none, **{count.topic: count for count in counts}}
         topics = [self._diagnosis(name, count) for count in found.values()]
         bad = sum(status.level != DiagnosticStatus.OK for status in topics)
@@ -263,7 +382,7 @@ class Recorder:
         )
         return [own, *topics]
 
-    def _diagnosis(self, name: str, count: TopicCount) -> DiagnosticStatus:
+    def _diagnosis(self, name: str, count: TopicStats) -> DiagnosticStatus:
         publishers = self._topics.publishers(count.topic)
         level, message = DiagnosticStatus.OK, 'ok'
         if count.topic in self._topics.refused:

@@ -17,7 +17,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
 from rclpy.type_support import check_for_type_support
 
-from sysid_ros.bags.recording import Recording, TopicSpec
+from sysid_ros.bags.recording import Recording
+from sysid_ros.bags.storage import Topic
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.recorder.graph import (
     CLOCK,
@@ -26,7 +27,7 @@ from sysid_ros.nodes.recorder.graph import (
     message_class,
     not_installed,
     offers,
-    topic_spec,
+    recorded_topic,
 )
 from sysid_ros.nodes.recorder.listener import Listener
 
@@ -46,7 +47,7 @@ _SETTLE_SECONDS = 1.0
 class _Served:
     """A topic with its subscription, and with the one before while that is being replaced."""
 
-    spec: TopicSpec
+    spec: Topic
     subscription: Subscription = None
     old: Subscription = None
     replaced_at: float = 0.0
@@ -97,7 +98,7 @@ class Topics:
         self._closed = False
 
     @property
-    def specs(self) -> tuple[TopicSpec, ...]:
+    def specs(self) -> tuple[Topic, ...]:
         """The topics that are subscribed to, in the order in which they were added."""
         return tuple(served.spec for served in self._served.values())
 
@@ -148,10 +149,10 @@ class Topics:
             elif (spec := self._spec(found)) is not None:
                 if self.recording is not None:
                     self.recording.add(spec)
-                self._log.info(f'also recording {spec.topic}')
+                self._log.info(f'also recording {spec.name}')
                 self._add(spec)
 
-    def found(self, now: float) -> tuple[TopicSpec, ...]:
+    def found(self, now: float) -> tuple[Topic, ...]:
         """Return how to record what is there, once that is all; until then nothing.
 
         Args:
@@ -168,7 +169,7 @@ class Topics:
             raise RosError(next(iter(self.refused.values())))
         return specs
 
-    def begin(self, specs: tuple[TopicSpec, ...]) -> None:
+    def begin(self, specs: tuple[Topic, ...]) -> None:
         """Subscribe."""
         for spec in specs:
             self._add(spec)
@@ -192,11 +193,11 @@ class Topics:
         self._closed = True
         self._listener.close()
 
-    def _spec(self, found: Offer) -> TopicSpec | None:
+    def _spec(self, found: Offer) -> Topic | None:
         """Return how to record a topic, or None after noting why that cannot be."""
         try:
-            spec = topic_spec(found)
-            check_for_type_support(message_class(spec.topic, spec.msgtype))
+            spec = recorded_topic(found)
+            check_for_type_support(message_class(spec.name, spec.msgtype))
         except NoTypeSupportImportedException:
             self._refuse(found.topic, not_installed(found.topic, found.msgtypes[0]))
             return None
@@ -211,9 +212,9 @@ class Topics:
             self._log.error(str(err))
         self.refused[topic] = str(err)
 
-    def _add(self, spec: TopicSpec) -> None:
+    def _add(self, spec: Topic) -> None:
         served = _Served(spec)
-        self._served[spec.topic] = served
+        self._served[spec.name] = served
         self._subscribe(served)
 
     # The publishers of a topic
@@ -253,7 +254,7 @@ class Topics:
                 served.old = served.balance = None
 
     def _subscribe(self, served: _Served) -> None:
-        topic, offered = served.spec.topic, served.spec.qos
+        topic, offered = served.spec.name, served.spec.qos
         qos = QoSProfile(
             depth=_DEPTH,
             reliability=(
@@ -296,7 +297,7 @@ class Topics:
         # Read once: the executor's thread may take it away.
         recording = self.recording
         if recording is not None:
-            recording.put(spec.topic, stamp, cdr, sent)
+            recording.put(spec.name, stamp, cdr, sent)
 
 
 def _is_copy(balance: dict[bytes, int], cdr: bytes, sign: int) -> bool:
