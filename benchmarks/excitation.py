@@ -204,7 +204,6 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
             other: half_widths(experiment.information(motion)[np.ix_(kept, kept)])
             for other, motion in others.items()
         }
-        alone = QUANTILE / np.sqrt(np.diag(experiment.information(found.motion))[kept])
         worst = 0.0
         for _ in range(MODELS):
             x = truth * (1 + OFF * rng.uniform(-1, 1, len(truth)))
@@ -217,7 +216,6 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     parameters = tuple(true[row] for row in kept)
     mean, sd = achieved(spec, model, noise, parameters, sequence, jacobian, rng, fits)
     report(found, halves, np.abs(truth[kept]), mean, sd, worst)
-    report_ceiling(found, halves, np.abs(truth[kept]), alone)
 
 
 def achieved(
@@ -279,26 +277,6 @@ def report(
         )
     text = f'limits: at most {100 * worst:.0f} % of any used by {MODELS} models up to 20 % off'
     verdict(worst < 1, text)
-
-
-def report_ceiling(
-    found: Design,
-    halves: dict[str, Floats],
-    truth: Floats,
-    alone: Floats,
-) -> None:
-    """Print how much narrower than others' the interval of a friction can be at most.
-
-    A dry friction has its full size in every sample of a joint that moves, so no motion makes its
-    interval narrower than it is when all other parameters are known.
-    """
-    for other, half in halves.items():
-        row = int(np.argmax(half / truth))
-        if 'frictionloss' in found.parameters[row].name:
-            print(
-                f"        {other}: its widest, {found.parameters[row].name}'s, can be "
-                f'{half[row] / alone[row]:.2f} times narrower at most'
-            )
 
 
 def compare(*, only: AnyOf = _CASES, fits: int = 6, seed: int = 0) -> None:

@@ -372,10 +372,9 @@ def hobby_arm(
     data: Path = DATA / 'so101',
     limit: float = 0.0,
     only: list[str] = [],  # noqa: B006 (is only read)
-    whole: bool = False,
     halves: bool = False,
 ) -> None:
-    """Predict motions by the others, calibrate with all of them, or compare two halves.
+    """Predict motions by the others, or compare two halves.
 
     A fit takes --limit seconds at most; --only names the motions to leave out.
     """
@@ -386,8 +385,6 @@ def hobby_arm(
     print('busy:', os.getloadavg())
     if halves:
         _compare_halves(data, names, limit)
-    elif whole:
-        _calibrated(data, names, limit=limit)
     else:
         _leave_each_out(data, names, only, limit)
 

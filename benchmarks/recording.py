@@ -7,8 +7,7 @@ the recorder says that it records, whether or not it has discovered the recorder
 counted from the numbers in the bag, not from what the recorder says; both are printed. What is
 missing before the first message that arrived was sent before discovery was over, what is missing
 later was lost. Publishers send prepared bytes: where they do not reach their rate all the same, the
-rate that they reached is what was recorded. --disk lets another process read the disk, --soak
-prints the memory every minute.
+rate that they reached is what was recorded.
 
 ``kills``: recorder processes are killed with -9 at random moments while another process publishes
 on four topics at 500 Hz. Every message follows from its topic and number, and the time at which it
@@ -56,9 +55,6 @@ _STAMP_OFFSET = 4
 _NUMBER = struct.Struct('<d')
 #: Stands for the number in the prepared bytes.
 _MARK = 1234.56789
-#: What the process that loads the disk reads again and again, bytes.
-_LOAD_BYTES = 512 << 20
-_LOAD_BLOCK = 1 << 20
 
 
 class Usage(NamedTuple):
@@ -106,32 +102,6 @@ def publish(topic: str, reliability: str, rate: float, seconds: float) -> None:
     sys.stdin.readline()
     node.destroy_node()
     rclpy.shutdown()
-
-
-def read_disk(file: Path) -> None:
-    """Read a large file from the disk, not from the page cache, until standard input ends."""
-    block = os.urandom(_LOAD_BLOCK)
-    with file.open('wb', buffering=0) as stream:
-        for _ in range(_LOAD_BYTES // _LOAD_BLOCK):
-            stream.write(block)
-        os.fsync(stream.fileno())
-    print('loading', flush=True)
-    ended = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        ended.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    total, began = 0, time.monotonic()
-    with file.open('rb', buffering=0) as stream:
-        while not ended.is_set():
-            size = len(stream.read(_LOAD_BLOCK))
-            total += size
-            if not size:
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                stream.seek(0)
-    print(f'{total / (time.monotonic() - began) / 1e6:.0f} MB/s', flush=True)
 
 
 def usage(pid: int) -> Usage:
@@ -210,13 +180,6 @@ def numbers(bag: Path, sent: dict[str, int]) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def watch(pid: int, ended: threading.Event, began: float) -> None:
-    """Print the memory of a process every minute."""
-    while not ended.wait(60.0):
-        now = usage(pid)
-        print(f'{(time.monotonic() - began) / 60:5.1f} min {now.memory:8.1f} MB', flush=True)
-
-
 def start_recorder(
     processes: Processes, bag: Path, compression: str = 'none'
 ) -> subprocess.Popen[str]:
@@ -236,8 +199,6 @@ def load(
     rate: float = 2500.0,
     reliability: OneOf = _RELIABILITY,
     compression: OneOf = _COMPRESSION,
-    disk: bool = False,
-    soak: bool = False,
     folder: Path = Path('/tmp'),  # noqa: S108
 ) -> None:
     """Record, and compare the bag with what was sent."""
@@ -245,9 +206,6 @@ def load(
     kinds = ('reliable',) * 2 + ('best_effort',) * 2 if chosen == 'mixed' else (chosen,) * 4
     with tempfile.TemporaryDirectory(dir=folder) as own, Processes() as processes:
         bag = Path(own) / 'bag'
-        reading = processes.start(__file__, 'disk', f'{own}/load') if disk else None
-        if reading is not None:
-            read_line(reading, 'loading')
         schedule = (str(rate), str(seconds))
         publishers = [
             processes.start(__file__, 'publish', topic, kind, *schedule)
@@ -260,20 +218,13 @@ def load(
         before, began = usage(recorder.pid), time.monotonic()
         for publisher in publishers:
             tell(publisher, _GO)
-        ended = threading.Event()
-        if soak:
-            threading.Thread(target=watch, args=(recorder.pid, ended, began), daemon=True).start()
         sent = [(int(n), float(s)) for n, s in (read_line(p).split() for p in publishers)]
-        ended.set()
         after, took = usage(recorder.pid), time.monotonic() - began
         for publisher in publishers:
             read_line(publisher, 'acknowledged')
         recorder.send_signal(signal.SIGINT)
         recorder.wait(_TIMEOUT)
         draining.join(_TIMEOUT)
-        if reading is not None and reading.stdin is not None:
-            reading.stdin.close()
-            print(f'another process read the disk with {read_line(reading).strip()}')
         for publisher in publishers:
             tell(publisher, _GO)
             publisher.wait(_TIMEOUT)
@@ -531,8 +482,6 @@ if __name__ == '__main__':
     match sys.argv[1:]:
         case ['publish', topic, reliability, rate, seconds]:
             publish(topic, reliability, float(rate), float(seconds))
-        case ['disk', file]:
-            read_disk(Path(file))
         case ['numbers', folder]:
             publish_numbers(Path(folder))
         case _:

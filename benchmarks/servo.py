@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A servo's coefficients from logs of its pendulum, and what its laws cost in a simulation.
+"""A servo's coefficients from logs of its pendulum.
 
 ``compare``: least squares beside CMA-ES. The logs were simulated at 200 Hz from coefficients that
 BAM publishes for the xl330 (its files params/xl330/m1.json and m6.json), positions in whole steps
@@ -22,13 +22,6 @@ and stamps that: loads to fit, and others to predict. The floor is the mean abso
 true motion leaves there. Printed are, over that floor, what the fit to raw logs and the true
 coefficients in the same steps leave of the other loads; the command delay that was found and the
 true one; and processor seconds.
-
-``driven``: what friction laws between the steps cost: 64 candidates of the demo's arm. "plain" is
-``mujoco.batch``'s rollout, which steps in C without a look from Python: of the arm as its MJCF has
-it, without dry friction, and of the same with dry friction at every joint, for which MuJoCo has to
-solve for its forces as it has with the laws. Driven arms have a servo at every joint and another
-friction coefficient in every simulation: that is the engine's simulator, from commands to
-predictions of every sensor.
 """
 
 from __future__ import annotations
@@ -38,17 +31,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import mujoco
 import numpy as np
-from mujoco.batch import Batch
 from shared.common import (
     CORES,
     DATA,
-    DEMO,
     AnyOf,
     Floats,
     OneOf,
@@ -56,22 +46,16 @@ from shared.common import (
     coverage,
     ends,
     in_processes,
-    in_turns,
-    names_of,
     run,
-    trajectory,
     verdict,
 )
 from shared.servo_logs import FITTED, PREDICTED, TRUTH, near, record
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.pipeline.servos import servo_unknowns
-from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
 from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error, servo_for
 from sysid_ros.servos.bench.trials import import_optuna, open_study, sample_servo
 from sysid_ros.servos.formats.logs import ServoLog, read_logs
-from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
 
 #: Coefficients that made BAM's logs.
@@ -312,77 +296,7 @@ def raw(*, models: AnyOf = _LAWS, draws: int = 3, seed: int = 1) -> bool:
     return verdict(worst <= 1.2, f'worst {worst:.2f} (1.2)')  # noqa: PLR2004
 
 
-_CANDIDATES = 64
-#: Where the arm is, away from its limits, rad.
-_POSE = np.array([0.0, -1.0, 1.2, 0.0, 0.0, 0.0])
-#: Dry friction of the plain arm and of the driven ones, N·m.
-_FRICTION = 2.0
-#: More than this many times the plain rollouts is too slow.
-_LIMIT = 6.0
-
-
-def _plain(model: mujoco.MjModel, goals: Floats, threads: int) -> Callable[[], object]:
-    """Return a function that simulates the model's own actuators."""
-    batch = Batch(model, _CANDIDATES, threads)
-    control = np.tile(goals, (_CANDIDATES, 1, 1))
-
-    def simulate() -> None:
-        batch.reset(stage=0)
-        batch.bind('qpos')[:] = _POSE
-        batch.rollout(len(goals), control, record=('sensordata',))
-
-    return simulate
-
-
-def _driven(model: mujoco.MjModel, law: str, goals: Floats, threads: int) -> Callable[[], object]:
-    """Return a function that simulates a servo at every joint, with an inertia of .5 kg·m²."""
-    servo = Servo.named('erob80_100', law)
-    values = {**starting_values(servo), 'armature': 0.5}
-    joints = ServoJoints(model, [ServoDrive(tuple(names_of(model, 'actuator')), servo, values)])
-    times = model.opt.timestep * np.arange(len(goals))
-    start = (_POSE, np.zeros(model.nv))
-    own = trajectory(model, times, commands=(times, goals), start=start)
-    unknowns = servo_unknowns(joints, ['friction_base'], shared=True)
-    simulator = make_simulator(model, unknowns, [own], threads, drives=joints)
-    bases = np.linspace(0.5 * _FRICTION, 1.5 * _FRICTION, _CANDIDATES)[:, None]
-    return lambda: simulator.predict(bases)
-
-
-def driven(*, steps: int = 500, runs: int = 15, threads: int = CORES) -> bool:
-    """Simulate an arm with and without laws between the steps, in turns."""
-    model = mujoco.MjModel.from_xml_path(str(DEMO / 'arm.xml'))
-    rubbing = model.__copy__()
-    rubbing.dof_frictionloss[:] = _FRICTION
-    phases = 2 * np.pi * 0.7 * model.opt.timestep * np.arange(steps)[:, None]
-    goals = _POSE + 0.2 * np.sin(phases + np.arange(len(_POSE)))
-    laws = ('m1', 'm4', 'm6')
-    simulations = {
-        'plain, no dry friction': _plain(model, goals, threads),
-        'plain, dry friction': _plain(rubbing, goals, threads),
-        **{f'{law} at every joint': _driven(model, law, goals, threads) for law in laws},
-    }
-
-    def timed(simulate: Callable[[], object]) -> Callable[[int], float]:
-        def seconds(_: int) -> float:
-            began = time.perf_counter()
-            simulate()
-            return time.perf_counter() - began
-
-        return seconds
-
-    found = in_turns({name: timed(own) for name, own in simulations.items()}, runs + 1)
-    # The first one makes buffers.
-    medians = {name: statistics.median(some[1:]) for name, some in found.items()}
-    bare, dry, *dear = medians.values()
-    print(f'{_CANDIDATES} candidates, {steps} steps, {model.nv} joints, {threads} threads')
-    table = Table('simulation:24s', 'µs per step of all:8.0f', 'to no friction:8.2f', 'to dry:8.2f')
-    for name, median in medians.items():
-        table.row(name, 1e6 * median / steps, median / bare, median / dry)
-    worst = max(dear) / bare
-    return verdict(worst <= _LIMIT, f'the dearest law costs {worst:.2f} times ({_LIMIT:g})')
-
-
 if __name__ == '__main__':
     if _THREADS not in os.environ:  # which is read when NumPy is imported; as in `sysid`
         os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, _THREADS: '1'})  # noqa: S606
-    run(__doc__, compare, intervals, raw, driven)
+    run(__doc__, compare, intervals, raw)

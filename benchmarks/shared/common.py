@@ -71,7 +71,8 @@ def run(doc: str | None, *studies: Callable[..., bool | None]) -> None:
     else:
         commands = parser.add_subparsers(dest='study', help='all, one after another, unless given')
         for study in studies:
-            _add_options(commands.add_parser(study.__name__, help=inspect.getdoc(study)), study)
+            text = (inspect.getdoc(study) or '').replace('%', '%%')
+            _add_options(commands.add_parser(study.__name__, help=text), study)
     given = vars(parser.parse_args())
     name = given.pop('study', None)
     chosen = [study for study in studies if name in {None, study.__name__}]
