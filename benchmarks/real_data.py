@@ -369,7 +369,7 @@ def _compare_halves(data: Path, names: list[str], limit: float) -> None:
 
 def hobby_arm(
     *,
-    data: Path = DATA / 'so101',
+    data: Path = DATA,
     limit: float = 0.0,
     only: list[str] = [],  # noqa: B006 (is only read)
     halves: bool = False,
@@ -378,6 +378,7 @@ def hobby_arm(
 
     A fit takes --limit seconds at most; --only names the motions to leave out.
     """
+    data = data / 'so101'
     if not (data / 'bags').is_dir():
         print(f'There are no recordings in {data}.')
         return
