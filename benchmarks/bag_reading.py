@@ -14,25 +14,33 @@ take, over the size of the arrays.
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib.metadata
 import json
-import os
-import platform
-import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_typestore
+from shared.common import (
+    JOINT_STATE,
+    STORE,
+    Floats,
+    OneOf,
+    Table,
+    in_own_process,
+    in_turns,
+    joint_state,
+    peak,
+    resident,
+    run,
+    verdict,
+)
 
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter
@@ -40,8 +48,8 @@ from sysid_ros.bags.writer import BagWriter
 JOINTS = tuple(f'joint_{k}' for k in range(12))
 FIELDS = ('position', 'velocity', 'effort')
 TOPIC = '/joint_states'
-MSGTYPE = 'sensor_msgs/msg/JointState'
 RATE = 1000
+_COMPRESSION = OneOf(('none', 'zstd'))
 #: Values repeat after this many messages; stamps never do.
 _PERIOD = 10_000
 _STAMP = slice(4, 12)
@@ -52,24 +60,17 @@ class Arrays(NamedTuple):
 
     receive_ns: NDArray[np.int64]
     header_ns: NDArray[np.int64]
-    fields: tuple[NDArray[np.float64], ...]
+    fields: tuple[Floats, ...]
 
 
 def write_bag(path: Path, count: int, compression: str) -> None:
     """Write a 12-joint robot at 1 kHz."""
-    types = get_typestore(Stores.ROS2_JAZZY)
-    message_type, header_type, time_type = (
-        types.types[name]
-        for name in (MSGTYPE, 'std_msgs/msg/Header', 'builtin_interfaces/msg/Time')
-    )
-    header = header_type(stamp=time_type(sec=0, nanosec=0), frame_id='')
     rows = np.random.default_rng(0).normal(size=(_PERIOD, len(FIELDS), len(JOINTS)))
-    templates = []
-    for row in rows:
-        message: Any = message_type(header, list(JOINTS), row[0], row[1], row[2])
-        templates.append(bytearray(types.serialize_cdr(message, MSGTYPE)))
+    templates = [
+        bytearray(STORE.serialize_cdr(joint_state(0, JOINTS, *row), JOINT_STATE)) for row in rows
+    ]
     with BagWriter(path, compression=compression) as writer:
-        writer.add_topic(TOPIC, MSGTYPE)
+        writer.add_topic(TOPIC, JOINT_STATE)
         for number in range(count):
             data = templates[number % _PERIOD]
             seconds, rest = divmod(number, RATE)
@@ -88,12 +89,11 @@ def ours(path: Path) -> Arrays:
 
 def loop(path: Path) -> Arrays:
     """Read with a loop over deserialised messages."""
-    types = get_typestore(Stores.ROS2_JAZZY)
     received, stamps = [], []
     values: tuple[list[Any], ...] = ([], [], [])
     with Reader(path) as reader:
         for connection, receive_ns, data in reader.messages():
-            message: Any = types.deserialize_cdr(data, connection.msgtype)
+            message: Any = STORE.deserialize_cdr(data, connection.msgtype)
             received.append(receive_ns)
             stamps.append(message.header.stamp.sec * 10**9 + message.header.stamp.nanosec)
             for field, rows in zip(FIELDS, values, strict=True):
@@ -104,78 +104,59 @@ def loop(path: Path) -> Arrays:
 CONTENDERS = {'sysid_ros': ours, 'rosbags loop': loop}
 
 
-def measure(name: str, path: Path) -> None:
+def _measure(name: str, path: str) -> None:
     """Read once and print what it took, in JSON."""
-    # Linux counts the peak in kB, the present in pages.
-    resident = int(Path('/proc/self/statm').read_text('ascii').split()[1])
-    before = resident * resource.getpagesize()
-    began = time.perf_counter()
-    found = CONTENDERS[name](path)
+    before, began = resident(), time.perf_counter()
+    found = CONTENDERS[name](Path(path))
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    most = peak() - before
     arrays = (found.receive_ns, found.header_ns, *found.fields)
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(np.ascontiguousarray(array).data)
     size = sum(array.nbytes for array in arrays)
-    print(json.dumps({'seconds': seconds, 'peak': peak, 'size': size, 'sha': digest.hexdigest()}))
+    print(json.dumps({'seconds': seconds, 'peak': most, 'size': size, 'sha': digest.hexdigest()}))
 
 
-def _measured(name: str, path: Path) -> dict[str, Any]:
-    """Measure in a process of its own."""
-    command = [sys.executable, __file__, '--measure', name, str(path)]
-    out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return cast('dict[str, Any]', json.loads(out))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--minutes', type=float, default=2.0, help='length of the recording')
-    parser.add_argument('--runs', type=int, default=3)
-    parser.add_argument('--compression', choices=('none', 'zstd'), default='none')
-    parser.add_argument('--folder', type=Path, help='where the bag is written; default: temporary')
-    parser.add_argument('--measure', nargs=2, metavar=('NAME', 'BAG'), help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
-def main() -> None:
-    """Run both in turns and print medians, rates, their ratio, and whether the arrays agree."""
-    args = _arguments()
-    if args.measure:
-        measure(args.measure[0], Path(args.measure[1]))
-        return
-    count = round(args.minutes * 60 * RATE)
+def compare(
+    *,
+    minutes: float = 2.0,
+    runs: int = 3,
+    compression: OneOf = _COMPRESSION,
+    folder: Path = Path('/tmp'),  # noqa: S108
+) -> bool:
+    """Read a bag of so many minutes by both, in turns."""
+    count = round(minutes * 60 * RATE)
     print(
-        f'{os.cpu_count()} cores, Python {platform.python_version()}, '
-        f'rosbags {importlib.metadata.version("rosbags")}, NumPy {np.__version__}'
+        f'{count} JointState messages of {len(JOINTS)} joints, compression {compression}, {runs} '
+        f'runs; rosbags {importlib.metadata.version("rosbags")}, NumPy {np.__version__}'
     )
-    print(
-        f'{count} JointState messages of {len(JOINTS)} joints, '
-        f'compression {args.compression}, {args.runs} runs'
-    )
-    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in CONTENDERS}
-    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
-        path = Path(folder) / 'bag'
-        write_bag(path, count, args.compression)
-        for _ in range(args.runs):
-            for name, found in runs.items():
-                found.append(_measured(name, path))
-    print(
-        f'{"":14s}{"median/s":>9s}{"fastest":>9s}{"slowest":>9s}{"messages/s":>12s}{"memory":>8s}'
-    )
+    with tempfile.TemporaryDirectory(dir=folder) as own:
+        path = Path(own) / 'bag'
+        write_bag(path, count, str(compression))
+
+        def reader(name: str) -> Any:
+            return lambda _: in_own_process(__file__, name, str(path))
+
+        found = in_turns({name: reader(name) for name in CONTENDERS}, runs)
+    table = Table(
+        'reader:12s', 'median/s:8.2f', 'fastest:8.2f', 'slowest:8.2f', 'messages/s:10.0f',
+        'memory:6.2f',
+    )  # fmt: skip
     medians = []
-    for name, found in runs.items():
-        times = [run['seconds'] for run in found]
-        medians.append(statistics.median(times))
-        memory = max(run['peak'] / run['size'] for run in found)
-        print(
-            f'{name:14s}{medians[-1]:9.2f}{min(times):9.2f}{max(times):9.2f}'
-            f'{count / medians[-1]:12.0f}{memory:8.2f}'
-        )
+    for name, rows in found.items():
+        seconds = [row['seconds'] for row in rows]
+        medians.append(statistics.median(seconds))
+        memory = max(row['peak'] / row['size'] for row in rows)
+        rate = count / medians[-1]
+        table.row(name, medians[-1], min(seconds), max(seconds), rate, memory)
     print(f'ratio of the medians: {medians[1] / medians[0]:.1f}')
-    equal = len({run['sha'] for found in runs.values() for run in found}) == 1
-    print(f'arrays ({runs["sysid_ros"][0]["size"] / 1e6:.0f} MB) equal: {"yes" if equal else "NO"}')
+    equal = len({row['sha'] for rows in found.values() for row in rows}) == 1
+    return verdict(equal, f'arrays ({found["sysid_ros"][0]["size"] / 1e6:.0f} MB) are equal')
 
 
 if __name__ == '__main__':
-    main()
+    if sys.argv[1:2] == ['measure']:
+        _measure(*sys.argv[2:])
+    else:
+        run(__doc__, compare)

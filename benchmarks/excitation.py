@@ -12,13 +12,10 @@ at random. The motion is designed with the nominal model, and
   sum of sines get the same length and, joint by joint, the amplitude that has the peak torque of
   the designed motion or uses as much of another limit as that may;
 * the motion is simulated with 20 models whose asked parameters are uniformly up to 20 % off.
-
-``python benchmarks/excitation.py [CASE ...] [--fits 6] [--seed 0]``
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from dataclasses import dataclass
@@ -26,7 +23,8 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
+from shared.arms import Link, chain, joint_sensors, write
+from shared.common import DEMO, AnyOf, Floats, ends, measuring, run, simulated, verdict
 
 from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
@@ -37,12 +35,9 @@ from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
-from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.virtual_robot import load_truth
 
-DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 SECONDS, RATE = 20.0, 100.0
 OFF = 0.2
 DRAWS, MODELS = 300, 20
@@ -53,37 +48,34 @@ NEAR, NARROWER = 0.25, 3.0
 #: Standard deviation of positions before their encoders, rad; counts of the encoders per turn.
 POSITION, COUNTS = 1e-4, 2**14
 
-TWO_LINKS = """
-<mujoco model="two_links">
-  <compiler angle="radian" autolimits="true"/>
-  <option timestep="0.002" integrator="implicitfast"/>
-  <worldbody>
-    <geom name="floor" type="plane" size="2 2 .1" pos="0 0 -.45"/>
-    <body name="upper" pos="0 0 .3">
-      <inertial mass="2" pos="0 0 -.15" diaginertia=".02 .02 .003"/>
-      <joint name="shoulder" axis="0 1 0" range="-1.6 1.6" armature=".05" damping=".8"
-        frictionloss=".4"/>
-      <geom type="capsule" size=".03" fromto="0 0 0 0 0 -.3"/>
-      <body name="lower" pos="0 0 -.3">
-        <inertial mass="1.2" pos=".02 0 -.14" diaginertia=".01 .01 .002"/>
-        <joint name="elbow" axis="0 1 0" range="-2 2" armature=".03" damping=".4"
-          frictionloss=".25"/>
-        <geom type="capsule" size=".025" fromto="0 0 0 0 0 -.3"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator>
-    <position name="shoulder" joint="shoulder" kp="120" kv="8" ctrlrange="-1.6 1.6"
-      forcerange="-25 25"/>
-    <position name="elbow" joint="elbow" kp="60" kv="3" ctrlrange="-2 2" forcerange="-12 12"/>
-  </actuator>
-  <sensor>
-    <jointpos name="q1" joint="shoulder"/><jointpos name="q2" joint="elbow"/>
-    <jointvel name="v1" joint="shoulder"/><jointvel name="v2" joint="elbow"/>
-    <jointactuatorfrc name="f1" joint="shoulder"/><jointactuatorfrc name="f2" joint="elbow"/>
-  </sensor>
-</mujoco>
-"""
+_CASES = AnyOf(('arm', 'two links'))
+
+
+def two_links() -> str:
+    """Return the MJCF of two links above a floor."""
+    links = (
+        Link(
+            'name="upper" pos="0 0 .3"',
+            'name="shoulder" axis="0 1 0" range="-1.6 1.6" armature=".05" damping=".8" '
+            'frictionloss=".4"',
+            '<inertial mass="2" pos="0 0 -.15" diaginertia=".02 .02 .003"/>'
+            '<geom type="capsule" size=".03" fromto="0 0 0 0 0 -.3"/>',
+        ),
+        Link(
+            'name="lower" pos="0 0 -.3"',
+            'name="elbow" axis="0 1 0" range="-2 2" armature=".03" damping=".4" frictionloss=".25"',
+            '<inertial mass="1.2" pos=".02 0 -.14" diaginertia=".01 .01 .002"/>'
+            '<geom type="capsule" size=".025" fromto="0 0 0 0 0 -.3"/>',
+        ),
+    )
+    servos = (
+        '<position name="shoulder" joint="shoulder" kp="120" kv="8" ctrlrange="-1.6 1.6" '
+        'forcerange="-25 25"/><position name="elbow" joint="elbow" kp="60" kv="3" '
+        'ctrlrange="-2 2" forcerange="-12 12"/>'
+    )
+    kinds = {'q': 'jointpos', 'v': 'jointvel', 'f': 'jointactuatorfrc'}
+    floor = '<worldbody><geom type="plane" size="2 2 .1" pos="0 0 -.45"/></worldbody>'
+    return chain(links, servos, joint_sensors(('shoulder', 'elbow'), kinds), more=floor)
 
 
 @dataclass(frozen=True)
@@ -99,7 +91,7 @@ class Case:
 def cases(folder: Path) -> dict[str, Case]:
     """Return all cases; files that they need are written into a folder."""
     links = folder / 'two_links.xml'
-    links.write_text(TWO_LINKS)
+    links.write_text(two_links())
     truth = load_truth(DEMO / 'truth.yaml')
     losses = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss', 'body/tool/mass')
     arm = DEMO / 'arm.xml'
@@ -115,13 +107,10 @@ def make_truth(case: Case) -> tuple[mujoco.MjSpec, tuple[Unknown, ...]]:
     model = compile_spec(spec, case.path)
     delay = 0.0
     for path, value in case.truth.items():
-        element, name, attribute = path.split('/')
-        if element == 'actuator':
+        if path.startswith('actuator/'):
             delay = value
-        elif attribute == 'damping':
-            spec.joint(name).damping = [value, 0.0, 0.0]
         else:
-            setattr(getattr(spec, element)(name), attribute, value)
+            write(spec, path, value)
     model = compile_spec(spec, case.path)
     found = [u for pattern in case.asked for u in make_unknowns(pattern, Scope(model, spec))]
     for pattern in case.shared:
@@ -129,7 +118,7 @@ def make_truth(case: Case) -> tuple[mujoco.MjSpec, tuple[Unknown, ...]]:
     return spec, tuple(found)
 
 
-def moved(unknowns: tuple[Unknown, ...], values: NDArray[np.float64]) -> tuple[Unknown, ...]:
+def moved(unknowns: tuple[Unknown, ...], values: Floats) -> tuple[Unknown, ...]:
     """Return the unknowns with other nominal values."""
     return tuple(
         Unknown(u.name, u.targets, float(v), u.min_value, u.max_value, u.scale)
@@ -141,14 +130,14 @@ def hand_made(model: mujoco.MjModel) -> Motion:
     """Return one sine per actuator around the home pose, of small amplitude."""
     chosen = drives(model)
     times = sample_times(SECONDS, RATE)
-    window: NDArray[np.float64] = quintic(times / RAMP) * quintic((SECONDS - times) / RAMP)
+    window: Floats = quintic(times / RAMP) * quintic((SECONDS - times) / RAMP)
     frequencies = np.linspace(0.2, 0.45, len(chosen))
     waves = window[:, None] * np.sin(2 * np.pi * frequencies * times[:, None])
     home = np.array([drive.home for drive in chosen])
     return Motion(times, home + 0.2 * waves, tuple(drive.actuator for drive in chosen))
 
 
-def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]) -> Motion:
+def matched(experiment: Experiment, motion: Motion, torques: Floats) -> Motion:
     """Give each actuator of a motion the amplitude with which its peak torque is a given one.
 
     Where that would be above the part of another limit that may be used, the limit decides.
@@ -175,23 +164,18 @@ def matched(experiment: Experiment, motion: Motion, torques: NDArray[np.float64]
 def encoded(
     model: mujoco.MjModel,
     noise: dict[str, float],
-    clean: NDArray[np.float64],
+    clean: Floats,
     rng: np.random.Generator,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Return (n, k) samples with noise, angles rounded to the counts of their encoders."""
     count = 2 * np.pi / COUNTS
-    found: NDArray[np.float64] = clean.copy()
+    found: Floats = clean.copy()
     for column, (name, sigma) in enumerate(noise.items()):
         angle = model.sensor(name).type[0] == mujoco.mjtSensor.mjSENS_JOINTPOS
         found[:, column] += (POSITION if angle else sigma) * rng.standard_normal(len(clean))
         if angle:
             found[:, column] = np.round(found[:, column] / count) * count
     return found
-
-
-def verdict(*, good: bool) -> str:
-    """Return the word for it."""
-    return 'PASS' if good else 'MISS'
 
 
 def check(name: str, case: Case, seed: int, fits: int) -> None:
@@ -220,7 +204,6 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
             other: half_widths(experiment.information(motion)[np.ix_(kept, kept)])
             for other, motion in others.items()
         }
-        alone = QUANTILE / np.sqrt(np.diag(experiment.information(found.motion))[kept])
         worst = 0.0
         for _ in range(MODELS):
             x = truth * (1 + OFF * rng.uniform(-1, 1, len(truth)))
@@ -233,7 +216,6 @@ def check(name: str, case: Case, seed: int, fits: int) -> None:
     parameters = tuple(true[row] for row in kept)
     mean, sd = achieved(spec, model, noise, parameters, sequence, jacobian, rng, fits)
     report(found, halves, np.abs(truth[kept]), mean, sd, worst)
-    report_ceiling(found, halves, np.abs(truth[kept]), alone)
 
 
 def achieved(
@@ -242,43 +224,35 @@ def achieved(
     noise: dict[str, float],
     parameters: tuple[Unknown, ...],
     sequence: Trajectory,
-    jacobian: NDArray[np.float64],
+    jacobian: Floats,
     rng: np.random.Generator,
     fits: int,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Return (p,) mean half-widths of fits, and 1.96 standard deviations of estimates."""
     truth = np.array([parameter.nominal for parameter in parameters])
-    (clean,) = predict(spec, [sequence], parameters, truth)
-    # A command's delay makes nothing unmeasured; the first rows are measured all the same.
-    values = np.asarray(clean.channels[0][0])
+    values = simulated(spec, sequence, parameters, truth)
     sigma = np.array(list(noise.values()))
     inverse = np.linalg.pinv(jacobian)
     estimates = [
         inverse @ ((encoded(model, noise, values, rng) - values) / sigma).reshape(-1)
         for _ in range(DRAWS)
     ]
-    series = sequence.measurements[0]
-    widths = []
+    times, widths = sequence.measurements[0].times, []
     for _ in range(fits):
-        measured = TimeSeries(
-            series.times, encoded(model, noise, values, rng), series.signal_mapping
-        )
-        recorded = Trajectory(
-            'draw', 0, sequence.initial_qpos, sequence.initial_qvel, sequence.commands, (measured,)
-        )
-        start = np.array([p.nominal for p in parameters])
-        start = start * (1 + 0.05 * rng.choice([-1.0, 1.0], len(start)))
+        recorded = measuring(model, sequence, times, encoded(model, noise, values, rng))
+        start = truth * (1 + 0.05 * rng.choice([-1.0, 1.0], len(truth)))
         result = fit(spec, moved(parameters, start), [recorded], start='nominal')
-        widths.append([(interval.high - interval.low) / 2 for interval in result.intervals])
+        low, high = ends(result.intervals)
+        widths.append((high - low) / 2)
     return np.mean(widths, axis=0), QUANTILE * np.std(estimates, axis=0)
 
 
 def report(
     found: Design,
-    halves: dict[str, NDArray[np.float64]],
-    truth: NDArray[np.float64],
-    mean: NDArray[np.float64],
-    sd: NDArray[np.float64],
+    halves: dict[str, Floats],
+    truth: Floats,
+    mean: Floats,
+    sd: Floats,
     worst: float,
 ) -> None:
     """Print the table and the verdicts."""
@@ -292,54 +266,26 @@ def report(
     for what, achieved_ in (('fits', mean), ('1.96 sd', sd)):
         ratio = found.half / achieved_
         good = bool(np.all(np.abs(ratio - 1) <= NEAR))
-        print(f'  {verdict(good=good)}  predicted / {what}: {ratio.min():.2f} to {ratio.max():.2f}')
+        verdict(good, f'predicted / {what}: {ratio.min():.2f} to {ratio.max():.2f}')
     for other, half in halves.items():
         ratio = half / found.half
         widest = float(np.max(half * percent) / np.max(found.half * percent))
-        good = widest >= NARROWER
-        print(
-            f'  {verdict(good=good)}  {other}: widest relative interval {widest:.2f} times '
-            f'narrower; each parameter {ratio.min():.2f} to {ratio.max():.2f}, '
-            f'mean {np.exp(np.mean(np.log(ratio))):.2f}'
+        verdict(
+            widest >= NARROWER,
+            f'{other}: widest relative interval {widest:.2f} times narrower; each parameter '
+            f'{ratio.min():.2f} to {ratio.max():.2f}, mean {np.exp(np.mean(np.log(ratio))):.2f}',
         )
-    print(
-        f'  {verdict(good=worst < 1)}  limits: at most {100 * worst:.0f} % of any used by '
-        f'{MODELS} models up to 20 % off'
-    )
+    text = f'limits: at most {100 * worst:.0f} % of any used by {MODELS} models up to 20 % off'
+    verdict(worst < 1, text)
 
 
-def report_ceiling(
-    found: Design,
-    halves: dict[str, NDArray[np.float64]],
-    truth: NDArray[np.float64],
-    alone: NDArray[np.float64],
-) -> None:
-    """Print how much narrower than others' the interval of a friction can be at most.
-
-    A dry friction has its full size in every sample of a joint that moves, so no motion makes its
-    interval narrower than it is when all other parameters are known.
-    """
-    for other, half in halves.items():
-        row = int(np.argmax(half / truth))
-        if 'frictionloss' in found.parameters[row].name:
-            print(
-                f"        {other}: its widest, {found.parameters[row].name}'s, can be "
-                f'{half[row] / alone[row]:.2f} times narrower at most'
-            )
-
-
-def main() -> None:
-    """Run the cases that are named, or all."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('cases', nargs='*')
-    parser.add_argument('--fits', type=int, default=6)
-    parser.add_argument('--seed', type=int, default=0)
-    args = parser.parse_args()
+def compare(*, only: AnyOf = _CASES, fits: int = 6, seed: int = 0) -> None:
+    """Design motions for the cases and compare them."""
     with tempfile.TemporaryDirectory() as folder:
         known = cases(Path(folder))
-        for name in args.cases or known:
-            check(name, known[name], args.seed, args.fits)
+        for name in only:
+            check(name, known[name], seed, fits)
 
 
 if __name__ == '__main__':
-    main()
+    run(__doc__, compare)

@@ -12,21 +12,20 @@ frictions that a QR decomposition of the equations finds independent.
 
 from __future__ import annotations
 
-import argparse
-import resource
 import time
 from contextlib import ExitStack
 from typing import NamedTuple
 
 import mujoco
 import numpy as np
+import scipy.linalg
+from shared.common import QUANTILE, Floats, Table, measuring, peak, run, trajectory
 
 from sysid_ros.estimation.torques import as_torques, with_inertial_priors
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
@@ -64,8 +63,6 @@ WINDOWS, STARTS = (0.1, 0.5), 40
 #: Singular values that a regression may keep, as parts of the largest; and the part of a column
 #: below which it depends on the others.
 KEPT, DEPENDENT = 10.0 ** -np.arange(1.0, 9.5, 0.25), 1e-7
-#: Of the columns of the equations, stiffnesses are no term here.
-LEVEL = 1.959964
 
 
 class Draw(NamedTuple):
@@ -81,11 +78,11 @@ class Draw(NamedTuple):
         seconds: Of all threads, for the fit.
     """
 
-    regressor: np.ndarray
-    truth: np.ndarray
-    before: np.ndarray
-    windows: np.ndarray
-    away: np.ndarray
+    regressor: Floats
+    truth: Floats
+    before: Floats
+    windows: Floats
+    away: Floats
     seconds: float
     rollouts: int
 
@@ -145,13 +142,13 @@ def record(spec: mujoco.MjSpec, rng: np.random.Generator, name: str) -> Trajecto
         values[row] = np.concatenate([data.qpos, data.qvel, data.qfrc_applied])
         mujoco.mj_step(model, data)
     values += np.repeat(NOISE, 7) * rng.standard_normal(values.shape)
+    times = np.arange(count) / RATE
     names = [f'{letter}{k}' for letter in 'qvt' for k in range(7)]
-    mapping = {own: (SignalType.MjSensor, np.array([c])) for c, own in enumerate(names)}
-    series = TimeSeries(np.arange(count) / RATE, values, mapping)
-    return Trajectory(name, 0, START, np.zeros(7), (), (series,))
+    own = trajectory(model, times, start=(START, np.zeros(7)), name=name)
+    return measuring(model, own, times, values, names)
 
 
-def terms(simulator: InverseSimulator) -> tuple[list[np.ndarray], list[np.ndarray]]:
+def terms(simulator: InverseSimulator) -> tuple[list[Floats], list[Floats]]:
     """Return what the forces of each sensor are linear in, but for stiffness, and the forces."""
     equations = simulator.equations().values()
     return [each.matrix[:, :-7] for each in equations], [each.measured for each in equations]
@@ -159,7 +156,7 @@ def terms(simulator: InverseSimulator) -> tuple[list[np.ndarray], list[np.ndarra
 
 def best_regression(
     train: InverseSimulator, held_out: InverseSimulator, noise: list[float]
-) -> np.ndarray:
+) -> Floats:
     """Return the (7,) held-out errors of the regression that predicts them best."""
     matrices, forces = terms(train)
     matrix = np.concatenate([m / s for m, s in zip(matrices, noise, strict=True)])
@@ -175,10 +172,8 @@ def best_regression(
     return np.asarray(min(found, key=lambda errors: np.sum((np.array(errors) / noise) ** 2)))
 
 
-def base_parameters(simulator: InverseSimulator) -> np.ndarray:
+def base_parameters(simulator: InverseSimulator) -> Floats:
     """Return (k, columns) of the combinations of numbers that the equations determine."""
-    import scipy.linalg  # noqa: PLC0415
-
     matrix = np.concatenate(terms(simulator)[0])
     size = np.linalg.norm(matrix, axis=0)
     live = np.flatnonzero(size > 0)
@@ -191,14 +186,14 @@ def base_parameters(simulator: InverseSimulator) -> np.ndarray:
     return found
 
 
-def errors_of_base(simulator: InverseSimulator, found: Fit, true: np.ndarray) -> np.ndarray:
+def errors_of_base(simulator: InverseSimulator, found: Fit, true: Floats) -> Floats:
     """Return (k,) how far base parameters are from the truth, in their standard errors."""
     base = base_parameters(simulator)
     x = np.array(found.solution.x)
     steps = 1e-5 * np.maximum(np.abs(x), 1e-2)
     moves = np.diag(steps)
 
-    def numbers(candidates: np.ndarray) -> np.ndarray:
+    def numbers(candidates: Floats) -> Floats:
         return np.asarray(simulator.unknowns_of(candidates)[:, :-7])
 
     slopes = (numbers(x + moves) - numbers(x - moves)) / (2 * steps[:, None])
@@ -214,7 +209,7 @@ def errors_of_base(simulator: InverseSimulator, found: Fit, true: np.ndarray) ->
     return np.where(lost, np.nan, away)
 
 
-def window_errors(model: mujoco.MjModel, recording: Trajectory) -> np.ndarray:
+def window_errors(model: mujoco.MjModel, recording: Trajectory) -> Floats:
     """Return (2, 7) errors at the ends of windows that begin at measured states."""
     values, data = recording.measurements[0].data, mujoco.MjData(model)
     longest = round(max(WINDOWS) * RATE)
@@ -250,7 +245,7 @@ def draw(seed: int, *, windows: bool = True) -> Draw:
     (timed_train,) = found.as_timed([train])
     measured = timed.measurements[0].data
 
-    def error(source: mujoco.MjSpec, values: np.ndarray | None = None) -> np.ndarray:
+    def error(source: mujoco.MjSpec, values: Floats | None = None) -> Floats:
         own = unknowns if values is not None else ()
         predicted = predict(source, [timed], own, values)[0].channels[0][0]
         return np.asarray(np.sqrt(np.nanmean((predicted - measured) ** 2, axis=0)))
@@ -283,48 +278,45 @@ def draw(seed: int, *, windows: bool = True) -> Draw:
     )
 
 
-def main() -> None:
-    """Print a row for each draw, and the worst."""
-    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
-    parser.add_argument('--draws', type=int, default=5)
-    parser.add_argument('--first', type=int, default=0, help='seed of the first')
-    parser.add_argument('--coverage', action='store_true', help='say it of each base parameter')
-    asked = parser.parse_args()
-    print('      held-out forces: ours over regression; over truth    windows over model: worst')
-    print(
-        'seed       mean  worst joint        mean   worst  (model)   .1 s    .5 s   inside       s'
-    )
-    draws = []
-    for seed in range(asked.first, asked.first + asked.draws):
-        one = draw(seed, windows=not asked.coverage)
-        draws.append(one)
-        held = np.abs(one.away) < LEVEL
-        print(
-            f'{seed:4} {one.regressor.mean():11.3f} {one.regressor.max():9.3f} '
-            f'({one.regressor.argmax() + 1}) {one.truth.mean():10.3f} {one.truth.max():7.3f} '
-            f'{one.before.mean():8.1f} {one.windows[0].max():7.3f} {one.windows[1].max():7.3f} '
-            f'{held.sum():5}/{len(held):<3} {one.seconds:6.1f} {one.rollouts:6}',
-            flush=True,
+def compare(*, draws: int = 5, first: int = 0, coverage: bool = False) -> None:
+    """Print a row for each draw, and the worst; --coverage says it of each base parameter."""
+    print('held-out forces: ours over those of the regression, over those of the truth, and the')
+    print("model's over those of the truth; motion after .1 and .5 s: ours over the model's")
+    table = Table(
+        'seed:4d', 'mean:6.3f', 'worst:6.3f', 'joint:5d', 'truth:6.3f', 'worst:6.3f', 'model:6.1f',
+        '.1 s:6.3f', '.5 s:6.3f', 'inside:6s', 's:5.1f', 'rollouts:8d',
+    )  # fmt: skip
+    found = []
+    for seed in range(first, first + draws):
+        one = draw(seed, windows=not coverage)
+        found.append(one)
+        table.row(
+            seed,
+            one.regressor.mean(),
+            one.regressor.max(),
+            int(one.regressor.argmax()) + 1,
+            one.truth.mean(),
+            one.truth.max(),
+            one.before.mean(),
+            *one.windows.max(axis=1),
+            f'{(np.abs(one.away) < QUANTILE).sum()}/{len(one.away)}',
+            one.seconds,
+            one.rollouts,
         )
-    away = np.array([each.away for each in draws])
-    held = np.abs(away) < LEVEL
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    worst = max(each.regressor.max() for each in draws)
+    away = np.array([each.away for each in found])
+    held = np.abs(away) < QUANTILE
     print(
-        f'worst joint {worst:.3f} of the regression, windows '
-        f'{max(each.windows.max() for each in draws):.3f} of the model; '
-        f'{100 * held.mean():.1f} % of {held.size} intervals hold the truth '
-        f'({np.isnan(away).sum()} have none), at most {max(d.seconds for d in draws):.1f} '
-        f'processor s, {memory:.2f} GB'
+        f'worst joint {max(each.regressor.max() for each in found):.3f} of the regression, windows '
+        f'{max(each.windows.max() for each in found):.3f} of the model; {100 * held.mean():.1f} % '
+        f'of {held.size} intervals hold the truth ({np.isnan(away).sum()} have none), at most '
+        f'{max(each.seconds for each in found):.1f} processor s, {peak() / 1e9:.2f} GB'
     )
-    if asked.coverage:
-        each = np.mean(held, axis=0)
-        print(
-            f'of each of {len(each)} base parameters: {np.sort(100 * each).round().astype(int)} %'
-        )
+    if coverage:
+        shares = np.sort(100 * np.mean(held, axis=0)).round().astype(int)
+        print(f'of each of {len(shares)} base parameters: {shares} %')
         print('mean error in standard errors:', np.sort(np.nanmean(away, axis=0)).round(2))
         print('their size:', np.sort(np.sqrt(np.nanmean(away**2, axis=0))).round(2))
 
 
 if __name__ == '__main__':
-    main()
+    run(__doc__, compare)

@@ -16,11 +16,8 @@ the mistake that must not happen.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import importlib.util
 import math
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -29,7 +26,9 @@ from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
+from shared import common
+from shared.arms import add_servos, in_wheel
+from shared.common import DEMO, JOINT_STATE, ORIGIN_NS, AnyOf, Floats
 
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.proposal import Proposal, propose
@@ -39,10 +38,8 @@ from sysid_ros.excitation.motion import sum_of_sines
 from sysid_ros.model.loading import load_model
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
 
-DEMO = Path(__file__).resolve().parents[1] / 'config' / 'demo'
 STATE, COMMANDS = '/joint_states', '/arm_controller/commands'
 DEGREES = 180 / math.pi
-ORIGIN_NS = 1_700_000_000_000_000_000
 SECONDS = 10.0
 #: States and commands per second.
 RATE, COMMAND_RATE = 200.0, 50.0
@@ -58,10 +55,10 @@ class Run(NamedTuple):
     """What a simulated robot did: (m,) and (m, k) commands, (n,) and (n, k) states, SI units."""
 
     joints: tuple[str, ...]
-    told_at: NDArray[np.float64]
-    told: NDArray[np.float64]
-    times: NDArray[np.float64]
-    states: dict[str, NDArray[np.float64]]
+    told_at: Floats
+    told: Floats
+    times: Floats
+    states: dict[str, Floats]
 
 
 class Expected(NamedTuple):
@@ -124,7 +121,7 @@ def spoil(run: Run, seed: int, *, effort: bool = True) -> tuple[BagColumns, dict
         Path(f'draw_{seed}'),
         (
             TopicColumns(COMMANDS, 'std_msgs/msg/Float64MultiArray', told_at, None, (told,)),
-            TopicColumns(STATE, 'sensor_msgs/msg/JointState', stamps, stamps, fields),
+            TopicColumns(STATE, JOINT_STATE, stamps, stamps, fields),
         ),
         (),
     )
@@ -162,7 +159,7 @@ def model() -> mujoco.MjModel:
     return compile_file(DEMO / 'arm.xml')
 
 
-STATES, COMMAND = '/joint_states', '/joint_commands'
+COMMAND = '/joint_commands'
 ROBOT_SECONDS, STEP, ROBOT_RATE, ROBOT_COMMAND_RATE = 12.0, 0.002, 100, 50
 ROBOTS = {
     name: ('robosuite', f'models/assets/robots/{name}/robot.xml')
@@ -206,6 +203,7 @@ VARIANTS = {
     'two sides': Variant(permuted=True, effort='current', second='names'),
     'led': Variant(named=True, permuted=True, second='topics', led=True),
 }
+_ROBOTS, _VARIANTS = AnyOf(ROBOTS), AnyOf(VARIANTS)
 #: The arm of a bag with two that is mapped.
 CHOSEN = 'left'
 
@@ -214,17 +212,8 @@ class RobotRun(NamedTuple):
     """What a robot did: joints, (m, k) commands and (n, k) states in SI units."""
 
     joints: list[str]
-    commands: NDArray[np.float64]
-    states: dict[str, NDArray[np.float64]]
-
-
-def path_of(robot: str) -> Path:
-    """Return the MJCF of a robot."""
-    package, inside = ROBOTS[robot]
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        sys.exit('pip install --no-deps robosuite mjlab')
-    return Path(found.origin).parent / inside
+    commands: Floats
+    states: dict[str, Floats]
 
 
 def scalar_joints(spec: mujoco.MjSpec) -> list[mujoco.MjsJoint]:
@@ -236,7 +225,7 @@ def scalar_joints(spec: mujoco.MjSpec) -> list[mujoco.MjsJoint]:
 
 def bare(robot: str) -> mujoco.MjSpec:
     """Return a robot's model without what is to look at or to touch."""
-    spec = mujoco.MjSpec.from_file(str(path_of(robot)))
+    spec = mujoco.MjSpec.from_file(str(in_wheel(*ROBOTS[robot])))
     for geom in list(spec.geoms):
         if geom.type == mujoco.mjtGeom.mjGEOM_MESH and _has_inertia(spec):
             spec.delete(geom)
@@ -249,20 +238,14 @@ def _has_inertia(spec: mujoco.MjSpec) -> bool:
     return all(body.explicitinertial for body in spec.bodies[1:] if body.geoms)
 
 
-def with_servos(spec: mujoco.MjSpec, gains: NDArray[np.float64]) -> mujoco.MjSpec:
+def with_servos(spec: mujoco.MjSpec, gains: Floats) -> mujoco.MjSpec:
     """Return a model with a position servo of (k, 2) gains on each joint, and no other actuator."""
     spec = spec.copy()
-    for actuator in list(spec.actuators):
-        spec.delete(actuator)
-    for joint, (stiffness, damping) in zip(scalar_joints(spec), gains, strict=True):
-        actuator = spec.add_actuator(
-            name=f'{joint.name}_servo', target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT
-        )
-        actuator.set_to_position(kp=stiffness, kv=damping)
+    add_servos(spec, [joint.name for joint in scalar_joints(spec)], *gains.T)
     return spec
 
 
-def usual_gains(spec: mujoco.MjSpec) -> NDArray[np.float64]:
+def usual_gains(spec: mujoco.MjSpec) -> Floats:
     """Return the (k, 2) gains at which each joint follows with 4 Hz and no overshoot."""
     model = spec.compile()
     data = mujoco.MjData(model)
@@ -298,7 +281,7 @@ def move(robot: str, seed: int) -> RobotRun:
     phases = rng.uniform(0, 2 * np.pi, (len(joints), 4))
     rates = 2 * np.pi * rng.uniform(0.08, 0.7, (len(joints), 4))
     data.qpos[qpos] = middle
-    states: dict[str, list[NDArray[np.float64]]] = {kind: [] for kind in ROBOT_NOISE}
+    states: dict[str, list[Floats]] = {kind: [] for kind in ROBOT_NOISE}
     commands = []
     for step in range(round(ROBOT_SECONDS / STEP)):
         at = step * STEP
@@ -319,7 +302,7 @@ def move(robot: str, seed: int) -> RobotRun:
     return RobotRun([joint.name for joint in joints], np.array(commands), noisy)
 
 
-def _room(rows: list[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _room(rows: list[Any]) -> tuple[Floats, Floats]:
     """Return the middle of each joint's range, and how far from it the motion goes."""
     ranges = np.array([row.range if row.range[1] > row.range[0] else (-3.0, 3.0) for row in rows])
     return ranges.mean(axis=1), 0.4 * np.minimum(np.ptp(ranges, axis=1), 4.0)
@@ -353,17 +336,17 @@ def bag_of(
     )
     asked = (Field('position', labels, (factor * run.commands)[:, order]),)
 
-    def stamps(rows: int, rate: float) -> NDArray[np.int64]:
+    def stamps(rows: int, rate: float) -> Any:
         return ORIGIN_NS + np.round(1e9 * np.arange(rows) / rate).astype(np.int64)
 
     at = stamps(len(run.states['position']), ROBOT_RATE)
     command_at = stamps(len(run.commands), ROBOT_COMMAND_RATE)
-    kind = 'sensor_msgs/msg/JointState'
+    kind = JOINT_STATE
     bag = BagColumns(
         Path('bag'),
         (
             TopicColumns(COMMAND, kind, command_at, command_at, asked),
-            TopicColumns(STATES, kind, at, at, fields),
+            TopicColumns(STATE, kind, at, at, fields),
         ),
         (),
     )
@@ -454,7 +437,9 @@ def _users_model(robot: str, variant: Variant) -> mujoco.MjModel:
     if variant.servos:
         spec = with_servos(spec, 0.6 * usual_gains(spec))
     spec.compile()
-    with tempfile.NamedTemporaryFile('w', suffix='.xml', dir=path_of(robot).parent) as file:
+    with tempfile.NamedTemporaryFile(
+        'w', suffix='.xml', dir=in_wheel(*ROBOTS[robot]).parent
+    ) as file:
         file.write(spec.to_xml())
         file.flush()
         return load_model(Path(file.name))
@@ -498,19 +483,18 @@ def map_robots(robots: list[str], variants: list[str], seed: int) -> None:
     print(f'all: {total}')
 
 
-def main() -> None:
-    """Map both."""
-    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
-    parser.add_argument('--draws', type=int, default=20, help='of the spoilt arm')
-    parser.add_argument('--without-effort', action='store_true')
-    parser.add_argument('--robots', nargs='*', default=list(ROBOTS), choices=list(ROBOTS))
-    parser.add_argument('--variants', nargs='*', default=list(VARIANTS), choices=list(VARIANTS))
-    parser.add_argument('--seed', type=int, default=0, help='of the first draw and motion')
-    arguments = parser.parse_args()
-    draws = range(arguments.seed, arguments.seed + arguments.draws)
-    map_spoilt(draws, effort=not arguments.without_effort)
-    map_robots(arguments.robots, arguments.variants, arguments.seed)
+def compare(
+    *,
+    draws: int = 20,
+    without_effort: bool = False,
+    robots: AnyOf = _ROBOTS,
+    variants: AnyOf = _VARIANTS,
+    seed: int = 0,
+) -> None:
+    """Map the spoilt arm in so many draws, and each robot in each variant."""
+    map_spoilt(range(seed, seed + draws), effort=not without_effort)
+    map_robots(list(robots), list(variants), seed)
 
 
 if __name__ == '__main__':
-    main()
+    common.run(__doc__, compare)

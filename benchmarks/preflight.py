@@ -11,13 +11,14 @@ not. Torque motors are also looked at with ``estimator: simulation``, as their s
 
 from __future__ import annotations
 
-import argparse
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from shared.arms import Link, chain, joint_sensors
+from shared.common import Floats, OneOf, measuring, run, trajectory
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
@@ -32,7 +33,6 @@ from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.pipeline.preflight import Preflight, predicted
-from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 STEP, FINER = 0.002, 4
@@ -41,11 +41,12 @@ OFF = (0.65, 1.5)
 GRAVITY = 9.81
 #: Size of an idle joint's motion, in parts of what it would be.
 IDLE = (0.01, 0.1)
+_KINDS = OneOf(('both', 'position', 'torque'))
 COMMON = ('joint/*/armature', 'joint/*/damping', 'joint/*/frictionloss')
 #: Beside the common ones an arm has one of these.
 EXTRAS = {
     'position': ((), ('body/*/mass',), ('actuator/*/kp',), ('actuator/*/delay', 'body/*/mass')),
-    'torque': ((), ('body/*/mass',), ('body/*/inertia',), ('body/*/mass', 'sensor/*frc*/bias')),
+    'torque': ((), ('body/*/mass',), ('body/*/inertia',), ('body/*/mass', 'sensor/frc*/bias')),
 }
 
 
@@ -57,9 +58,9 @@ class Arm(NamedTuple):
     robot: mujoco.MjModel
     targets: tuple[str, ...]
     rate: int
-    stiffness: np.ndarray
-    sizes: np.ndarray
-    noise: np.ndarray
+    stiffness: Floats
+    sizes: Floats
+    noise: Floats
     step: float
 
 
@@ -75,32 +76,31 @@ def make_arm(seed: int) -> tuple[Arm, np.random.Generator]:
     swung = np.array([masses[k:].sum() * beyond[k] ** 2 / 3 for k in range(count)])
     armature = swung * rng.uniform(0.1, 0.8, count)
     stiffness = loads * rng.uniform(8, 25, count)
-    parts = {'open': '', 'close': '', 'actuator': '', 'sensor': ''}
-    place = '0 0 .1'
-    for k in range(count):
+    joints = [f'j{k}' for k in range(count)]
+    place, links, actuators = '0 0 .1', [], ''
+    for k, joint in enumerate(joints):
         axis = rng.permutation(['0 1 0', '0 0 1', '0 1 0'])[0] if k else '0 0 1'
         damping, friction = rng.uniform(0.02, 0.08) * stiffness[k] / 8, loads[k] * 0.04
-        parts['open'] += (
-            f'<body name="l{k}" pos="{place}"><joint name="j{k}" axis="{axis}" '
-            f'armature="{armature[k]:.4g}" damping="{damping:.4g}" frictionloss="{friction:.4g}"/>'
-            f'<geom type="capsule" fromto="0 0 0 {lengths[k]:.4g} 0 .02" size=".03" '
-            f'mass="{masses[k]:.4g}"/>'
+        links.append(
+            Link(
+                f'name="l{k}" pos="{place}"',
+                f'name="{joint}" axis="{axis}" armature="{armature[k]:.4g}" '
+                f'damping="{damping:.4g}" frictionloss="{friction:.4g}"',
+                f'<geom type="capsule" fromto="0 0 0 {lengths[k]:.4g} 0 .02" size=".03" '
+                f'mass="{masses[k]:.4g}"/>',
+            )
         )
-        parts['close'] += '</body>'
         place = f'{lengths[k]:.4g} 0 0'
         loss = 1.2 * np.sqrt(stiffness[k] * (armature[k] + swung[k]))
-        parts['actuator'] += (
-            f'<position name="a{k}" joint="j{k}" kp="{stiffness[k]:.4g}" kv="{loss:.4g}"/>'
+        actuators += (
+            f'<position name="a{k}" joint="{joint}" kp="{stiffness[k]:.4g}" kv="{loss:.4g}"/>'
             if kind == 'position'
-            else f'<motor name="a{k}" joint="j{k}"/>'
+            else f'<motor name="a{k}" joint="{joint}"/>'
         )
-        for what in ('pos', 'vel', 'actuatorfrc'):
-            parts['sensor'] += f'<joint{what} name="{what}{k}" joint="j{k}"/>'
-    text = (
-        f'<mujoco><option timestep="{STEP}" integrator="implicitfast">'
-        f'<flag contact="disable"/></option><worldbody>{parts["open"]}{parts["close"]}</worldbody>'
-        f'<actuator>{parts["actuator"]}</actuator><sensor>{parts["sensor"]}</sensor></mujoco>'
-    )
+    kinds = {'pos': 'jointpos', 'vel': 'jointvel', 'frc': 'jointactuatorfrc'}
+    flag = '<option><flag contact="disable"/></option>'
+    sensors = joint_sensors(joints, kinds)
+    text = chain(links, actuators, sensors, timestep=STEP, more=flag)
     spec = mujoco.MjSpec.from_string(text)
     spec.option.timestep = STEP / FINER
     for joint in spec.joints:
@@ -152,20 +152,12 @@ def record(arm: Arm, name: str, rng: np.random.Generator) -> Trajectory:
     values += arm.noise * rng.standard_normal(values.shape)
     values[:, :count] = np.round(values[:, :count] / arm.step) * arm.step
     times = np.arange(rows) / arm.rate
-    names = [f'{what}{k}' for what in ('pos', 'vel', 'actuatorfrc') for k in range(count)]
-    measured = {own: (SignalType.MjSensor, np.array([c])) for c, own in enumerate(names)}
-    commands = {f'a{k}': (SignalType.MjCtrl, np.array([k])) for k in range(count)}
-    return Trajectory(
-        name,
-        0,
-        values[:3, :count].mean(axis=0),
-        np.zeros(count),
-        (TimeSeries(times, told, commands),),
-        (TimeSeries(times, values, measured),),
-    )
+    start = (values[:3, :count].mean(axis=0), np.zeros(count))
+    own = trajectory(model, times, commands=(times, told), start=start, name=name)
+    return measuring(model, own, times, values)
 
 
-def _inertia(model: mujoco.MjModel) -> np.ndarray:
+def _inertia(model: mujoco.MjModel) -> Floats:
     data, full = mujoco.MjData(model), np.zeros((model.nv, model.nv))
     mujoco.mj_forward(model, data)
     mujoco.mj_fullM(model, data, full)
@@ -219,21 +211,19 @@ def judge(problem: Problem, arm: Arm, estimator: str) -> Outcome | str:
     return Outcome(before, after, (times[1] - times[0], times[2] - times[1]))
 
 
-def main() -> None:
-    """Print the offenders of each arm, and how wide intervals are against those predicted."""
-    parser = argparse.ArgumentParser(description=(__doc__ or '').partition('\n')[0])
-    parser.add_argument('--arms', default='0:20', help='FIRST:END; default 0:20')
-    parser.add_argument('--kind', choices=['position', 'torque'], help='only these')
-    parser.add_argument('--simulated', action='store_true', help='simulate torque motors')
-    args = parser.parse_args()
-    first, end = map(int, args.arms.split(':'))
+def compare(*, arms: str = '0:20', kind: OneOf = _KINDS, simulated: bool = False) -> None:
+    """Print the offenders of each arm FIRST:END, and how wide intervals are.
+
+    --simulated simulates torque motors.
+    """
+    first, end = map(int, arms.split(':'))
     identified = VerdictKind.IDENTIFIED
     totals, ratios, spent = np.zeros(5, int), [], []
     for seed in range(first, end):
         problem, arm = problem_of(seed)
-        if args.kind not in (None, arm.kind) or (args.simulated and arm.kind != 'torque'):
+        if kind not in ('both', arm.kind) or (simulated and arm.kind != 'torque'):
             continue
-        found = judge(problem, arm, 'simulation' if args.simulated else 'auto')
+        found = judge(problem, arm, 'simulation' if simulated else 'auto')
         head = f'{seed:4} {arm.kind:8} {arm.robot.nv} joints'
         if isinstance(found, str):
             print(f'{head}  {found}', flush=True)
@@ -290,4 +280,4 @@ def main() -> None:
 
 
 if __name__ == '__main__':
-    main()
+    run(__doc__, compare)

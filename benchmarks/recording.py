@@ -1,23 +1,26 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder node against four publishers of 2.5 kHz, all in processes of their own.
+"""The recorder node: what it loses at 4 × 2.5 kHz, and what is left of it where it is killed.
 
-Each publisher numbers its messages and begins when the recorder says that it records, whether or
-not the publisher has discovered the recorder. What is lost is counted from the numbers in the bag,
-not from what the recorder says; both are printed. What is missing before the first message that
-arrived was sent before discovery was over, what is missing later was lost. Publishers send
-prepared bytes: where they do not reach their rate all the same, the rate that they reached is what
-was recorded.
+``load``: four publishers, all in processes of their own. Each numbers its messages and begins when
+the recorder says that it records, whether or not it has discovered the recorder. What is lost is
+counted from the numbers in the bag, not from what the recorder says; both are printed. What is
+missing before the first message that arrived was sent before discovery was over, what is missing
+later was lost. Publishers send prepared bytes: where they do not reach their rate all the same, the
+rate that they reached is what was recorded.
 
-    python benchmarks/recording.py --seconds 60 --load
-    python benchmarks/recording.py --soak 1200 --rate 1000
+``kills``: recorder processes are killed with -9 at random moments while another process publishes
+on four topics at 500 Hz. Every message follows from its topic and number, and the time at which it
+was sent is kept, so that each byte that is left and each lost second can be told. Then the disk is
+full.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
+import random
+import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -25,18 +28,24 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from rosbags.rosbag2 import Reader
+from shared.common import JOINT_STATE, STORE, OneOf, Table, joint_state, run, verdict
 
-from sysid_ros.bags.cdr import known_types
+from sysid_ros.bags import read_bag
+from sysid_ros.bags.copying import copy_bag, new_bag
+from sysid_ros.errors import BagError
 
 TOPICS = tuple(f'/robot_{k}/joint_states' for k in range(4))
 JOINTS = 12
-STATE = 'sensor_msgs/msg/JointState'
+_RELIABILITY = OneOf(('mixed', 'reliable', 'best_effort'))
+_COMPRESSION = OneOf(('none', 'zstd'))
 #: Limit on any wait beside the recording itself, seconds.
 _TIMEOUT = 60.0
 _GO = 'go\n'
@@ -46,21 +55,6 @@ _STAMP_OFFSET = 4
 _NUMBER = struct.Struct('<d')
 #: Stands for the number in the prepared bytes.
 _MARK = 1234.56789
-#: What the process that loads the disk reads again and again, bytes.
-_LOAD_BYTES = 512 << 20
-_LOAD_BLOCK = 1 << 20
-
-
-class Options(NamedTuple):
-    """What to run."""
-
-    seconds: float
-    rate: float
-    reliability: str
-    compression: str
-    load: bool
-    soak: bool
-    folder: Path | None
 
 
 class Usage(NamedTuple):
@@ -71,28 +65,13 @@ class Usage(NamedTuple):
     peak: float
 
 
-class Sent(NamedTuple):
-    """What a publisher sent, and how long that took, s."""
-
-    messages: int
-    seconds: float
-
-
 def prepared() -> tuple[bytearray, int]:
     """Return a serialised message and where the number is in it."""
-    types = known_types()
-    kinds = types.types
-    stamp = kinds['builtin_interfaces/msg/Time'](0, 0)
     values = np.linspace(-1, 1, JOINTS)
     values[0] = _MARK
-    message = kinds[STATE](
-        header=kinds['std_msgs/msg/Header'](stamp=stamp, frame_id=''),
-        name=[f'joint_{k}' for k in range(JOINTS)],
-        position=values,
-        velocity=np.linspace(-2, 2, JOINTS),
-        effort=np.linspace(-3, 3, JOINTS),
-    )
-    data = bytearray(types.serialize_cdr(message, STATE))
+    names = [f'joint_{k}' for k in range(JOINTS)]
+    parts = values, np.linspace(-2, 2, JOINTS), np.linspace(-3, 3, JOINTS)
+    data = bytearray(STORE.serialize_cdr(joint_state(0, names, *parts), JOINT_STATE))
     return data, data.index(_NUMBER.pack(_MARK))
 
 
@@ -123,32 +102,6 @@ def publish(topic: str, reliability: str, rate: float, seconds: float) -> None:
     sys.stdin.readline()
     node.destroy_node()
     rclpy.shutdown()
-
-
-def load(file: Path) -> None:
-    """Read a large file from the disk, not from the page cache, until standard input ends."""
-    block = os.urandom(_LOAD_BLOCK)
-    with file.open('wb', buffering=0) as stream:
-        for _ in range(_LOAD_BYTES // _LOAD_BLOCK):
-            stream.write(block)
-        os.fsync(stream.fileno())
-    print('loading', flush=True)
-    ended = threading.Event()
-
-    def wait() -> None:
-        sys.stdin.read()
-        ended.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    total, began = 0, time.monotonic()
-    with file.open('rb', buffering=0) as stream:
-        while not ended.is_set():
-            size = len(stream.read(_LOAD_BLOCK))
-            total += size
-            if not size:
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-                stream.seek(0)
-    print(f'{total / (time.monotonic() - began) / 1e6:.0f} MB/s', flush=True)
 
 
 def usage(pid: int) -> Usage:
@@ -227,122 +180,309 @@ def numbers(bag: Path, sent: dict[str, int]) -> dict[str, NDArray[np.int64]]:
     return found
 
 
-def watch(pid: int, ended: threading.Event, began: float) -> None:
-    """Print the memory of a process every minute."""
-    while not ended.wait(60.0):
-        now = usage(pid)
-        print(f'{(time.monotonic() - began) / 60:5.1f} min {now.memory:8.1f} MB', flush=True)
+def start_recorder(
+    processes: Processes, bag: Path, compression: str = 'none'
+) -> subprocess.Popen[str]:
+    """Start a recorder and wait until it records."""
+    values: dict[str, object] = {'output': bag, 'topics': list(TOPICS)}
+    if compression != 'none':
+        values['compression'] = compression
+    words = [word for name, value in values.items() for word in ('-p', f'{name}:={value}')]
+    recorder = processes.start('-m', 'sysid_ros.nodes', 'recorder', '--ros-args', *words)
+    read_line(recorder, 'recording ')
+    return recorder
 
 
-def run(options: Options, folder: Path) -> None:
+def load(
+    *,
+    seconds: float = 10.0,
+    rate: float = 2500.0,
+    reliability: OneOf = _RELIABILITY,
+    compression: OneOf = _COMPRESSION,
+    folder: Path = Path('/tmp'),  # noqa: S108
+) -> None:
     """Record, and compare the bag with what was sent."""
-    kinds = {
-        'mixed': ('reliable', 'reliable', 'best_effort', 'best_effort'),
-        'reliable': ('reliable',) * 4,
-        'best_effort': ('best_effort',) * 4,
-    }[options.reliability]
-    bag = folder / 'bag'
-    parameters = {
-        'output': bag,
-        'topics': list(TOPICS),
-        **({} if options.compression == 'none' else {'compression': options.compression}),
-    }
-    with Processes() as processes:
-        reading = processes.start(__file__, 'load', str(folder / 'load')) if options.load else None
-        if reading is not None:
-            read_line(reading, 'loading')
-        schedule = (str(options.rate), str(options.seconds))
+    chosen = str(reliability)
+    kinds = ('reliable',) * 2 + ('best_effort',) * 2 if chosen == 'mixed' else (chosen,) * 4
+    with tempfile.TemporaryDirectory(dir=folder) as own, Processes() as processes:
+        bag = Path(own) / 'bag'
+        schedule = (str(rate), str(seconds))
         publishers = [
             processes.start(__file__, 'publish', topic, kind, *schedule)
             for topic, kind in zip(TOPICS, kinds, strict=True)
         ]
-        words = [word for name, value in parameters.items() for word in ('-p', f'{name}:={value}')]
-        recorder = processes.start('-m', 'sysid_ros.nodes', 'recorder', '--ros-args', *words)
-        read_line(recorder, 'recording ')
+        recorder = start_recorder(processes, bag, str(compression))
         log: list[str] = []
         draining = threading.Thread(target=lambda: log.extend(recorder.stdout or ()), daemon=True)
         draining.start()
         before, began = usage(recorder.pid), time.monotonic()
         for publisher in publishers:
             tell(publisher, _GO)
-        ended = threading.Event()
-        if options.soak:
-            threading.Thread(target=watch, args=(recorder.pid, ended, began), daemon=True).start()
-        sent: list[Sent] = []
-        for publisher in publishers:
-            count, _, took = read_line(publisher).partition(' ')
-            sent.append(Sent(int(count), float(took)))
-        ended.set()
-        after, seconds = usage(recorder.pid), time.monotonic() - began
+        sent = [(int(n), float(s)) for n, s in (read_line(p).split() for p in publishers)]
+        after, took = usage(recorder.pid), time.monotonic() - began
         for publisher in publishers:
             read_line(publisher, 'acknowledged')
         recorder.send_signal(signal.SIGINT)
         recorder.wait(_TIMEOUT)
         draining.join(_TIMEOUT)
-        if reading is not None and reading.stdin is not None:
-            reading.stdin.close()
-            print(f'another process read the disk with {read_line(reading).strip()}')
         for publisher in publishers:
             tell(publisher, _GO)
             publisher.wait(_TIMEOUT)
-    found = numbers(bag, {t: own.messages for t, own in zip(TOPICS, sent, strict=True)})
-    print(
-        f'{"topic":24s}{"":12s}{"sent":>9s}{"reached/Hz":>12s}{"in the bag":>12s}'
-        f'{"undiscovered":>14s}{"lost":>6s}{"twice":>7s}'
-    )
+        found = numbers(bag, {topic: n for topic, (n, _) in zip(TOPICS, sent, strict=True)})
+        size = sum(file.stat().st_size for file in bag.iterdir())
+    table = Table(
+        'topic:22s', 'kind:11s', 'sent:8d', 'reached/Hz:10.1f', 'in the bag:10d',
+        'undiscovered:12d', 'lost:5d', 'twice:5d',
+    )  # fmt: skip
     lost = 0
-    for topic, kind, own in zip(TOPICS, kinds, sent, strict=True):
+    for topic, kind, (count, spent) in zip(TOPICS, kinds, sent, strict=True):
         times = found[topic]
         present = np.flatnonzero(times)
-        early = int(present[0]) if len(present) else own.messages
-        missing = own.messages - early - len(present)
+        early = int(present[0]) if len(present) else count
+        missing = count - early - len(present)
         lost += missing
-        print(
-            f'{topic:24s}{kind:12s}{own.messages:9d}{own.messages / own.seconds:12.1f}'
-            f'{int(times.sum()):12d}{early:14d}{missing:6d}{int((times > 1).sum()):7d}'
-        )
+        twice = int((times > 1).sum())
+        table.row(topic, kind, count, count / spent, int(times.sum()), early, missing, twice)
     used = after.cpu - before.cpu
-    size = sum(file.stat().st_size for file in bag.iterdir())
     print(
-        f'lost: {lost} of {sum(own.messages for own in sent)}; recorder: {used:.2f} s of CPU in '
-        f'{seconds:.1f} s ({used / seconds:.0%} of a core), memory {before.memory:.0f} MB at the '
-        f'start, {after.memory:.0f} MB at the end, {after.peak:.0f} MB at most; '
-        f'bag {size / 1e6:.1f} MB'
+        f'lost: {lost} of {sum(n for n, _ in sent)}; recorder: {used:.2f} s of CPU in {took:.1f} s '
+        f'({used / took:.0%} of a core), memory {before.memory:.0f} MB at the start, '
+        f'{after.memory:.0f} MB at the end, {after.peak:.0f} MB at most; bag {size / 1e6:.1f} MB'
     )
     said = next((line for line in log if line.startswith('total')), 'nothing')
     print(f"the recorder's own count (messages, lost, dropped): {' '.join(said.split()[1:])}")
 
 
-def main() -> None:
-    """Read the options, run, and clean up."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--seconds', type=float, default=10.0)
-    parser.add_argument('--rate', type=float, default=2500.0, help='messages per second and topic')
-    parser.add_argument(
-        '--reliability', choices=('mixed', 'reliable', 'best_effort'), default='mixed'
+_KILL_RATE = 500.0
+#: How long a recorder records before it is killed, at least and at most, seconds.
+KILL_SECONDS = (0.3, 5.0)
+#: What a killed recorder may lose, seconds.
+MOST_LOST = 1.0
+#: Size of the disk, or of the largest file, when the disk is to be full, bytes.
+DISK = 8 << 20
+#: Messages whose sending times are kept: ten minutes at 500 Hz.
+_MOST_NUMBERS = 300_000
+
+
+class Messages:
+    """The messages of the publisher: every byte follows from topic and number."""
+
+    def __init__(self) -> None:
+        self._data, self._offset = prepared()
+
+    def make(self, topic: int, number: int) -> bytes:
+        """Return a serialised message."""
+        _STAMP.pack_into(self._data, _STAMP_OFFSET, number, topic)
+        _NUMBER.pack_into(self._data, self._offset, number + topic / len(TOPICS))
+        return bytes(self._data)
+
+    def number(self, data: bytes) -> int:
+        """Return the number in a message."""
+        return int(_STAMP.unpack_from(data, _STAMP_OFFSET)[0])
+
+
+class Sent(NamedTuple):
+    """What the publisher has noted so far.
+
+    Attributes:
+        times: When each number was sent, monotonic, s; 0 where it was not.
+        heard: Whether each topic had a subscription then, by number and topic.
+    """
+
+    times: NDArray[np.float64]
+    heard: NDArray[np.bool_]
+
+
+def notes(folder: Path, mode: Literal['r+', 'w+']) -> Sent:
+    """Return what the publisher notes, shared between processes."""
+    return Sent(
+        np.memmap(folder / 'times', np.float64, mode, shape=(_MOST_NUMBERS,)),
+        np.memmap(folder / 'heard', np.bool_, mode, shape=(_MOST_NUMBERS, len(TOPICS))),
     )
-    parser.add_argument('--compression', choices=('none', 'zstd'), default='none')
-    parser.add_argument('--load', action='store_true', help='let another process read the disk')
-    parser.add_argument('--soak', type=float, help='seconds; prints the memory every minute')
-    parser.add_argument('--folder', type=Path, help='where to record; default for temporary files')
-    given = vars(parser.parse_args())
-    soak = given.pop('soak')
-    given['seconds'] = soak or given['seconds']
-    options = Options(**given, soak=soak is not None)
+
+
+class Loss(NamedTuple):
+    """What a kill has cost.
+
+    Attributes:
+        messages: Messages that are left.
+        seconds: From the first message that is missing at the end to the kill; the largest of all
+            topics.
+        gaps: Messages that are missing between others.
+        wrong: Messages that are not what was sent.
+        complaint: What else is not as it should be, or nothing.
+    """
+
+    messages: int
+    seconds: float
+    gaps: int
+    wrong: int
+    complaint: str = ''
+
+
+def publish_numbers(folder: Path) -> None:
+    """Publish numbered messages on all topics until the process is killed."""
+    import rclpy  # noqa: PLC0415 (the parent needs no ROS)
+    from rclpy.qos import QoSProfile  # noqa: PLC0415
+    from sensor_msgs.msg import JointState  # noqa: PLC0415
+
+    sent = notes(folder, 'r+')
+    messages = Messages()
+    rclpy.init()
+    node = rclpy.create_node('publisher')
+    publishers = [
+        node.create_publisher(JointState, topic, QoSProfile(depth=1000)) for topic in TOPICS
+    ]
+    print('publishing', flush=True)
+    began = time.monotonic()
+    for number in range(_MOST_NUMBERS):
+        time.sleep(max(0.0, began + number / _KILL_RATE - time.monotonic()))
+        sent.times[number] = time.monotonic()
+        for index, publisher in enumerate(publishers):
+            sent.heard[number, index] = publisher.get_subscription_count() > 0
+            publisher.publish(messages.make(index, number))
+
+
+@contextmanager
+def publishing(folder: Path) -> Iterator[tuple[Processes, Sent]]:
+    """Publish in another process; yield where to start others, and what was sent."""
+    sent = notes(folder, 'w+')
+    with Processes() as processes:
+        read_line(processes.start(__file__, 'numbers', str(folder)), 'publishing')
+        yield processes, sent
+
+
+def kill(folder: Path) -> Loss:
+    """Kill a recorder at a random moment, and see what is left."""
+    bag = folder / 'bag'
+    with publishing(folder) as (processes, sent):
+        recorder = start_recorder(processes, bag)
+        time.sleep(random.uniform(*KILL_SECONDS))  # noqa: S311 (not for secrets)
+        recorder.kill()
+        killed = time.monotonic()
+        recorder.wait()
+    return compare(bag, sent, killed)
+
+
+def compare(bag: Path, sent: Sent, killed: float) -> Loss:
+    """Recover a bag and compare it with what was sent until the recorder was killed."""
+    before = {file.name: file.read_bytes() for file in bag.iterdir()}
+    target = bag.with_name(f'{bag.name}_recovered')
+    found: dict[str, list[int]] = {topic: [] for topic in TOPICS}
+    wrong = 0
+    complaint = ''
+    try:
+        read = {topic.topic: len(topic.receive_ns) for topic in read_bag(bag).topics}
+        with new_bag(target) as writer:
+            copy_bag(bag, writer)
+        messages = Messages()
+        with Reader(target) as reader:
+            for connection, _, data in reader.messages():
+                number = messages.number(data)
+                found[connection.topic].append(number)
+                wrong += messages.make(TOPICS.index(connection.topic), number) != bytes(data)
+        if read != {topic: len(own) for topic, own in found.items() if own}:
+            complaint = 'reading and recovering differ'
+    except BagError as err:
+        # A recorder that is killed in its first half second has handed nothing over.
+        complaint = '' if 'holds no messages' in str(err) else str(err)
+    if before != {file.name: file.read_bytes() for file in bag.iterdir()}:
+        complaint = 'the bag was changed'
+    numbers = [np.unique(found[topic]) for topic in TOPICS]
+    gaps = sum(int(np.ptp(own)) + 1 - len(own) for own in numbers if len(own))
+    seconds = max(_lost(own, sent, index, killed) for index, own in enumerate(numbers))
+    counts = [len(found[topic]) for topic in TOPICS]
+    if seconds > MOST_LOST:
+        complaint = complaint or f'too much is lost; messages by topic: {counts}'
+    return Loss(sum(counts), seconds, gaps, wrong, complaint)
+
+
+def _lost(numbers: NDArray[np.int64], sent: Sent, topic: int, killed: float) -> float:
+    """Return from when on messages of a topic are missing, in seconds before the kill."""
+    is_due = (sent.times > 0) & (sent.times < killed) & sent.heard[:, topic]
+    if len(numbers):
+        is_due[: numbers[-1] + 1] = False
+    return float(killed - sent.times[is_due].min()) if is_due.any() else 0.0
+
+
+def run_kills(kills: int, folder: Path) -> bool:
+    """Kill recorders, print what each lost, and tell whether all is well."""
+    losses: list[Loss] = []
+    for index in range(kills):
+        own = folder / str(index)
+        own.mkdir()
+        loss = kill(own)
+        losses.append(loss)
+        print(
+            f'kill {index + 1:3d}: {loss.messages:6d} messages left, '
+            f'{loss.seconds:.3f} s lost, {loss.gaps} missing in between, {loss.wrong} wrong '
+            f'{loss.complaint}',
+            flush=True,
+        )
+        shutil.rmtree(own)
+    worst = max(loss.seconds for loss in losses)
+    wrong = sum(loss.wrong for loss in losses)
+    bad = sum(bool(loss.complaint) for loss in losses)
     print(
-        f'{os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}; '
-        f'{len(TOPICS)} topics, {options.rate:g} Hz each, {JOINTS} joints, {options.seconds:g} s, '
-        f'compression {options.compression}',
-        flush=True,
+        f'{kills} recorders killed, {bad} bags with complaints, at most {worst:.3f} s '
+        f'lost, {sum(loss.gaps for loss in losses)} messages missing in between, {wrong} of '
+        f'{sum(loss.messages for loss in losses)} messages wrong'
     )
-    with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-        run(options, Path(folder))
+    return worst <= MOST_LOST and not wrong and not bad
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[bool]:
+    """Make a folder a small disk; yield whether that was possible."""
+    folder.mkdir()
+    command = ['mount', '-t', 'tmpfs', '-o', f'size={DISK}', 'tmpfs', str(folder)]
+    try:
+        mounted = subprocess.run(command, check=False, capture_output=True).returncode == 0
+    except OSError:
+        mounted = False
+    try:
+        yield mounted
+    finally:
+        if mounted:
+            subprocess.run(['umount', str(folder)], check=True)
+
+
+def run_full_disk(folder: Path) -> bool:
+    """Record until the disk is full, print what is left, and tell whether all is well."""
+    with publishing(folder) as (processes, _), small_disk(folder / 'disk') as mounted:
+        bag = folder / 'disk' / 'bag'
+        recorder = start_recorder(processes, bag)
+        if not mounted:
+            resource.prlimit(recorder.pid, resource.RLIMIT_FSIZE, (DISK, DISK))
+        output, _ = recorder.communicate(timeout=_TIMEOUT)
+        kind = f'a tmpfs of {DISK} bytes' if mounted else f'a limit of {DISK} bytes per file'
+        print(f'{kind}; the recorder ended with {recorder.returncode} and said:')
+        print('\n'.join(line for line in output.splitlines() if 'bag' in line.lower()))
+        try:
+            counts = [len(topic.receive_ns) for topic in read_bag(bag).topics]
+            print(f'the bag reads: {sum(counts)} messages')
+        except BagError as err:
+            print(err)
+            counts = []
+    is_clean = 'Traceback' not in output and recorder.returncode in {0, 2}
+    return is_clean and sum(counts) > 0
+
+
+def kills(*, kills: int = 3, seed: int = 0) -> bool:
+    """Kill recorders, then fill the disk of one."""
+    random.seed(seed or None)
+    with tempfile.TemporaryDirectory() as name:
+        well = run_kills(kills, Path(name))
+    with tempfile.TemporaryDirectory() as name:
+        well &= run_full_disk(Path(name))
+    return verdict(well, '(at most 1 s lost, nothing wrong, no traceback)')
 
 
 if __name__ == '__main__':
-    if sys.argv[1:2] == ['publish']:
-        publish(sys.argv[2], sys.argv[3], float(sys.argv[4]), float(sys.argv[5]))
-    elif sys.argv[1:2] == ['load']:
-        load(Path(sys.argv[2]))
-    else:
-        main()
+    match sys.argv[1:]:
+        case ['publish', topic, reliability, rate, seconds]:
+            publish(topic, reliability, float(rate), float(seconds))
+        case ['numbers', folder]:
+            publish_numbers(Path(folder))
+        case _:
+            run(__doc__, load, kills)

@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from typing import Any, Self
 
 import mujoco
 import numpy as np
@@ -19,6 +16,7 @@ from rosbags.typesys import Stores, get_typestore
 import sysid_ros.bags
 import sysid_ros.pipeline.loading
 from builders.cli_project import Sysid
+from builders.described_robots import ORIGIN_NS, make_robot, record
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter
 
@@ -52,32 +50,18 @@ def test_the_mjcf_is_written_once(sysid: Sysid, tmp_path: Path) -> None:
 @pytest.fixture
 def robot(tmp_path: Path) -> dict[str, float]:
     """Record a robot that says what it is, in ``train`` and ``validate``; return its truth."""
-    spec = importlib.util.spec_from_file_location('models_bench', ROOT / 'benchmarks' / 'models.py')
-    assert spec is not None
-    assert spec.loader is not None
-    bench: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = bench
-    spec.loader.exec_module(bench)
     rng = np.random.default_rng(3)
-    robot = bench.make_robot(BARE, rng)
+    robot = make_robot(BARE, rng)
     types = get_typestore(Stores.ROS2_JAZZY)
     text = types.types[TEXT](data=BARE.read_text())
-
-    class Writer(BagWriter):
-        """A bag that begins with the description."""
-
-        def __enter__(self) -> Self:
-            super().__enter__()
-            self.add_topic('/robot_description', TEXT)
-            stamp = bench.ORIGIN_NS - 10_000_000
-            self.write('/robot_description', stamp, bytes(types.serialize_cdr(text, TEXT)))
-            return self
-
-    bench.BagWriter = Writer
-    for bag in ('train', 'validate'):
-        bench.record(robot, tmp_path / bag, rng)
-    truth: dict[str, float] = robot.truth
-    return truth
+    for name in ('train', 'validate'):
+        with BagWriter(tmp_path / name) as bag:
+            bag.add_topic('/robot_description', TEXT)
+            bag.write(
+                '/robot_description', ORIGIN_NS - 10_000_000, bytes(types.serialize_cdr(text, TEXT))
+            )
+            record(robot, bag, rng)
+    return robot.truth
 
 
 @pytest.mark.slow

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,14 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.described_robots import make_robot, record
 from sysid_ros.alignment import PairRole
 from sysid_ros.alignment.mapping.implied import (
     imply_actuators,
     lacking_quantity,
     propose_with_actuators,
 )
-from sysid_ros.bags import BagColumns, Field, TopicColumns, read_bag
+from sysid_ros.bags import BagColumns, BagWriter, Field, TopicColumns, read_bag
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.model.implied import implied_actuators, implied_sentence
 from sysid_ros.model.loading import load_spec
@@ -34,15 +33,11 @@ SERVOS = ['lift_servo', 'roll_servo']
 @pytest.fixture(scope='module')
 def bag(tmp_path_factory: pytest.TempPathFactory) -> BagColumns:
     """Return what a robot of the URDF with position servos does."""
-    spec = importlib.util.spec_from_file_location('models_bench', ROOT / 'benchmarks' / 'models.py')
-    assert spec is not None
-    assert spec.loader is not None
-    bench: Any = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = bench
-    spec.loader.exec_module(bench)
     rng = np.random.default_rng(1)
     folder = tmp_path_factory.mktemp('robot') / 'bag'
-    bench.record(bench.make_robot(FIXED, rng), folder, rng)
+    robot = make_robot(FIXED, rng)
+    with BagWriter(folder) as writer:
+        record(robot, writer, rng)
     return read_bag(folder)
 
 

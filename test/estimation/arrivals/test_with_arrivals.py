@@ -369,7 +369,7 @@ def fit_of(arm: mujoco.MjModel, sequences: list[Trajectory], **choices: Any) -> 
 
 @pytest.fixture(scope='module')
 def fits(arm: mujoco.MjModel, measure: Measure) -> list[tuple[Trajectory, Fit]]:
-    """Return recordings and the fits to each; benchmarks/arrivals.py takes a hundred."""
+    """Return recordings and the fits to each; benchmarks/timing.py takes a hundred."""
     runs = [record(arm, measure, seed)[0] for seed in (11, 21)]
     return [(run, fit_of(arm, [run])) for run in runs]
 

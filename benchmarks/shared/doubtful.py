@@ -10,17 +10,15 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-from numpy.typing import NDArray
+from shared.common import Floats, names_of, recorded, trajectory
 
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 IDENTIFIED, AT_BOUND, NOT_EXCITED = 'identified', 'at bound', 'not excited'
 PRIOR = 'prior-dominated'
 
-Command = Callable[['NDArray[np.float64]'], 'NDArray[np.float64]']
+Command = Callable[[Floats], Floats]
 
 
 class Free(NamedTuple):
@@ -82,25 +80,16 @@ class Doubtful:
 
     def sequence(self, model: mujoco.MjModel, seed: int) -> Trajectory:
         """Simulate with the true values and add white noise."""
-        times = np.arange(self.settle, self.settle + self.seconds, 0.01)
-        sensors = [model.sensor(index).name for index in range(model.nsensor)]
-        commands: tuple[TimeSeries, ...] = ()
-        if self.command is not None:
-            grid = np.arange(0.0, self.settle + self.seconds, 0.005)
-            names = [model.actuator(index).name for index in range(model.nu)]
-            values = np.asarray(self.command(grid)).reshape(len(grid), -1)
-            commands = (TimeSeries.from_columns(grid, values, names, SignalType.MjCtrl),)
-        qpos, qvel = self.start or (model.qpos0, np.zeros(model.nv))
-
-        def sequence(values: NDArray[np.float64]) -> Trajectory:
-            series = TimeSeries.from_columns(times, values, sensors)
-            return Trajectory('run', 0, np.array(qpos), np.array(qvel), commands, (series,))
-
-        empty = sequence(np.zeros((len(times), len(sensors))))
-        truth = np.array([free.truth for free in self.free])
-        clean = predict(model, [empty], self.unknowns(model), truth, threads=1)[0].channels[0][0]
-        sigma = np.array([self.noise.get(sensor, 1e-3) for sensor in sensors])
-        return sequence(clean + sigma * np.random.default_rng(seed).standard_normal(clean.shape))
+        grid = np.arange(0.0, self.settle + self.seconds, 0.005)
+        own = trajectory(
+            model,
+            np.arange(self.settle, self.settle + self.seconds, 0.01),
+            commands=self.command and (grid, self.command(grid).reshape(len(grid), -1)),
+            start=self.start,
+        )
+        truth = [free.truth for free in self.free]
+        noise = [self.noise.get(sensor, 1e-3) for sensor in names_of(model, 'sensor')]
+        return recorded(model, own, self.unknowns(model), truth, noise, seed)
 
 
 def _model(
@@ -135,12 +124,12 @@ def _rope(joint: str, load: float) -> str:
     return f'<fixed name="{joint}"><joint joint="{joint}" coef="{load}"/></fixed>'
 
 
-def _push(times: NDArray[np.float64]) -> NDArray[np.float64]:
-    wave: NDArray[np.float64] = np.sin(3.0 * times) + 0.7 * np.sin(7.1 * times + 1.0)
+def _push(times: Floats) -> Floats:
+    wave: Floats = np.sin(3.0 * times) + 0.7 * np.sin(7.1 * times + 1.0)
     return wave
 
 
-def _both(times: NDArray[np.float64]) -> NDArray[np.float64]:
+def _both(times: Floats) -> Floats:
     return np.stack([_push(times), _push(times + 2.0)], axis=1)
 
 

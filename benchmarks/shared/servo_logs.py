@@ -133,24 +133,13 @@ def record(
         for mass, length, kp in loads:
             goal = motion(times)
             on = np.where((name == 'lift_and_drop') & (times >= _DROP), 0.0, 1.0)
-            none = np.zeros(len(times))
-            log = ServoLog(
-                f'{name}_m{mass}_l{length}_kp{kp:g}',
-                servo.type.name,
-                name,
-                mass,
-                _ARM,
-                length,
-                {'kp': kp, 'vin': 7.5},
-                PERIOD,
-                none,
-                goal,
-                on,
-                none,
-                stamps=stamps,
-                commands=None if stamps is None else Commands(stamps - lead, goal, on),
+            none, constants = np.zeros(len(times)), {'kp': kp, 'vin': 7.5}
+            told = None if stamps is None else Commands(stamps - lead, goal, on)
+            about = (f'{name}_m{mass}_l{length}_kp{kp:g}', servo.type.name, name)
+            load = (mass, _ARM, length, constants, PERIOD)
+            blank.append(
+                ServoLog(*about, *load, none, goal, on, none, stamps=stamps, commands=told)
             )
-            blank.append(log)
     scheme = Scheme.BAM if clock is None else Scheme.LEAPFROG
     plant = dataclasses.replace(servo, scheme=scheme)
     bench = stack_logs(plant, blank, _STEPS)

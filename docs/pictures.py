@@ -32,7 +32,6 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 from PIL import Image
-from real.so101 import PARAMETERS
 
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import read_yaml
@@ -44,6 +43,18 @@ from sysid_ros.results.store import find
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', ROOT.parent / 'shared' / 'data'))
 PICTURES = ROOT / 'docs' / 'images'
+#: What is unknown of the hobby arm's servos.
+_HOBBY_ARM = [
+    {'target': 'actuator/*/kp', 'shared': True, 'initial': 15, 'bounds': [1, 2000], 'scale': 'log'},
+    {'target': 'actuator/*/kv', 'initial': 0.5},
+    {'target': 'joint/*/frictionloss'},
+    {
+        'target': 'joint/*/solimpfriction',
+        'shared': True,
+        'initial': 0.999,
+        'prior': {'std': 1e-4},
+    },
+]
 #: What a figure shows of a recording at most, s.
 _SHOWN = 12.0
 #: Every so many of the servo's runs are used, and every so many of those are held out.
@@ -136,7 +147,7 @@ def hobby_arm(data: Path, folder: Path, held_out: str) -> dict[str, Any]:
             {'path': str(bags / held_out), 'role': 'validate'},
         ],
         'sensors': ['*_position'],
-        'parameters': PARAMETERS,
+        'parameters': _HOBBY_ARM,
         'solver': {'loss': 'soft_l1', 'timestep': 'auto', 'time': _LIMIT},
         'validation': {'leave_out': 'none'},
     }
