@@ -343,3 +343,11 @@ def test_the_comparison_names_each_component_and_its_relative_error(params: Para
     assert lines[6].endswith('at lower bound')
     assert lines[7] == 'RMS Rel Err: 5%'  # of mass, the exact gains and the 10 %; 0 has none
     assert '\x1b' not in table
+
+
+def test_parameters_are_printed_with_values_and_bounds(params: ParameterDict):
+    assert repr(params['mass']) == 'mass: 1 ∈ [0.5, 2] kg'
+    assert repr(params['held']) == 'held: 5 ∈ [3, 7] (frozen)'
+    assert '[1,0]: 4 ∈ [0, 10]' in repr(params)
+    assert repr(ParameterDict()) == 'ParameterDict(empty)'
+    assert 'gains     4  (2, 2)  no' in params.get_parameter_info()
