@@ -19,7 +19,7 @@ from sysid_ros.signals.trajectory import Trajectory
 
 
 class Measure(Protocol):
-    """Returns a run of a model whose targets have their true values: `measured`, as a fixture."""
+    """Returns a run of a model whose targets have their true values: `measure`, as a fixture."""
 
     def __call__(
         self,
@@ -45,7 +45,7 @@ class Sweep(Protocol):
         """Return the command of some actuators."""
 
 
-def measured(
+def measure(
     model: mujoco.MjModel,
     truth: Mapping[str, float] | None = None,
     *,
@@ -95,24 +95,23 @@ def measured(
     )
 
 
-@pytest.fixture(scope='session')
-def measure() -> Measure:
-    """Return the function above."""
-    return measured
+def sweep(
+    *names: str, amplitude: float = 1.0, duration: float = 2.0, offset: float = 0.0
+) -> TimeSeries:
+    """Return a command of two sines, held between irregular samples."""
+    times = np.arange(-0.1, duration, 0.0137)
+    phases = np.arange(len(names))
+    values = amplitude * (
+        np.sin(7.3 * times[:, None] + phases) + 0.6 * np.sin(17.1 * times[:, None] + 2 * phases)
+    )
+    return TimeSeries.from_columns(times, values + offset, names, SignalType.MjCtrl)
 
 
-@pytest.fixture(scope='session')
-def sweep() -> Sweep:
-    """Return a function that makes a command of two sines, held between irregular samples."""
+@pytest.fixture(scope='session', name='measure')
+def _measure() -> Measure:
+    return measure
 
-    def make(
-        *names: str, amplitude: float = 1.0, duration: float = 2.0, offset: float = 0.0
-    ) -> TimeSeries:
-        times = np.arange(-0.1, duration, 0.0137)
-        phases = np.arange(len(names))
-        values = amplitude * (
-            np.sin(7.3 * times[:, None] + phases) + 0.6 * np.sin(17.1 * times[:, None] + 2 * phases)
-        )
-        return TimeSeries.from_columns(times, values + offset, names, SignalType.MjCtrl)
 
-    return make
+@pytest.fixture(scope='session', name='sweep')
+def _sweep() -> Sweep:
+    return sweep

@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from builders.trajectories import Measure
+from builders.trajectories import measure
 from sysid_ros.estimation.torques import (
     as_torques,
     not_prescribable,
@@ -66,7 +66,7 @@ def pushes(seed: int) -> TimeSeries:
     return TimeSeries(times, (waves * [[1.2], [0.3]]).T, mapping)
 
 
-def recorded(measure: Measure, model: mujoco.MjModel, seed: int) -> Trajectory:
+def recorded(model: mujoco.MjModel, seed: int) -> Trajectory:
     """Return a run at 500 Hz."""
     return measure(
         model,
@@ -80,10 +80,10 @@ def recorded(measure: Measure, model: mujoco.MjModel, seed: int) -> Trajectory:
 
 
 @pytest.mark.slow
-def test_forces_tell_what_made_them_in_every_sequence(measure: Measure) -> None:
+def test_forces_tell_what_made_them_in_every_sequence() -> None:
     model = arm()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
-    runs = [as_torques(model, recorded(measure, model, seed), unknowns) for seed in (1, 2, 3)]
+    runs = [as_torques(model, recorded(model, seed), unknowns) for seed in (1, 2, 3)]
     assert all(run is not None for run in runs)
     found = fit(model, unknowns, [run for run in runs if run is not None])
     truth = np.array(list(TRUTH.values()))
@@ -95,13 +95,13 @@ def test_forces_tell_what_made_them_in_every_sequence(measure: Measure) -> None:
 
 
 @pytest.mark.slow
-def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping(measure: Measure) -> None:
+def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping() -> None:
     model = arm()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
     forces = ('fj', 'fk')
     moved = []
     for seed in (4, 14):
-        run = recorded(measure, model, seed)
+        run = recorded(model, seed)
         (series,) = run.measurements
         late = TimeSeries(
             series.times[:-50] + 0.004,
@@ -126,13 +126,13 @@ def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping(measure: 
         assert np.all(left < 2 * np.array([found.noise[name] for name in forces]))
 
 
-def test_links_stay_physical_and_near_where_the_motion_tells_nothing(measure: Measure) -> None:
+def test_links_stay_physical_and_near_where_the_motion_tells_nothing() -> None:
     model = arm()
     paths = [path for path in TRUTH if path != 'body/tip/mass']
     unknowns = [u for path in (*paths, 'body/*/inertia') for u in make_unknowns(path, model)]
     priors = with_inertial_priors(unknowns)
     assert [u.prior is None for u in priors] == [not u.name.startswith('body') for u in priors]
-    seen = [as_torques(model, recorded(measure, model, seed), unknowns) for seed in (5, 15)]
+    seen = [as_torques(model, recorded(model, seed), unknowns) for seed in (5, 15)]
     runs = [run for run in seen if run is not None]
     assert len(runs) == len(seen)
     found = fit(model, priors, runs)
@@ -148,9 +148,9 @@ def test_links_stay_physical_and_near_where_the_motion_tells_nothing(measure: Me
         assert left < 0.1 * was
 
 
-def test_what_a_limit_or_standstill_disturbs_is_left_out(measure: Measure) -> None:
+def test_what_a_limit_or_standstill_disturbs_is_left_out() -> None:
     free, stopped = arm(), arm(joint='limited="true" range="-20 20"')
-    run = recorded(measure, free, 6)
+    run = recorded(free, 6)
     dry = make_unknowns('joint/j/frictionloss', free)
     whole, limited, still = (
         as_torques(model, run, unknowns)
@@ -166,9 +166,9 @@ def test_what_a_limit_or_standstill_disturbs_is_left_out(measure: Measure) -> No
     assert counts[2][1] == counts[0][1]
 
 
-def test_it_says_why_forces_are_not_enough(measure: Measure) -> None:
+def test_it_says_why_forces_are_not_enough() -> None:
     model = arm()
-    run = recorded(measure, model, 7)
+    run = recorded(model, 7)
     (series,) = run.measurements
 
     def without(*names: str) -> Trajectory:
@@ -208,7 +208,7 @@ WRIST = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize('gear', [(), ('actuator/b/gear[0]',)])
-def test_a_motor_that_turns_two_joints_is_found(measure: Measure, gear: tuple[str, ...]) -> None:
+def test_a_motor_that_turns_two_joints_is_found(gear: tuple[str, ...]) -> None:
     model = mujoco.MjModel.from_xml_string(WRIST)
     truth = {
         'joint/j/armature': 0.05,
@@ -242,12 +242,3 @@ def test_a_motor_that_turns_two_joints_is_found(measure: Measure, gear: tuple[st
     away = np.abs(found.solution.x - list(truth.values())) / errors
     assert away.max() < 3.2
     np.testing.assert_allclose(found.solution.x, list(truth.values()), rtol=0.05)
-
-
-def test_a_joint_that_is_held_may_be_beyond_its_limit(measure: Measure) -> None:
-    gripper = '<body><joint name="g" type="slide" range=".1 .2" limited="true"/><geom size=".01"/>'
-    text = ARM.format('', '').replace('</body></body>', f'{gripper}</body></body></body>')
-    model = mujoco.MjModel.from_xml_string(text)
-    run = as_torques(model, recorded(measure, model, 6), ())
-    assert run is not None
-    assert np.isfinite(run.measurements[0].data).mean() > 0.5

@@ -14,14 +14,13 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.models import rod
-from builders.trajectories import Measure, Sweep
+from builders.trajectories import measure, sweep
 from sysid_ros.identification.fit import fit
 from sysid_ros.inference import Inference
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.signals.timeseries import TimeSeries
 
 Clock = Callable[[NDArray[np.float64]], NDArray[np.float64]]
-Found = Callable[[Sequence[Clock]], Inference]
 
 pytestmark = pytest.mark.slow
 
@@ -31,31 +30,26 @@ NOISE = {'q': 1e-3, 'v': 1e-2}
 SECONDS = 10.0
 
 
-@pytest.fixture
-def found(measure: Measure, sweep: Sweep) -> Found:
-    """Return a function that fits recordings whose states are stamped by clocks of their own."""
-
-    def run(clocks: Sequence[Clock]) -> Inference:
-        # No sample is where a time step ends.
-        times = np.arange(0.01, SECONDS, 1 / 97)
-        runs = []
-        for number, clock in enumerate(clocks):
-            run = measure(
-                MODEL,
-                TRUTH,
-                name=f'run_{number}',
-                times=times,
-                commands=sweep('a', amplitude=0.4 + 0.1 * number, duration=SECONDS),
-                noise=NOISE,
-                seed=number,
-            )
-            (series,) = run.measurements
-            moved = TimeSeries(clock(series.times), series.data, series.signal_mapping)
-            runs.append(dataclasses.replace(run, measurements=(moved,)))
-        unknowns = [own for path in TRUTH for own in make_unknowns(path, MODEL)]
-        return fit(MODEL, unknowns, runs, threads=1).inference
-
-    return run
+def found(clocks: Sequence[Clock]) -> Inference:
+    """Fit recordings whose states are stamped by clocks of their own."""
+    # No sample is where a time step ends.
+    times = np.arange(0.01, SECONDS, 1 / 97)
+    runs = []
+    for number, clock in enumerate(clocks):
+        run = measure(
+            MODEL,
+            TRUTH,
+            name=f'run_{number}',
+            times=times,
+            commands=sweep('a', amplitude=0.4 + 0.1 * number, duration=SECONDS),
+            noise=NOISE,
+            seed=number,
+        )
+        (series,) = run.measurements
+        moved = TimeSeries(clock(series.times), series.data, series.signal_mapping)
+        runs.append(dataclasses.replace(run, measurements=(moved,)))
+    unknowns = [own for path in TRUTH for own in make_unknowns(path, MODEL)]
+    return fit(MODEL, unknowns, runs, threads=1).inference
 
 
 def right(times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -63,22 +57,22 @@ def right(times: NDArray[np.float64]) -> NDArray[np.float64]:
     return times
 
 
-def held(found: Inference) -> list[bool]:
+def held(told: Inference) -> list[bool]:
     """Return which intervals hold the truth."""
     return [
         own.low <= value <= own.high
-        for own, value in zip(found.intervals, TRUTH.values(), strict=False)
+        for own, value in zip(told.intervals, TRUTH.values(), strict=False)
     ]
 
 
-def test_one_clock_is_not_taken_for_two(found: Found) -> None:
+def test_one_clock_is_not_taken_for_two() -> None:
     for clocks in ([right], [right] * 3):
         assert not any('clock' in lack.title for lack in found(clocks).lacking)
 
 
 @pytest.mark.parametrize('ppm', [-500.0, -100.0, 100.0, 500.0])
 def test_a_clock_that_drifts_is_named_with_its_rate_and_intervals_hold_the_truth(
-    found: Found, ppm: float
+    ppm: float,
 ) -> None:
     told = found([lambda times: times * (1 + 1e-6 * ppm)])
     # That clocks agreed when it began makes a delay of the drift half-way, too.
@@ -93,7 +87,7 @@ def test_a_clock_that_drifts_is_named_with_its_rate_and_intervals_hold_the_truth
 
 
 @pytest.mark.parametrize('late', [-0.002, 0.005])
-def test_the_one_recording_whose_stamps_are_late_is_named(found: Found, late: float) -> None:
+def test_the_one_recording_whose_stamps_are_late_is_named(late: float) -> None:
     told = found([right, lambda times: times + late, right])
     assert told.lacking[0].title == "a clock offset of 'run_1'"
     assert any(note.startswith("Stamps of 'run_1' are ") for note in told.notes)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builders.trajectories import Measure
+from builders.trajectories import measure
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.start.windows import Cutter
@@ -44,9 +44,7 @@ def asked(times: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(0.5 * np.sin(2 * np.pi * times) + 0.2 * np.sin(5 * np.pi * times))
 
 
-def recorded(
-    model: mujoco.MjModel, measure: Measure, period: float, late: float, seed: int
-) -> Trajectory:
+def recorded(model: mujoco.MjModel, period: float, late: float, seed: int) -> Trajectory:
     """Return a run whose servo has a new command so late after each update, in the bag the path."""
     updates = np.arange(-10, round(2.0 / period) + 1) * period + late
     held = TimeSeries.from_columns(
@@ -70,12 +68,10 @@ def recorded(
 @pytest.mark.slow
 @pytest.mark.parametrize('late', [0.0, 0.0021])
 @pytest.mark.parametrize('period', [0.001, 0.002, 0.004, 0.01])
-def test_when_a_controller_updates_bends_no_parameter(
-    measure: Measure, period: float, late: float
-) -> None:
+def test_when_a_controller_updates_bends_no_parameter(period: float, late: float) -> None:
     model = mujoco.MjModel.from_xml_string(ARM)
     parameters = [item for path in TRUTH for item in make_unknowns(path, model, bounds=(0, 5))]
-    run = recorded(model, measure, period, late, seed=round(1e6 * (period + late)))
+    run = recorded(model, period, late, seed=round(1e6 * (period + late)))
     found = fit(model, parameters, [run], threads=1)
     errors = np.sqrt(np.diag(found.inference.covariance))[:2]
     off = (found.solution.x - list(TRUTH.values())) / errors
@@ -88,9 +84,9 @@ def test_when_a_controller_updates_bends_no_parameter(
 
 
 @pytest.mark.slow
-def test_what_the_user_says_of_a_controller_has_no_second_unknown(measure: Measure) -> None:
+def test_what_the_user_says_of_a_controller_has_no_second_unknown() -> None:
     model = mujoco.MjModel.from_xml_string(ARM)
-    run = recorded(model, measure, 0.004, 0.001, seed=0)
+    run = recorded(model, 0.004, 0.001, seed=0)
     damping = make_unknowns('joint/j/damping', model, bounds=(0, 5))
     unsaid = [f'{what} in run' for what in ('arrival offset', *UPDATES)]
     assert [unknown.name for unknown in command_timings([run])] == unsaid
@@ -99,16 +95,6 @@ def test_what_the_user_says_of_a_controller_has_no_second_unknown(measure: Measu
     unsaid.remove('update phase in run')
     assert [unknown.name for unknown in found.unknowns[2:5]] == unsaid
     assert list(found.offsets) == ['run']
-
-
-def test_each_message_of_a_few_has_an_offset_of_its_own(measure: Measure) -> None:
-    model = mujoco.MjModel.from_xml_string(ARM)
-    run = recorded(model, measure, 0.004, 0.001, seed=0)
-    for count, expected in ((1, 2), (19, 20), (20, 0)):
-        begins = np.linspace(0.1, 1.9, count)
-        many = dataclasses.replace(run, replaced=np.stack([begins, begins + 0.05], axis=1))
-        names = [unknown.name for unknown in command_timings([many])]
-        assert sum(name.startswith('trajectory offset') for name in names) == expected
 
 
 @pytest.mark.parametrize(
@@ -121,15 +107,15 @@ def test_each_message_of_a_few_has_an_offset_of_its_own(measure: Measure) -> Non
     ids=['one is missing', 'every second', 'only one'],
 )
 def test_updates_are_taken_to_come_at_measurements(
-    measure: Measure, measured: list[float], updates: list[float]
+    measured: list[float], updates: list[float]
 ) -> None:
     run = measure(mujoco.MjModel.from_xml_string(ARM), times=np.array(measured))
     np.testing.assert_allclose(run.updates, updates, atol=1e-12)
 
 
-def test_windows_of_a_run_keep_where_messages_were_replaced(measure: Measure) -> None:
+def test_windows_of_a_run_keep_where_messages_were_replaced() -> None:
     model = mujoco.MjModel.from_xml_string(ARM)
-    run = recorded(model, measure, 0.004, 0.001, seed=0)
+    run = recorded(model, 0.004, 0.001, seed=0)
     run = dataclasses.replace(run, replaced=np.array([[0.8, 0.9]]))
     unknowns = (*make_unknowns('joint/j/damping', model), *command_timings([run]))
     with make_simulator(model, unknowns, [run], 1) as simulator:

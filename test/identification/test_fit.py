@@ -13,13 +13,12 @@ import mujoco
 import numpy as np
 import pytest
 
-from builders.trajectories import Measure, Sweep
+from builders.trajectories import measure, sweep
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import CancelledError, FitError, ModelError, ParameterError
+from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.identification.fit import Fit, fit
-from sysid_ros.model.loading import differing_fields
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
@@ -55,19 +54,6 @@ ARM = """
   </sensor>
 </mujoco>
 """
-#: A puck that slides without ever coming to rest.
-PUCK = """
-<mujoco>
-  <option timestep="0.005" cone="elliptic"/>
-  <worldbody>
-    <geom type="plane" size="5 5 .1" friction=".1 .005 .0001"/>
-    <body pos="0 0 .05"><joint type="slide" axis="0 0 1"/>
-      <joint name="s" type="slide" axis="1 0 0"/>
-      <geom name="foot" size=".05" mass=".5" friction=".1 .005 .0001"/></body>
-  </worldbody>
-  <sensor><jointpos name="x" joint="s"/><jointvel name="y" joint="s"/></sensor>
-</mujoco>
-"""
 #: One target of each element; test_truth.py finds all of them.
 TRUTHS = {
     'joint/j/frictionloss': 0.35,
@@ -79,20 +65,16 @@ TRUTHS = {
 SEVERAL = {'joint/j/armature': 0.09, 'joint/j/damping': 0.55, 'actuator/b/kp': 12.0}
 NOISE = {'q': 1e-3, 'v': 1e-2, 'p': 1e-3, 'u': 1e-2, 'x': 1e-3, 'y': 1e-2}
 BACKENDS: list[Any] = ['mujoco', 'scipy']
+MODEL = mujoco.MjModel.from_xml_string(ARM)
+COMMANDS = sweep('a', 'b', 'w', 'g', 'push')
 
 
-@pytest.fixture(scope='module')
-def model() -> mujoco.MjModel:
-    return mujoco.MjModel.from_xml_string(ARM)
+def unknowns(*paths: str) -> list[Unknown]:
+    return [parameter for path in paths for parameter in make_unknowns(path, MODEL)]
 
 
-@pytest.fixture(scope='module')
-def commands(sweep: Sweep) -> TimeSeries:
-    return sweep('a', 'b', 'w', 'g', 'push')
-
-
-def unknowns(model: mujoco.MjModel, *paths: str) -> list[Unknown]:
-    return [parameter for path in paths for parameter in make_unknowns(path, model)]
+FREE = unknowns(*SEVERAL)
+NOISY = measure(MODEL, SEVERAL, commands=COMMANDS, noise=NOISE)
 
 
 def quick(
@@ -106,11 +88,9 @@ def values(found: Fit) -> dict[str, float]:
 
 
 @pytest.mark.parametrize('path', TRUTHS)
-def test_what_a_model_made_is_found_again(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, path: str
-) -> None:
-    run = measure(model, {path: TRUTHS[path]}, commands=commands)
-    found = quick(model, unknowns(model, path), [run])
+def test_what_a_model_made_is_found_again(path: str) -> None:
+    run = measure(MODEL, {path: TRUTHS[path]}, commands=COMMANDS)
+    found = quick(MODEL, unknowns(path), [run])
     assert found.solution.x[0] == pytest.approx(TRUTHS[path], rel=1e-6)
     assert found.solution.success
     assert found.intervals[0].verdict == 'identified'
@@ -118,35 +98,12 @@ def test_what_a_model_made_is_found_again(
     assert found.offsets == {}  # The commands have even stamps.
 
 
-def test_the_friction_of_a_contact_is_found_again(measure: Measure) -> None:
-    model = mujoco.MjModel.from_xml_string(PUCK)
-    run = measure(
-        model,
-        {'geom/foot/friction[0]': 0.25},
-        times=np.arange(0.0, 1.0, 0.01),
-        start=([0, 0], [0, 4]),
-    )
-    found = quick(model, make_unknowns('geom/foot/friction[0]', model, bounds=(0.1, 1)), [run])
-    assert found.solution.x[0] == pytest.approx(0.25, rel=1e-4)
-
-
-@pytest.mark.parametrize('backend', BACKENDS)
-def test_several_parameters_are_found_together(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
-) -> None:
-    run = measure(model, SEVERAL, commands=commands)
-    found = quick(model, unknowns(model, *SEVERAL), [run], settings=SolverSettings(backend))
-    assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
-
-
-def test_truth_lies_within_the_intervals_of_noisy_runs(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
+def test_truth_lies_within_the_intervals_of_noisy_runs() -> None:
     inside = 0
     times = np.arange(0, 1, 0.01)
     for seed in range(4):
-        run = measure(model, SEVERAL, times=times, commands=commands, noise=NOISE, seed=seed)
-        found = quick(model, unknowns(model, *SEVERAL), [run])
+        run = measure(MODEL, SEVERAL, times=times, commands=COMMANDS, noise=NOISE, seed=seed)
+        found = quick(MODEL, FREE, [run])
         inside += sum(
             i.low <= truth <= i.high
             for i, truth in zip(found.intervals, SEVERAL.values(), strict=True)
@@ -155,55 +112,38 @@ def test_truth_lies_within_the_intervals_of_noisy_runs(
     assert inside >= 10  # of 12; 95 % would be 11.4
 
 
-def test_a_fit_goes_on_from_one_of_other_parameters(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
-    asked = unknowns(model, *SEVERAL)
-    begun = quick(model, [*unknowns(model, 'joint/k/damping'), *asked], [run])
+def test_a_fit_goes_on_from_one_of_other_parameters() -> None:
+    run, asked = NOISY, list(FREE)
+    begun = quick(MODEL, [*unknowns('joint/k/damping'), *asked], [run])
     asked[1] = dataclasses.replace(asked[1], prior=(SEVERAL[asked[1].name], 0.001))
-    alone, on = (quick(model, asked, [run], begun=each) for each in (None, begun))
+    alone, on = (quick(MODEL, asked, [run], begun=each) for each in (None, begun))
     assert values(on) == pytest.approx(values(alone), rel=1e-3)
     widths = [[i.high - i.low for i in each.intervals] for each in (on, alone)]
     assert widths[0] == pytest.approx(widths[1], rel=0.1)
     assert on.rollouts - begun.rollouts < alone.rollouts
 
 
-def test_one_value_shared_by_several_targets_is_found(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    truth = {'joint/j/damping': 0.4, 'joint/k/damping': 0.4}
-    run = measure(model, truth, commands=commands)
-    shared = make_unknowns('joint/[jk]/damping', model, shared=True, name='d')
-    assert values(quick(model, shared, [run])) == pytest.approx({'d': 0.4}, rel=1e-6)
-
-
-def test_sequences_of_different_lengths_are_fitted_together(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
+def test_sequences_of_different_lengths_are_fitted_together() -> None:
     runs = [
         measure(
-            model,
+            MODEL,
             SEVERAL,
             name=str(end),
             times=np.arange(0, end, 0.007),
-            commands=commands,
+            commands=COMMANDS,
             start=([0.1 * end, 0, 0], [0, 0, 0]),
         )
         for end in (0.4, 1.3, 0.9)
     ]
-    found = quick(model, unknowns(model, *SEVERAL), runs)
+    found = quick(MODEL, FREE, runs)
     assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
 
 
 def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
-    model: mujoco.MjModel,
-    measure: Measure,
-    commands: TimeSeries,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     times = np.arange(0, 2, 0.002)
-    run = measure(model, SEVERAL, times=times, commands=commands, noise=NOISE, seed=3)
+    run = measure(MODEL, SEVERAL, times=times, commands=COMMANDS, noise=NOISE, seed=3)
     (often,) = run.measurements
     seldom = TimeSeries(
         often.times[::50], often.data[::50, :1], {'q': (SignalType.MjSensor, np.array([0]))}
@@ -212,10 +152,10 @@ def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
     values = np.hstack([often.get(name) for name in names])
     rest = TimeSeries.from_columns(often.times, values, names)
     run = dataclasses.replace(run, measurements=(seldom, rest))
-    whole = quick(model, unknowns(model, *SEVERAL), [run])
+    whole = quick(MODEL, FREE, [run])
     assert whole.strides == {}
     monkeypatch.setattr('sysid_ros.identification.fit._LARGEST_JACOBIAN', 2e3)
-    fewer = quick(model, unknowns(model, *SEVERAL), [run])
+    fewer = quick(MODEL, FREE, [run])
     samples = fewer.samples
     assert samples is not None
     sensors = dict(enumerate(samples.sensors))
@@ -230,9 +170,9 @@ def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
 
 
 @pytest.fixture(scope='module')
-def spoilt(model: mujoco.MjModel, measure: Measure, commands: TimeSeries) -> Trajectory:
+def spoilt() -> Trajectory:
     """Return a run of which one percent of the samples are far off."""
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    run = NOISY
     (series,) = run.measurements
     data = series.data.copy()
     data[::100] += [1.0, -20.0, -1.0, 20.0, 1.0, 20.0]
@@ -247,32 +187,26 @@ def error_of(found: Fit) -> float:
 
 
 @pytest.fixture(scope='module')
-def error_of_least_squares(model: mujoco.MjModel, spoilt: Trajectory) -> float:
+def error_of_least_squares(spoilt: Trajectory) -> float:
     """Return how far a fit is off that takes all samples for equally good."""
-    return error_of(quick(model, unknowns(model, *SEVERAL), [spoilt]))
+    return error_of(quick(MODEL, FREE, [spoilt]))
 
 
 @pytest.mark.parametrize(
     ('backend', 'loss'), [('mujoco', 'huber'), ('scipy', 'soft_l1'), ('mujoco', 'cauchy')]
 )
 def test_a_robust_fit_survives_one_percent_of_outliers(
-    model: mujoco.MjModel,
-    spoilt: Trajectory,
-    error_of_least_squares: float,
-    backend: Any,
-    loss: Any,
+    spoilt: Trajectory, error_of_least_squares: float, backend: Any, loss: Any
 ) -> None:
     settings = SolverSettings(backend, loss)
-    robust = quick(model, unknowns(model, *SEVERAL), [spoilt], settings=settings)
+    robust = quick(MODEL, FREE, [spoilt], settings=settings)
     assert error_of(robust) < 0.01
     assert error_of_least_squares > 10 * error_of(robust)
     assert robust.noise == pytest.approx(NOISE, rel=0.3)
 
 
-def test_runs_that_miss_a_channel_or_samples_are_fitted_with_the_rest(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    whole = measure(model, SEVERAL, name='whole', commands=commands)
+def test_runs_that_miss_a_channel_or_samples_are_fitted_with_the_rest() -> None:
+    whole = measure(MODEL, SEVERAL, name='whole', commands=COMMANDS)
     (series,) = whole.measurements
     data = series.data.copy()
     data[:, 1] = np.nan
@@ -281,18 +215,16 @@ def test_runs_that_miss_a_channel_or_samples_are_fitted_with_the_rest(
     gone = dataclasses.replace(whole, name='holed', measurements=(holed,))
     empty = dataclasses.replace(whole, name='empty', measurements=())
     for runs in ([gone], [whole, gone], [gone, empty]):
-        found = quick(model, unknowns(model, *SEVERAL), runs)
+        found = quick(MODEL, FREE, runs)
         assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
         assert all(sigma > 0 for sigma in found.noise.values())
         assert ('v' in found.noise) == (whole in runs)
 
 
-def test_a_gear_and_a_gain_of_which_only_the_product_acts_name_each_other(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, {'actuator/a/gear': 2.0}, commands=commands, noise=NOISE)
-    parameters = unknowns(model, 'actuator/a/gear', 'actuator/a/gainprm', 'joint/j/armature')
-    gear, gain, armature = quick(model, parameters, [run]).intervals
+def test_a_gear_and_a_gain_of_which_only_the_product_acts_name_each_other() -> None:
+    run = measure(MODEL, {'actuator/a/gear': 2.0}, commands=COMMANDS, noise=NOISE)
+    parameters = unknowns('actuator/a/gear', 'actuator/a/gainprm', 'joint/j/armature')
+    gear, gain, armature = quick(MODEL, parameters, [run]).intervals
     assert gear.verdict == 'confounded with actuator/a/gainprm[0]'
     assert gain.verdict == 'confounded with actuator/a/gear[0]'
     assert np.isnan([gear.low, gear.high, gain.low, gain.high]).all()
@@ -301,45 +233,31 @@ def test_a_gear_and_a_gain_of_which_only_the_product_acts_name_each_other(
 
 
 @pytest.mark.parametrize('backend', BACKENDS)
-def test_an_optimum_behind_a_bound_is_told(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
-) -> None:
-    run = measure(model, {'joint/j/damping': 0.9}, commands=commands, noise=NOISE)
-    parameters = make_unknowns('joint/j/damping', model, bounds=(0.1, 0.6))
-    found = quick(model, parameters, [run], settings=SolverSettings(backend))
+def test_an_optimum_behind_a_bound_is_told(backend: Any) -> None:
+    run = measure(MODEL, {'joint/j/damping': 0.9}, commands=COMMANDS, noise=NOISE)
+    parameters = make_unknowns('joint/j/damping', MODEL, bounds=(0.1, 0.6))
+    found = quick(MODEL, parameters, [run], settings=SolverSettings(backend))
     assert found.solution.x[0] == pytest.approx(0.6, rel=1e-5)
     assert found.intervals[0].verdict == 'at bound'
 
 
 @pytest.mark.parametrize('backend', BACKENDS)
-def test_a_fit_survives_candidates_that_diverge(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
-) -> None:
+def test_a_fit_survives_candidates_that_diverge(backend: Any) -> None:
     """Positive velocity feedback above what damps the joint runs away."""
     path = 'actuator/g/biasprm[2]'
-    run = measure(model, {path: 0.15}, commands=commands)
-    parameters = make_unknowns(path, model, bounds=(-50, 400), initial=-5.0)
-    found = quick(model, parameters, [run], settings=SolverSettings(backend))
+    run = measure(MODEL, {path: 0.15}, commands=COMMANDS)
+    parameters = make_unknowns(path, MODEL, bounds=(-50, 400), initial=-5.0)
+    found = quick(MODEL, parameters, [run], settings=SolverSettings(backend))
     assert found.diverged > 0 or backend == 'scipy'  # whose first steps are short
     assert found.solution.x[0] == pytest.approx(0.15, rel=1e-6)
     assert np.all(np.isfinite(found.solution.residual))
     assert found.solution.trace[-1].diverged <= found.diverged
 
 
-def test_a_start_that_diverges_on_every_run_is_an_error(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12), initial=1e11)
-    with pytest.raises(FitError, match='unstable at the start values on every sequence'):
-        quick(model, parameters, [measure(model, commands=commands)], start='nominal')
-
-
-def test_a_parameter_that_moves_nothing_is_held_and_said_to_be_not_excited(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    parameters = unknowns(model, 'joint/j/armature', 'joint/k/springref')
-    run = measure(model, {'joint/j/armature': 0.2}, commands=commands)
-    found = quick(model, parameters, [run])
+def test_a_parameter_that_moves_nothing_is_held_and_said_to_be_not_excited() -> None:
+    parameters = unknowns('joint/j/armature', 'joint/k/springref')
+    run = measure(MODEL, {'joint/j/armature': 0.2}, commands=COMMANDS)
+    found = quick(MODEL, parameters, [run])
     assert values(found)['joint/j/armature'] == pytest.approx(0.2)
     assert values(found)['joint/k/springref'] == parameters[1].nominal
     armature, spring = found.intervals
@@ -352,38 +270,28 @@ def test_a_parameter_that_moves_nothing_is_held_and_said_to_be_not_excited(
     ('parameters', 'runs', 'complaint'),
     [(1, 0, '0 sequences and 1 parameters'), (0, 1, '1 sequences and 0 parameters')],
 )
-def test_nothing_to_fit_is_an_error(
-    model: mujoco.MjModel, measure: Measure, parameters: int, runs: int, complaint: str
-) -> None:
+def test_nothing_to_fit_is_an_error(parameters: int, runs: int, complaint: str) -> None:
     with pytest.raises(FitError, match=f'Nothing to fit: {complaint}'):
-        quick(
-            model,
-            unknowns(model, 'joint/j/damping')[:parameters],
-            [measure(model) for _ in range(runs)],
-        )
+        quick(MODEL, FREE[:parameters], [NOISY] * runs)
 
 
-def test_runs_without_a_single_sample_are_an_error(model: mujoco.MjModel, measure: Measure) -> None:
-    run = measure(model)
+def test_runs_without_a_single_sample_are_an_error() -> None:
+    run = measure(MODEL)
     nothing = TimeSeries.from_columns([0.0, 1.0], [np.nan, np.nan], ['q'])
     runs = [dataclasses.replace(run, measurements=m) for m in ((), (nothing,))]
     with pytest.raises(FitError, match='Nothing to fit: 2 sequences without a measured sample'):
-        quick(model, unknowns(model, 'joint/j/damping'), runs)
+        quick(MODEL, unknowns('joint/j/damping'), runs)
 
 
-def test_parameters_that_write_the_same_are_refused_before_any_work(
-    model: mujoco.MjModel, measure: Measure
-) -> None:
-    twice = [*make_unknowns('joint/j/damping', model)] * 2
+def test_parameters_that_write_the_same_are_refused_before_any_work() -> None:
+    twice = [*make_unknowns('joint/j/damping', MODEL)] * 2
     with pytest.raises(ParameterError, match='Two parameters are named'):
-        quick(model, twice, [measure(model)])
+        quick(MODEL, twice, [measure(MODEL)])
 
 
 @pytest.mark.parametrize('backend', BACKENDS)
 @pytest.mark.parametrize('after', [0, 2])
-def test_a_cancelled_fit_ends_at_once(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any, after: int
-) -> None:
+def test_a_cancelled_fit_ends_at_once(backend: Any, after: int) -> None:
     cancel = threading.Event()
     seen: list[Iteration] = []
 
@@ -394,32 +302,16 @@ def test_a_cancelled_fit_ends_at_once(
 
     if not after:
         cancel.set()
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
+    settings = SolverSettings(backend)
     with pytest.raises(CancelledError, match='cancelled'):
-        quick(
-            model,
-            unknowns(model, *SEVERAL),
-            [run],
-            settings=SolverSettings(backend),
-            cancel=cancel,
-            observe=observe,
-        )
+        quick(MODEL, FREE, [NOISY], settings=settings, cancel=cancel, observe=observe)
     assert len(seen) == after
 
 
 @pytest.mark.parametrize('backend', BACKENDS)
-def test_an_observer_sees_every_iteration_once(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
-) -> None:
+def test_an_observer_sees_every_iteration_once(backend: Any) -> None:
     seen: list[Iteration] = []
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
-    found = quick(
-        model,
-        unknowns(model, *SEVERAL),
-        [run],
-        settings=SolverSettings(backend, max_iterations=40),
-        observe=seen.append,
-    )
+    found = quick(MODEL, FREE, [NOISY], settings=SolverSettings(backend), observe=seen.append)
     assert tuple(seen) == found.solution.trace
     assert [iteration.number for iteration in seen] == list(range(len(seen)))
     assert [i.rollouts for i in seen] == sorted(i.rollouts for i in seen)
@@ -428,36 +320,9 @@ def test_an_observer_sees_every_iteration_once(
     assert found.rollouts >= seen[-1].rollouts
 
 
-@pytest.mark.parametrize('backend', BACKENDS)
-@pytest.mark.parametrize('limit', [1, 3])
-def test_the_limit_of_iterations_holds_over_all_weightings(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any, limit: int
-) -> None:
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
-    found = quick(
-        model,
-        unknowns(model, *SEVERAL),
-        [run],
-        settings=SolverSettings(backend, max_iterations=limit),
-    )
-    assert not found.solution.success
-    assert found.solution.status == 'iterations'
-    assert len(found.solution.trace) <= limit + 1  # the last is where it stopped
-
-
-def test_the_limit_of_time_holds_over_all_stages_and_leaves_intervals(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
-    late, done = (
-        quick(
-            model,
-            unknowns(model, *SEVERAL),
-            [run],
-            settings=SolverSettings(deadline=time.monotonic() + seconds),
-        )
-        for seconds in (0.0, 600.0)
-    )
+def test_the_limit_of_time_holds_over_all_stages_and_leaves_intervals() -> None:
+    settings = (SolverSettings(deadline=time.monotonic() + seconds) for seconds in (0.0, 600.0))
+    late, done = (quick(MODEL, FREE, [NOISY], settings=each) for each in settings)
     assert late.solution.status == 'time'
     assert done.solution.success
     assert late.rollouts < done.rollouts
@@ -467,24 +332,12 @@ def test_the_limit_of_time_holds_over_all_stages_and_leaves_intervals(
     assert any('standard errors from the optimum' in note for note in late.inference.notes)
 
 
-@pytest.mark.parametrize('backend', BACKENDS)
-def test_a_rerun_gives_the_same_to_the_last_bit(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries, backend: Any
-) -> None:
+def test_a_rerun_gives_the_same_to_the_last_bit() -> None:
     runs = [
-        measure(model, SEVERAL, name=str(n), commands=commands, noise=NOISE, seed=n)
+        measure(MODEL, SEVERAL, name=str(n), commands=COMMANDS, noise=NOISE, seed=n)
         for n in range(2)
     ]
-    first, second = (
-        fit(
-            model,
-            unknowns(model, *SEVERAL),
-            runs,
-            settings=SolverSettings(backend),
-            threads=threads,
-        )
-        for threads in (1, 3)
-    )
+    first, second = (fit(MODEL, FREE, runs, threads=threads) for threads in (1, 3))
     np.testing.assert_array_equal(first.solution.x, second.solution.x)
     np.testing.assert_array_equal(first.solution.residual, second.solution.residual)
     assert first.intervals == second.intervals
@@ -492,25 +345,15 @@ def test_a_rerun_gives_the_same_to_the_last_bit(
     assert first.rollouts == second.rollouts
 
 
-def test_a_fit_leaves_the_model_as_it_was(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, SEVERAL, commands=commands, noise=NOISE)
-    quick(model, unknowns(model, *SEVERAL), [run])
-    assert differing_fields(model, mujoco.MjModel.from_xml_string(ARM), 0.0) == ()
-
-
-def test_a_delay_between_jittering_commands_is_as_uncertain_as_they_are(
-    model: mujoco.MjModel, measure: Measure, sweep: Sweep
-) -> None:
+def test_a_delay_between_jittering_commands_is_as_uncertain_as_they_are() -> None:
     """The robot gets every command at its time, the recorder stamps it a little later."""
     even = sweep('a')
     jitter = np.random.default_rng(2).normal(0.0, 3e-4, len(even))
     stamped = TimeSeries(even.times + jitter, even.data, even.signal_mapping)
-    run = measure(model, {'actuator/a/delay': 0.0123}, commands=even, noise=NOISE)
-    parameters = unknowns(model, 'actuator/a/delay', 'joint/j/damping')
-    known = quick(model, parameters, [run])
-    found = quick(model, parameters, [dataclasses.replace(run, commands=(stamped,))])
+    run = measure(MODEL, {'actuator/a/delay': 0.0123}, commands=even, noise=NOISE)
+    parameters = unknowns('actuator/a/delay', 'joint/j/damping')
+    known = quick(MODEL, parameters, [run])
+    found = quick(MODEL, parameters, [dataclasses.replace(run, commands=(stamped,))])
     assert set(found.offsets) == {'run'}
     assert abs(found.offsets['run']) < 1.5e-3
     width, narrow = (f.intervals[0].high - f.intervals[0].low for f in (found, known))
@@ -520,43 +363,30 @@ def test_a_delay_between_jittering_commands_is_as_uncertain_as_they_are(
     assert len(found.solution.x) == len(found.intervals) == 2
 
 
-def test_predictions_of_values_are_what_the_fit_compared(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, SEVERAL, commands=commands)
-    found = quick(model, unknowns(model, *SEVERAL), [run])
-    (after,) = predict(model, [run], found.parameters, found.solution.x, threads=1)
-    (before,) = predict(model, [run], threads=1)
+def test_predictions_of_values_are_what_the_fit_compared() -> None:
+    run = measure(MODEL, SEVERAL, commands=COMMANDS)
+    found = quick(MODEL, FREE, [run])
+    (after,) = predict(MODEL, [run], found.parameters, found.solution.x, threads=1)
+    (before,) = predict(MODEL, [run], threads=1)
     measured = run.measurements[0].data
     assert after.channels[0].shape == (1, *measured.shape)
     np.testing.assert_allclose(after.channels[0][0], measured, atol=1e-6)
     assert np.max(np.abs(before.channels[0][0] - measured)) > 0.01
 
 
-def test_a_command_for_an_unknown_actuator_is_an_error(
-    model: mujoco.MjModel, measure: Measure
-) -> None:
-    run = measure(model)
-    wrong = TimeSeries.from_columns([0.0], [1.0], ['pusj'], SignalType.MjCtrl)
-    with pytest.raises(FitError, match="commands 'pusj'; nearest: push"):
-        predict(model, [dataclasses.replace(run, commands=(wrong,))])
-
-
-def test_what_only_the_compiler_reads_is_found_from_a_spec(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
+def test_what_only_the_compiler_reads_is_found_from_a_spec() -> None:
     spec = mujoco.MjSpec.from_string(ARM)
     before = spec.to_xml()
     moved = spec.copy()
     moved.joint('k').ref = np.rad2deg(0.3)
-    run = measure(moved.compile(), {'actuator/b/kp': 12.0}, commands=commands)
+    run = measure(moved.compile(), {'actuator/b/kp': 12.0}, commands=COMMANDS)
     run = dataclasses.replace(run, initial_qpos=np.array([0.0, 0.3, 0.0]))
     parameters = [
-        *make_unknowns('joint/k/ref', Scope(model, spec), bounds=(-1, 1)),
-        *make_unknowns('actuator/b/kp', model),
+        *make_unknowns('joint/k/ref', Scope(MODEL, spec), bounds=(-1, 1)),
+        *make_unknowns('actuator/b/kp', MODEL),
     ]
     with pytest.raises(FitError, match=r"'joint/k/ref' is read by the compiler: expected the spec"):
-        quick(model, parameters, [run])
+        quick(MODEL, parameters, [run])
     found = quick(spec, parameters, [run])
     assert values(found) == pytest.approx({'joint/k/ref': 0.3, 'actuator/b/kp': 12.0}, rel=1e-5)
     assert spec.to_xml() == before
@@ -564,14 +394,12 @@ def test_what_only_the_compiler_reads_is_found_from_a_spec(
     np.testing.assert_allclose(after.channels[0][0], run.measurements[0].data, atol=1e-5)
 
 
-def test_a_delay_that_is_identified_replaces_the_models_own(
-    measure: Measure, commands: TimeSeries
-) -> None:
+def test_a_delay_that_is_identified_replaces_the_models_own() -> None:
     """Also where the model has to be compiled again for each candidate."""
     late = ARM.replace('joint="j" gear="3"', 'joint="j" gear="3" delay=".02" nsample="8"')
     spec = mujoco.MjSpec.from_string(late)
     model = spec.copy().compile()
-    run = measure(model, {'actuator/a/delay': 0.0123}, commands=commands)
+    run = measure(model, {'actuator/a/delay': 0.0123}, commands=COMMANDS)
     parameters = [
         *make_unknowns('actuator/a/delay', model),
         *make_unknowns('joint/k/ref', Scope(model, spec), bounds=(-1, 1)),
@@ -581,58 +409,41 @@ def test_a_delay_that_is_identified_replaces_the_models_own(
     assert found.solution.x[1] == pytest.approx(0.0, abs=1e-6)
 
 
-def test_values_that_do_not_compile_are_named(measure: Measure, commands: TimeSeries) -> None:
-    spec = mujoco.MjSpec.from_string(ARM.replace('<geom type', '<geom name="rod" type', 1))
-    model = spec.copy().compile()
-    run = measure(model, commands=commands)
-    size = make_unknowns('geom/rod/size[0]', Scope(model, spec), bounds=(0.0, 1.0), initial=0.0)
-    with pytest.raises(ModelError, match=r'Cannot compile the model with geom/rod/size\[0\] = 0: '):
-        quick(spec, size, [run])
-
-
-def test_samples_that_a_delay_may_place_outside_are_counted(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, {'sensor/v/delay': 0.004}, commands=commands)
-    delay = make_unknowns('sensor/v/delay', model, bounds=(-0.05, 0.05))
-    found = quick(model, delay, [run])
+def test_samples_that_a_delay_may_place_outside_are_counted() -> None:
+    run = measure(MODEL, {'sensor/v/delay': 0.004}, commands=COMMANDS)
+    delay = make_unknowns('sensor/v/delay', MODEL, bounds=(-0.05, 0.05))
+    found = quick(MODEL, delay, [run])
     # Those at 10 to 40 ms; there is none at 0, and to the end it is simulated.
     assert found.left_out == {'run': 4}
     assert found.solution.x[0] == pytest.approx(0.004, rel=1e-6)
-    (after,) = predict(model, [run], delay, found.solution.x, threads=1)
+    (after,) = predict(MODEL, [run], delay, found.solution.x, threads=1)
     np.testing.assert_array_equal(np.argwhere(np.isnan(after.channels[0][0])), [[0, 1]])
     np.testing.assert_allclose(after.channels[0][0, 1:], run.measurements[0].data[1:], atol=1e-6)
 
 
-def test_a_sensor_that_never_moves_is_named_and_left_out(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, SEVERAL, commands=commands)
+def test_a_sensor_that_never_moves_is_named_and_left_out() -> None:
+    run = measure(MODEL, SEVERAL, commands=COMMANDS)
     (series,) = run.measurements
     data = series.data.copy()
     data[:, 5] = 0.25
     stuck = TimeSeries(series.times, data, series.signal_mapping)
-    found = quick(
-        model, unknowns(model, *SEVERAL), [dataclasses.replace(run, measurements=(stuck,))]
-    )
+    found = quick(MODEL, FREE, [dataclasses.replace(run, measurements=(stuck,))])
     assert found.dead == ('y',)
     assert found.left_out == {}
     assert values(found) == pytest.approx(SEVERAL, rel=1e-6)
 
 
-def test_one_of_several_starts_finds_what_the_first_does_not(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
+def test_one_of_several_starts_finds_what_the_first_does_not() -> None:
     """Half a turn of the spring's rest away, the joint swings the other way."""
     run = measure(
-        model, {'joint/j/springref': 2.0, 'joint/j/stiffness': 6.0}, commands=commands, noise=NOISE
+        MODEL, {'joint/j/springref': 2.0, 'joint/j/stiffness': 6.0}, commands=COMMANDS, noise=NOISE
     )
     parameters = [
-        *make_unknowns('joint/j/springref', model, bounds=(-6, 6), initial=-5.5),
-        *make_unknowns('joint/j/stiffness', model, bounds=(0.1, 50), initial=40.0, scale='log'),
+        *make_unknowns('joint/j/springref', MODEL, bounds=(-6, 6), initial=-5.5),
+        *make_unknowns('joint/j/stiffness', MODEL, bounds=(0.1, 50), initial=40.0, scale='log'),
     ]
     seen: list[Iteration] = []
-    found = quick(model, parameters, [run], starts=12, observe=seen.append)
+    found = quick(MODEL, parameters, [run], starts=12, observe=seen.append)
     assert found.solution.x == pytest.approx([2.0, 6.0], rel=1e-2)
     assert len(found.attempts) == 12
     assert sum(np.isfinite(attempt.cost) for attempt in found.attempts) == 3
@@ -642,38 +453,17 @@ def test_one_of_several_starts_finds_what_the_first_does_not(
     assert [i.number for i in seen] == list(range(len(seen)))
     assert [i.number for i in found.solution.trace] == list(range(len(found.solution.trace)))
     assert len(found.solution.trace) < len(seen)
-    again = quick(model, parameters, [run], starts=12)
+    again = quick(MODEL, parameters, [run], starts=12)
     np.testing.assert_array_equal(again.solution.x, found.solution.x)
 
 
-def test_what_belongs_to_one_sequence_starts_where_it_was_measured(
-    model: mujoco.MjModel, measure: Measure, commands: TimeSeries
-) -> None:
-    run = measure(model, {'joint/j/damping': 0.55}, commands=commands, start=([0, 0, 0], [1, 0, 0]))
+def test_what_belongs_to_one_sequence_starts_where_it_was_measured() -> None:
+    run = measure(MODEL, {'joint/j/damping': 0.55}, commands=COMMANDS, start=([0, 0, 0], [1, 0, 0]))
     guessed = dataclasses.replace(run, initial_qvel=np.array([0.9, 0.0, 0.0]))
     parameters = [
-        *make_unknowns('joint/j/damping', model, bounds=(0, 5)),
-        *make_unknowns('sequence/run/initial_qvel[0]', Scope(model, sequences=[guessed])),
+        *make_unknowns('joint/j/damping', MODEL, bounds=(0, 5)),
+        *make_unknowns('sequence/run/initial_qvel[0]', Scope(MODEL, sequences=[guessed])),
     ]
-    found = quick(model, parameters, [guessed], starts=4)
+    found = quick(MODEL, parameters, [guessed], starts=4)
     assert {attempt.start[1] for attempt in found.attempts} == {0.9}
     assert found.solution.x == pytest.approx([0.55, 1.0], rel=1e-6)
-
-
-def test_an_arrival_offset_that_the_user_names_has_no_second_one(
-    model: mujoco.MjModel, measure: Measure, sweep: Sweep
-) -> None:
-    even = sweep('a')
-    jitter = np.random.default_rng(2).normal(0.0, 3e-4, len(even))
-    stamped = TimeSeries(even.times + jitter, even.data, even.signal_mapping)
-    run = dataclasses.replace(
-        measure(model, {'joint/j/damping': 0.5}, commands=even, noise=NOISE), commands=(stamped,)
-    )
-    parameters = [
-        *unknowns(model, 'joint/j/damping'),
-        *make_unknowns('sequence/run/arrival_offset', Scope(model, sequences=['run'])),
-    ]
-    found = quick(model, parameters, [run])
-    assert found.offsets == {}
-    assert values(found)['joint/j/damping'] == pytest.approx(0.5, rel=0.05)
-    assert abs(values(found)['sequence/run/arrival_offset']) < 1e-3

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 import pytest
-import scipy.optimize
 from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
@@ -731,25 +730,6 @@ def test_states_at_the_start_come_back(start: float) -> None:
     )
 
 
-def test_a_free_joint_starts_where_it_started() -> None:
-    model = mujoco.MjModel.from_xml_string(text('flyer'))
-    recording = run(model)
-    state = recording.state.copy()
-    state[1:4] += [0.1, -0.2, 0.05]  # behind the time: the position
-    state[1 + model.nq + 3 :][:3] += [0.2, 0.1, -0.1]  # and the angular velocity
-    truth = [0.0, 0.0, 1.0, 0.5, 0.3, -0.4]
-    params = sysid.ParameterDict()
-    for name, part, first in (('p', 'qpos[0:3]', state[1:4]), ('w', 'qvel[3:6]', state[12:15])):
-        params.add(
-            sysid.Parameter(
-                name, first, first - 1, first + 1, target=f'sequence/run/initial_{part}'
-            )
-        )
-    spec = mujoco.MjSpec.from_string(text('flyer'))
-    found = solved(params, spec, recording._replace(state=state))
-    np.testing.assert_allclose(found, truth, rtol=PRECISION, atol=1e-9)
-
-
 @pytest.mark.parametrize('by', ['target', 'modifier'])
 def test_a_centre_of_mass_leaves_the_frame_that_it_starts_on(by: str) -> None:
     """MuJoCo takes frames within 1e-6 of each other for one, which would hide the derivative."""
@@ -782,87 +762,6 @@ def test_a_class_is_written_to_its_elements_also_beside_visuals() -> None:
     spec = mujoco.MjSpec.from_string(xml.replace('{d}', '900'))
     params = one('default/light/geom/density', 900.0, 300.0, 2000.0)
     assert solved(params, spec, run(plant)) == pytest.approx([700.0], rel=PRECISION)
-
-
-def noisy(seed: int) -> tuple[mujoco.MjSpec, Recording, sysid.ParameterDict, NDArray[np.float64]]:
-    """Return the arm with noise, three of its numbers to find, and the noise of its sensors."""
-    truth = ('joint/j/armature', 'joint/k/stiffness', 'actuator/b/kp')
-    marks = {case.path: case for case in CASES if case.path in truth}
-    xml = MARK.sub(lambda mark: mark[3] if mark[1] in truth else mark[2], ARM)
-    recording = run(mujoco.MjModel.from_xml_string(xml))
-    sigma = np.array([1e-3, 1e-2] * 3)
-    noise = np.random.default_rng(seed).standard_normal(recording.sensors.shape)
-    params = sysid.ParameterDict()
-    for path, case in marks.items():
-        params.add(sysid.Parameter(path, case.nominal, *bounds(case), target=path))
-    spec = mujoco.MjSpec.from_string(text('arm'))
-    return spec, recording._replace(sensors=recording.sensors + sigma * noise), params, sigma
-
-
-NAMES = ('q', 'v', 'p', 'u', 'x', 'y')
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('seed', [0, 1])
-def test_the_optimum_is_scipys_within_the_accuracy_in_standard_errors(seed: int) -> None:
-    spec, recording, params, sigma = noisy(seed)
-    fn = sysid.build_residual_fn(
-        models_sequences=sequences(spec, recording),
-        noise=dict(zip(NAMES, sigma, strict=True)),
-        n_threads=1,
-    )
-    found, result = sysid.optimize(params, fn, verbose=False, tolerance=2e-5)
-    usual, _ = sysid.optimize(params, fn, verbose=False)
-
-    def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        model = spec.copy().compile()
-        for path, value in zip(params, x, strict=True):
-            _, name, attribute = path.split('/')
-            if attribute == 'armature':
-                model.dof_armature[model.joint(name).dofadr] = value
-            elif attribute == 'stiffness':
-                model.jnt_stiffness[model.joint(name).id] = value
-            else:
-                actuator = model.actuator(name).id
-                model.actuator_gainprm[actuator, 0] = value
-                model.actuator_biasprm[actuator, 1] = -value
-        mujoco.mj_setConst(model, mujoco.MjData(model))
-        return ((recording.sensors - run(model).sensors) / sigma).ravel()
-
-    independent = scipy.optimize.least_squares(
-        residual, found.as_nominal_vector(), jac='3-point', x_scale='jac', xtol=1e-14, ftol=1e-14
-    )
-    errors = np.sqrt(np.diag(np.linalg.inv(independent.jac.T @ independent.jac)))
-    assert np.max(np.abs(found.as_vector() - independent.x) / errors) < 1e-4
-    assert np.max(np.abs(usual.as_vector() - independent.x) / errors) < 1e-2
-    assert 2 * result.cost == pytest.approx(2 * independent.cost, rel=1e-9)
-
-
-@pytest.mark.slow
-def test_threads_and_reruns_change_no_bit() -> None:
-    spec, recording, params, _ = noisy(3)
-    groups = sequences(spec, recording)
-    ends = []
-    for threads in (1, 2, 2):
-        fn = sysid.build_residual_fn(models_sequences=groups, n_threads=threads)
-        found, result = sysid.optimize(params, fn, verbose=False)
-        ends.append((found.as_vector(), result.fun, result.jac))
-    for other in ends[1:]:
-        for mine, theirs in zip(ends[0], other, strict=True):
-            np.testing.assert_array_equal(mine, theirs)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('end', [0, 1])
-@pytest.mark.parametrize('optimizer', ['mujoco', 'scipy'])
-def test_a_start_on_a_bound_is_left(optimizer: str, end: int) -> None:
-    spec, recording, params, _ = noisy(4)
-    params.update_from_vector(params.get_bounds()[end])
-    fn = sysid.build_residual_fn(models_sequences=sequences(spec, recording), n_threads=1)
-    found, result = sysid.optimize(params, fn, optimizer, verbose=False)
-    truth = [case.truth for case in CASES if case.path in params]
-    assert result.success
-    np.testing.assert_allclose(found.as_vector(), truth, rtol=0.02)
 
 
 def test_a_sensors_target_acts_beside_a_transform() -> None:

@@ -73,45 +73,11 @@ def test_controls_change_no_faster_with_the_delay_than_the_command_jumps(
     assert np.all(np.abs(difference) <= steepest * change + 1e-10)
 
 
-def test_the_first_command_holds_before_it() -> None:
-    command = HeldCommand(np.array([1.0, 2.0]), np.array([5.0, 7.0]))
-    assert command.means(np.array([0.0, 0.1, 0.2]), 0.0).tolist() == [5.0, 5.0]
-
-
-def test_the_last_command_holds_after_it() -> None:
-    command = HeldCommand(np.array([0.0, 1.0]), np.array([5.0, 0.1]))
-    assert command.means(np.array([9.0, 9.1, 9.2]), 0.0).tolist() == [0.1, 0.1]
-
-
-def test_a_command_of_one_sample_is_constant() -> None:
-    command = HeldCommand(np.array([0.5]), np.array([3.0]))
-    assert command.means(np.array([0.0, 0.4, 0.6, 2.0]), 0.2).tolist() == [3.0, 3.0, 3.0]
-
-
-def test_a_change_in_the_middle_of_a_step_is_shared() -> None:
-    command = HeldCommand(np.array([0.0, 0.25]), np.array([0.0, 8.0]))
-    means = command.means(np.array([0.0, 1.0, 2.0]), 0.0)
-    np.testing.assert_allclose(means, [6.0, 8.0], rtol=1e-15)
-
-
 def test_steps_without_a_change_get_the_held_value_to_the_last_bit() -> None:
     values = np.array([0.1, 1e9, 0.3])
     command = HeldCommand(np.array([0.0, 1.0, 2.0]), values)
     assert command.means(np.array([0.25, 0.75]), 0.0)[0] == values[0]
     assert command.means(np.array([2.25, 2.75]), 0.0)[0] == values[2]
-
-
-@pytest.mark.parametrize('delay', [0.0, 0.004, 0.01, 0.0137])
-def test_a_delay_equals_later_stamps(delay: float) -> None:
-    times = np.arange(9) * 0.013
-    values = np.sin(40 * times)
-    edges = np.arange(20) * TIMESTEP
-    np.testing.assert_allclose(
-        HeldCommand(times, values).means(edges, delay),
-        HeldCommand(times + delay, values).means(edges, 0.0),
-        rtol=0,
-        atol=1e-13,
-    )
 
 
 @pytest.mark.slow
@@ -130,14 +96,6 @@ def test_each_step_gets_the_mean_of_an_interpolated_command(
     np.testing.assert_allclose(interpolated.means(edges, delay), expected, rtol=0, atol=1e-10)
     assert interpolated.at(0.05) == np.interp(0.05, times, values)
     assert not interpolated.changes.any()
-
-
-def test_many_samples_of_an_interpolated_command_are_held_alike() -> None:
-    times = np.arange(0, 2, 1e-4)
-    edges = np.arange(101) * TIMESTEP
-    coarse = InterpolatedCommand(np.array([0.1, 0.5, 0.5 + 1e-9, 1.3]), np.array([1, 3, -2, 0.5]))
-    fine = HeldCommand(times, np.array([coarse.at(float(time) + 5e-5) for time in times]))
-    np.testing.assert_allclose(coarse.means(edges, 0.02), fine.means(edges, 0.02), atol=2e-3)
 
 
 def wave(times: NDArray[np.float64]) -> NDArray[np.float64]:

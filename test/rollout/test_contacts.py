@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builders.trajectories import Measure
+from builders.trajectories import measure
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.trajectory import Trajectory
@@ -37,7 +37,7 @@ def ball(floor: str = '', option: str = '') -> mujoco.MjModel:
 
 
 @pytest.fixture
-def falls(measure: Measure) -> list[Trajectory]:
+def falls() -> list[Trajectory]:
     """One fall that ends on the floor, and one that is over before."""
     return [
         measure(ball(), name=name, times=np.arange(0, end, 0.01), start=([0, 0.3], [0, 0]))
@@ -100,20 +100,3 @@ def test_other_sequences_of_the_same_simulator_know_nothing(falls: list[Trajecto
         simulated(simulator, [40.0])
         found = simulated(simulator.of(falls), [0.1], beside=[40.0])
     assert found[LANDS][-1, 0] > -0.95
-
-
-def test_flags_of_the_model_stay_set(falls: list[Trajectory]) -> None:
-    model = ball(option='gravity="0 0 -9.81"')
-    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_GRAVITY.value
-    with damped(falls, model) as simulator:
-        simulated(simulator, [0.1])
-        found = simulated(simulator, [0.2], beside=[0.1])
-    assert np.all(found[LANDS][:, 0] == 0.0)
-
-
-def test_without_geoms_that_collide_nothing_is_looked_for(falls: list[Trajectory]) -> None:
-    model = ball('contype="0" conaffinity="0"')
-    model.geom_contype[:] = model.geom_conaffinity[:] = 0
-    with damped(falls, model) as simulator:
-        found = simulated(simulator, [0.1])
-    assert found[LANDS][-1, 0] < -1.3

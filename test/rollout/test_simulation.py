@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builders.trajectories import Measure, Sweep
+from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.unknown import make_unknowns
@@ -76,7 +76,7 @@ def predicted(model: mujoco.MjModel, *sequences: Trajectory) -> list[NDArray[np.
         return [p.channels[0][0] for p in simulator.predict(np.zeros((1, 0)))]
 
 
-def test_samples_on_the_grid_equal_plain_stepping(measure: Measure, sweep: Sweep) -> None:
+def test_samples_on_the_grid_equal_plain_stepping() -> None:
     model = arm()
     stamps = np.arange(0, 300, 5) * TIMESTEP
     run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [1, -1]))
@@ -84,9 +84,7 @@ def test_samples_on_the_grid_equal_plain_stepping(measure: Measure, sweep: Sweep
     np.testing.assert_allclose(predicted(model, run)[0], rows[::5], rtol=0, atol=1e-12)
 
 
-def test_samples_off_the_grid_lie_on_the_line_between_two_steps(
-    measure: Measure, sweep: Sweep
-) -> None:
+def test_samples_off_the_grid_lie_on_the_line_between_two_steps() -> None:
     model = arm()
     stamps = np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))
     run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [0, 0]))
@@ -96,7 +94,7 @@ def test_samples_off_the_grid_lie_on_the_line_between_two_steps(
     np.testing.assert_allclose(predicted(model, run)[0], expected, rtol=0, atol=1e-11)
 
 
-def test_sequences_in_one_batch_are_what_each_is_alone(measure: Measure, sweep: Sweep) -> None:
+def test_sequences_in_one_batch_are_what_each_is_alone() -> None:
     model = arm()
     runs = [
         measure(
@@ -113,7 +111,7 @@ def test_sequences_in_one_batch_are_what_each_is_alone(measure: Measure, sweep: 
         np.testing.assert_array_equal(values, predicted(model, run)[0])
 
 
-def test_candidates_in_one_batch_are_what_each_is_alone(measure: Measure, sweep: Sweep) -> None:
+def test_candidates_in_one_batch_are_what_each_is_alone() -> None:
     model = arm()
     run = measure(model, times=np.arange(0, 0.5, 0.01), commands=sweep('a', 'b'))
     parameters = [
@@ -131,7 +129,7 @@ def test_candidates_in_one_batch_are_what_each_is_alone(measure: Measure, sweep:
     assert not np.allclose(together[0], together[1])
 
 
-def test_the_model_of_the_caller_never_changes(measure: Measure, sweep: Sweep) -> None:
+def test_the_model_of_the_caller_never_changes() -> None:
     model, untouched = arm('delay=".004" nsample="4"'), arm('delay=".004" nsample="4"')
     run = measure(model, times=np.arange(0, 0.2, 0.01), commands=sweep('a', 'b'))
     parameters = [
@@ -146,9 +144,7 @@ def test_the_model_of_the_caller_never_changes(measure: Measure, sweep: Sweep) -
 
 
 @pytest.mark.parametrize('delay', [TIMESTEP, 0.0045, 0.01])
-def test_a_delay_in_the_file_delays_the_commands_as_mujoco_does(
-    measure: Measure, sweep: Sweep, delay: float
-) -> None:
+def test_a_delay_in_the_file_delays_the_commands_as_mujoco_does(delay: float) -> None:
     native = native_delay(delay, TIMESTEP)
     model = arm(f'delay="{native.delay}" nsample="{native.nsample}" interp="linear"')
     # On the grid of the simulation, and from zero: MuJoCo's history begins with zeros.
@@ -166,7 +162,7 @@ def test_a_delay_in_the_file_delays_the_commands_as_mujoco_does(
     assert np.max(np.abs(undelayed - rows)) > 1e-4
 
 
-def test_a_delay_parameter_replaces_the_delay_in_the_file(measure: Measure, sweep: Sweep) -> None:
+def test_a_delay_parameter_replaces_the_delay_in_the_file() -> None:
     model = arm('delay=".004" nsample="4"')
     run = measure(model, times=np.arange(0, 200) * TIMESTEP, commands=sweep('a', 'b'))
     (parameter,) = make_unknowns('actuator/a/delay', model, bounds=(0, 0.1))
@@ -187,31 +183,29 @@ FILTERED = """
 """
 
 
-@pytest.mark.parametrize('dyntype', ['filter', 'filterexact'])
-def test_filters_start_at_rest(measure: Measure, dyntype: str) -> None:
-    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype=dyntype, limit=''))
-    command = TimeSeries.from_columns([-1.0], [[0.5]], ['a'], SignalType.MjCtrl)
+@pytest.mark.parametrize(
+    ('dyntype', 'limit', 'commands', 'expected'),
+    [
+        ('filter', '', {-1.0: 0.5}, 1.0),
+        ('filterexact', '', {-1.0: 0.5}, 1.0),
+        ('filter', '', {-1.0: 0.5, 1e-3: 9.0}, 1.0),
+        ('filter', 'ctrlrange="-.25 .25" ctrllimited="true"', {0.0: 0.5}, 0.5),
+    ],
+    ids=['held', 'exact', 'unaware of commands to come', 'within the range'],
+)
+def test_filters_start_at_rest(
+    dyntype: str, limit: str, commands: dict[float, float], expected: float
+) -> None:
+    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype=dyntype, limit=limit))
+    command = TimeSeries.from_columns(
+        list(commands), [[value] for value in commands.values()], ['a'], SignalType.MjCtrl
+    )
     force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
-    np.testing.assert_allclose(force, 1.0, rtol=1e-15)
+    assert force[0, 0] == pytest.approx(expected, rel=1e-12)
+    assert force[-1, 0] > 10 if len(commands) > 1 else force[-1, 0] == pytest.approx(expected)
 
 
-def test_a_filter_at_rest_knows_nothing_of_the_command_to_come(measure: Measure) -> None:
-    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype='filter', limit=''))
-    command = TimeSeries.from_columns([-1.0, 1e-3], [[0.5], [9.0]], ['a'], SignalType.MjCtrl)
-    force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
-    assert force[0, 0] == 1.0
-    assert force[-1, 0] > 10
-
-
-def test_a_filter_at_rest_keeps_to_the_range_of_its_control(measure: Measure) -> None:
-    limit = 'ctrlrange="-.25 .25" ctrllimited="true"'
-    model = mujoco.MjModel.from_xml_string(FILTERED.format(dyntype='filter', limit=limit))
-    command = TimeSeries.from_columns([0.0], [[0.5]], ['a'], SignalType.MjCtrl)
-    force = predicted(model, measure(model, times=np.arange(0, 0.5, 0.1), commands=command))[0]
-    np.testing.assert_allclose(force, 0.5, rtol=1e-12)
-
-
-def test_commands_reach_actuators_behind_one_with_several_controls(measure: Measure) -> None:
+def test_commands_reach_actuators_behind_one_with_several_controls() -> None:
     model = mujoco.MjModel.from_xml_string(
         '<mujoco><worldbody><body><joint name="j"/><geom size=".1" mass="1"/></body></worldbody>'
         '<actuator><pid name="two" joint="j" kp="1" kv="2"/><motor name="m" joint="j"/></actuator>'
@@ -222,26 +216,7 @@ def test_commands_reach_actuators_behind_one_with_several_controls(measure: Meas
     np.testing.assert_array_equal(force, 0.75)
 
 
-@pytest.mark.parametrize('count', [1, 3, 6, 7])
-def test_a_delay_that_all_commands_share_is_that_of_their_mean(
-    count: int, measure: Measure
-) -> None:
-    names = [f'm{number}' for number in range(count)]
-    links = ''.join(f'<body><joint name="j{n}"/><geom size=".1"/></body>' for n in names)
-    drives = ''.join(f'<motor name="{name}" joint="j{name}"/>' for name in names)
-    model = mujoco.MjModel.from_xml_string(
-        f'<mujoco><worldbody>{links}</worldbody><actuator>{drives}</actuator>'
-        '<sensor><jointpos name="q" joint="jm0"/></sensor></mujoco>'
-    )
-    times = np.arange(0.0, 0.1, 0.01)
-    told = TimeSeries.from_columns(times, np.zeros((10, count)), names, SignalType.MjCtrl)
-    run = measure(model, {}, times=times, commands=told)
-    delay = make_unknowns('actuator/*/delay', model, name='delay', shared=True, bounds=(0, 0.02))
-    # To the last bit: its derivative then needs no difference.
-    assert Simulator(model, delay, [run], threads=1).common_delay(0).tolist() == [1.0]
-
-
-def test_series_keep_their_own_stamps(measure: Measure, sweep: Sweep) -> None:
+def test_series_keep_their_own_stamps() -> None:
     model = arm()
     run = measure(model, times=np.arange(0, 0.4, 0.01), commands=sweep('a', 'b'))
     fast = TimeSeries.from_columns(np.arange(0, 0.2, 0.004), np.zeros(50), ['p'])
@@ -254,9 +229,7 @@ def test_series_keep_their_own_stamps(measure: Measure, sweep: Sweep) -> None:
     np.testing.assert_allclose(prediction.channels[1][0], rows[[50, 150]][:, [1, 0]], atol=1e-12)
 
 
-def test_a_candidate_that_diverges_is_told_from_those_that_do_not(
-    measure: Measure, sweep: Sweep
-) -> None:
+def test_a_candidate_that_diverges_is_told_from_those_that_do_not() -> None:
     model = arm()
     runs = [
         measure(model, name=str(end), times=np.arange(0, end, 0.01), commands=sweep('a', 'b'))
@@ -273,11 +246,7 @@ def test_a_candidate_that_diverges_is_told_from_those_that_do_not(
 
 
 def test_what_diverges_is_counted_and_writes_no_log(
-    measure: Measure,
-    sweep: Sweep,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     model = arm()
@@ -303,7 +272,7 @@ def test_what_diverges_is_counted_and_writes_no_log(
     ],
 )
 def test_a_name_that_the_model_does_not_have_is_an_error(
-    measure: Measure, change: dict[str, str], complaint: str
+    change: dict[str, str], complaint: str
 ) -> None:
     model = arm()
     run = measure(model)

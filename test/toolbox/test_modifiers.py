@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters applied to specs, gains of servos, and specs without visuals."""
 
+from typing import Any
+
 import mujoco
 import numpy as np
 import pytest
@@ -12,7 +14,6 @@ from sysid_ros.model.targets import Writer, resolve
 from sysid_ros.toolbox.modifiers import (
     apply_dgain,
     apply_param_modifiers,
-    apply_param_modifiers_spec,
     apply_pdgain,
     apply_pgain,
     get_actuator_pd_gains,
@@ -93,6 +94,7 @@ def _set_armature(spec: mujoco.MjSpec, parameter: Parameter) -> None:
 
 def test_gains_are_set_on_the_given_spec():
     spec = _robot()
+    apply_pdgain(spec, 'servo', [0.0, 0.0])
     assert apply_pgain(spec, 'servo', 74) is spec
     apply_dgain(spec, 'servo', np.array([1.2]))
     apply_pdgain(spec, 'slow', np.array([30.0, 4.0]))
@@ -100,13 +102,6 @@ def test_gains_are_set_on_the_given_spec():
     assert get_actuator_pd_gains(model, 'servo') == (74.0, 1.2)
     assert get_actuator_pd_gains(model, 'slow') == (30.0, 4.0)
     assert model.actuator('servo').gainprm[0] == 74.0
-
-
-def test_a_gain_may_be_zero_and_come_back():
-    spec = _robot()
-    apply_pdgain(spec, 'servo', [0.0, 0.0])
-    apply_pgain(spec, 'servo', 5.0)
-    assert get_actuator_pd_gains(spec.compile(), 'servo') == (5.0, 0.0)
 
 
 def test_with_a_damping_ratio_kv_follows_kp_until_it_is_set():
@@ -121,34 +116,31 @@ def test_with_a_damping_ratio_kv_follows_kp_until_it_is_set():
 def test_only_servos_have_position_gains():
     spec = _robot()
     model = spec.copy().compile()
-    for name, expected in [
-        ('servo', True),
-        ('ratio', True),
-        ('slow', True),
-        ('speed', False),
-        ('motor', False),
-    ]:
+    for name in ('servo', 'ratio', 'slow', 'speed', 'motor'):
+        expected = name not in {'speed', 'motor'}
         assert is_position_actuator(spec.actuator(name)) is expected
         assert is_position_actuator(model.actuator(name)) is expected
-    with pytest.raises(ParameterError, match="'motor' is not a position actuator"):
-        apply_pgain(spec, 'motor', 1.0)
-    with pytest.raises(ParameterError, match="'speed' is not a position actuator"):
-        get_actuator_pd_gains(model, 'speed')
-    with pytest.raises(ParameterError, match="No actuator 'serva'; nearest: servo"):
-        apply_dgain(spec, 'serva', 1.0)
-    with pytest.raises(ParameterError, match="No actuator 'serva'; nearest: servo"):
-        get_actuator_pd_gains(model, 'serva')
 
 
-def test_gains_that_are_none_are_refused_and_nothing_is_changed():
+@pytest.mark.parametrize(
+    ('call', 'message'),
+    [
+        (
+            lambda spec: apply_pgain(spec, 'servo', [1.0, 2.0]),
+            '1 finite value',
+        ),
+        (lambda spec: apply_pdgain(spec, 'servo', [1.0, np.nan]), '2 finite value'),
+        (lambda spec: apply_pdgain(spec, 'servo', [1.0, -1.0]), 'of 0 or more, found -1'),
+        (lambda spec: apply_pgain(spec, 'motor', 1.0), "'motor' is not a position actuator"),
+        (lambda spec: apply_dgain(spec, 'serva', 1.0), "No actuator 'serva'; nearest: servo"),
+        (lambda spec: get_actuator_pd_gains(spec.copy().compile(), 'speed'), "'speed' is not a po"),
+    ],
+)
+def test_gains_that_are_none_are_refused_and_nothing_is_changed(call: Any, message: str):
     spec = _robot()
     text = spec.to_xml()
-    with pytest.raises(ParameterError, match=r'Expected 1 finite value\(s\) as kp'):
-        apply_pgain(spec, 'servo', [1.0, 2.0])
-    with pytest.raises(ParameterError, match=r'Expected 2 finite value\(s\) as kp and kv'):
-        apply_pdgain(spec, 'servo', [1.0, np.nan])
-    with pytest.raises(ParameterError, match=r'Expected a kv .* of 0 or more, found -1'):
-        apply_pdgain(spec, 'servo', [1.0, -1.0])
+    with pytest.raises(ParameterError, match=message):
+        call(spec)
     assert spec.to_xml() == text
 
 
@@ -164,13 +156,6 @@ def test_all_modifiers_are_applied_to_a_copy_also_those_of_frozen_parameters():
     assert model.joint('elbow').armature[0] == 0.3
     assert get_actuator_pd_gains(model, 'servo')[0] == 25.0
     assert spec.to_xml() == text
-
-
-def test_a_spec_is_written_in_place():
-    spec = _robot()
-    params = ParameterDict({'a': Parameter('a', 0.3, 0, 1, modifier=_set_armature)})
-    assert apply_param_modifiers_spec(params, spec) is spec
-    assert spec.joint('elbow').armature == 0.3
 
 
 @pytest.mark.slow
@@ -291,45 +276,33 @@ def test_without_visuals_the_robot_moves_as_with_them(infer: str):
     np.testing.assert_array_equal(_run(before), _run(after))
 
 
-def test_visuals_that_something_refers_to_stay():
-    more = """
-      <contact><pair geom1="marker" geom2="floor"/></contact>
-      <sensor><framepos objtype="geom" objname="shell"/></sensor>
-    """
-    spec = _robot(more=more)
-    plain = remove_visuals(spec)
-    assert _geoms(plain) == {'floor', 'bone', 'foot', 'marker', 'shell'}
-    np.testing.assert_array_equal(_run(spec.compile()), _run(plain.compile()))
-
-
-def test_where_rangefinders_measure_every_geom_stays():
-    spec = _robot(more='<sensor><rangefinder site="tip"/></sensor>')
-    plain = remove_visuals(spec)
-    assert plain is not spec
-    assert _geoms(plain) == _geoms(spec)
-
-
-def test_where_islands_may_sleep_every_geom_stays():
-    spec = _robot()
-    spec.option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
-    assert _geoms(remove_visuals(spec)) == _geoms(spec)
-
-
-def test_geoms_that_a_fluid_acts_on_stay():
-    spec = _robot()
+def _in_water(spec: mujoco.MjSpec) -> None:
     spec.option.density = 1000.0
     spec.geom('marker').fluid_ellipsoid = 1.0
+
+
+def _asleep(spec: mujoco.MjSpec) -> None:
+    spec.option.enableflags |= mujoco.mjtEnableBit.mjENBL_SLEEP
+
+
+@pytest.mark.parametrize(
+    ('more', 'change', 'kept'),
+    [
+        ('<contact><pair geom1="marker" geom2="floor"/></contact>', None, {'marker'}),
+        ('<sensor><framepos objtype="geom" objname="shell"/></sensor>', None, {'shell'}),
+        ('<sensor><rangefinder site="tip"/></sensor>', None, {'skin', 'shell', 'marker'}),
+        ('', _asleep, {'skin', 'shell', 'marker'}),
+        ('', _in_water, {'marker'}),
+    ],
+    ids=['contact', 'sensor', 'rangefinder', 'sleep', 'fluid'],
+)
+def test_visuals_that_something_depends_on_stay(more: str, change: Any, kept: set[str]):
+    spec = _robot(more=more)
+    if change:
+        change(spec)
     plain = remove_visuals(spec)
-    assert 'marker' in _geoms(plain)
+    assert kept <= _geoms(plain)
     np.testing.assert_array_equal(_run(spec.compile()), _run(plain.compile()))
-
-
-def test_modifiers_find_the_bodies_of_a_spec_without_visuals():
-    params = ParameterDict({'m': Parameter('m', 9.0, 0, 10, target='body/tool/mass')})
-    whole = apply_param_modifiers(params, _robot())
-    plain = apply_param_modifiers(params, remove_visuals(_robot()))
-    np.testing.assert_array_equal(whole.body_mass, plain.body_mass)
-    np.testing.assert_array_equal(whole.body_inertia, plain.body_inertia)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,13 @@
 
 import copy
 import functools
-import sys
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
-import yaml
 
-from sysid_ros.errors import ParameterError, ResultError
+from sysid_ros.errors import ParameterError
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
 
 _PENDULUM = """
@@ -44,28 +42,18 @@ def params() -> ParameterDict:
     )
 
 
-def test_a_number_is_an_array_of_one_float():
-    parameter = Parameter('mass', 1, 0, 2)
-    assert parameter.shape == (1,)
-    assert parameter.size == 1
-    assert parameter.value.dtype == parameter.nominal.dtype == np.float64
-    assert parameter.value == 1.0
-    parameter.value[:] = 1.5
-    assert parameter.value[0] == 1.5
-    assert parameter.nominal[0] == 1.0
-
-
 def test_value_takes_numbers_and_arrays_and_keeps_its_shape():
-    single, grid = Parameter('p', 1.0, 0.0, 9.0), Parameter('g', np.ones((2, 2)), 0.0, 9.0)
+    single, grid = Parameter('p', 1, 0, 9), Parameter('g', np.ones((2, 2)), 0.0, 9.0)
     single.value = 3
     grid.value = [1, 2, 3, 4]
-    assert single.value.shape == (1,)
-    assert single.value[0] == 3.0
+    assert (single.value.shape, single.value.dtype, single.value[0]) == ((1,), np.float64, 3.0)
     np.testing.assert_array_equal(grid.value, [[1, 2], [3, 4]])
     with pytest.raises(ParameterError, match=r"'g' has 4 component\(s\).*found 3"):
         grid.value = [1, 2, 3]
     with pytest.raises(ParameterError, match="value of parameter 'p' must be finite"):
         single.value = np.nan
+    with pytest.raises(ParameterError, match=r'1 component\(s\).*found 3'):
+        single.update_from_vector([1, 2, 3])
 
 
 def test_a_vector_given_to_a_parameter_is_copied():
@@ -81,29 +69,17 @@ def test_a_vector_given_to_a_parameter_is_copied():
     np.testing.assert_array_equal(parameter.nominal, [1.0, 2.0])
 
 
-def test_a_vector_of_another_length_is_refused():
-    with pytest.raises(ParameterError, match=r'2 component\(s\).*found 3'):
-        Parameter('p', [1.0, 2.0], 0.0, 9.0).update_from_vector([1, 2, 3])
-
-
-def test_bounds_may_be_numbers_for_all_components():
-    low, high = Parameter('p', [[1.0, 2.0]], 0.0, [[5.0, 6.0]]).get_bounds()
-    np.testing.assert_array_equal(low, [0.0, 0.0])
-    np.testing.assert_array_equal(high, [5.0, 6.0])
-
-
 @pytest.mark.parametrize(
     ('arguments', 'options', 'message'),
     [
         ((1.0, 2.0, 0.5), {}, r"'p' are reversed: expected lower <= upper, found \[2, 0.5\]"),
         (([1.0, 2.0], [0.0, 3.0], [2.0, 2.5]), {}, r"'p\[1\]' are reversed"),
         (([1.0, 2.0], [0.0, 0.0, 0.0], 9.0), {}, r'shape \(2,\).*lower bound.*shape \(3,\)'),
-        ((1.0, [0.0, 0.0], 9.0), {}, r'shape \(1,\).*lower bound.*shape \(2,\)'),
         ((np.nan, 0.0, 1.0), {}, 'nominal value .* must be finite'),
         ((1.0, np.nan, 2.0), {}, 'lower bound .* must be finite'),
         (('heavy', 0.0, 1.0), {}, 'nominal value .* must be numbers'),
-        ((1.0, 0.0, 2.0), {'scale': 'log'}, 'log scale, expected lower bounds above 0, found 0'),
-        ((0.0, 0.1, 2.0), {'scale': 'log'}, 'log scale, expected a nominal value above 0'),
+        ((1.0, 0.0, 2.0), {'scale': 'log'}, 'lower bounds above 0, found 0'),
+        ((0.0, 0.1, 2.0), {'scale': 'log'}, 'a nominal value above 0'),
         ((1.0, 0.0, 2.0), {'scale': 'logs'}, "Unknown scale 'logs'.*nearest: log"),
         ((1.0, 0.0, 2.0), {'prior': (1.0, 0.0)}, 'standard deviation above 0, found 0'),
         ((1.0, 0.0, 2.0), {'prior': ([1.0, 2.0], 1.0)}, r'mean of the prior.*found shape \(2,\)'),
@@ -113,15 +89,6 @@ def test_bounds_may_be_numbers_for_all_components():
 def test_what_is_no_parameter_is_refused(arguments: tuple, options: dict, message: str):
     with pytest.raises(ParameterError, match=message):
         Parameter('p', *arguments, **options)
-
-
-def test_bounds_reversed_later_are_found_when_they_are_used():
-    parameter = Parameter('p', 1.0, 0.0, 2.0)
-    parameter.min_value = 5.0
-    with pytest.raises(ParameterError, match='reversed'):
-        parameter.get_bounds()
-    parameter.max_value = 6.0
-    assert parameter.get_bounds()[1][0] == 6.0
 
 
 def test_samples_of_a_seed_are_even_between_the_bounds():
@@ -136,11 +103,6 @@ def test_samples_on_a_log_scale_are_even_in_the_logarithm():
     drawn = parameter.sample(np.random.default_rng(0))
     assert np.all((drawn >= 1e-4) & (drawn <= 1e4))
     assert np.mean(drawn < 1.0) == pytest.approx(0.5, abs=0.03)
-
-
-def test_without_bounds_there_is_nothing_to_sample_from():
-    with pytest.raises(ParameterError, match='expected finite bounds'):
-        Parameter('p', 1.0, 0.0, np.inf).sample()
 
 
 @pytest.mark.parametrize(
@@ -192,14 +154,6 @@ def _write_damping(spec: mujoco.MjSpec, parameter: Parameter) -> None:
     spec.joint('elbow').damping = parameter.value[0]
 
 
-def _write_stiffness(spec: mujoco.MjSpec, parameter: Parameter) -> None:
-    spec.joint('elbow').stiffness = parameter.value
-
-
-def _write_three(spec: mujoco.MjSpec, parameter: Parameter) -> None:
-    spec.joint('elbow').armature = np.repeat(parameter.value, 3)
-
-
 def _write_unknown(spec: mujoco.MjSpec, parameter: Parameter) -> None:
     spec.joint('knee').armature = parameter.value[0]
 
@@ -212,8 +166,6 @@ def _divide(_: mujoco.MjSpec, parameter: Parameter) -> float:
     ('modifier', 'message'),
     [
         (_write_damping, r'polynomial.*write damping\[0\] = parameter.value\[0\]'),
-        (_write_stiffness, r'polynomial.*write stiffness\[0\] = parameter.value\[0\]'),
-        (_write_three, r'MuJoCo does not take .*where a number is expected'),
         (_write_unknown, 'the spec has no element of that name'),
         (_divide, 'ZeroDivisionError: division by zero'),
     ],
@@ -228,14 +180,7 @@ def test_a_modifier_that_fails_is_named_with_what_to_write(
 
 
 def test_a_copy_shares_the_modifier_and_nothing_else(params: ParameterDict):
-    class Heavy:
-        def __call__(self, *_: object) -> None: ...
-
-        def __deepcopy__(self, _: dict) -> object:
-            raise AssertionError
-
-    modifier = functools.partial(Heavy())
-    params['mass'].modifier = modifier
+    modifier = params['mass'].modifier = functools.partial(print)
     params['mass'].note = ['mine']
     for other in (params.copy(), copy.deepcopy(params)):
         assert other['mass'].modifier is modifier
@@ -243,8 +188,7 @@ def test_a_copy_shares_the_modifier_and_nothing_else(params: ParameterDict):
         assert other['mass'].note is not params['mass'].note
         other['mass'].value[:] = 1.7
         other['mass'].min_value[:] = 0.1
-    assert params['mass'].value[0] == 1.0
-    assert params['mass'].min_value[0] == 0.5
+    assert (params['mass'].value[0], params['mass'].min_value[0]) == (1.0, 0.5)
 
 
 def test_frozen_parameters_are_left_out_of_vectors(params: ParameterDict):
@@ -269,15 +213,6 @@ def test_frozen_parameters_are_left_out_of_vectors(params: ParameterDict):
     ]
     params['mass'].frozen = True
     assert params.size == 4
-
-
-def test_without_free_parameters_vectors_are_empty():
-    empty = ParameterDict()
-    assert empty.size == 0
-    assert empty.as_vector().shape == empty.sample().shape == (0,)
-    assert [bound.shape for bound in empty.get_bounds()] == [(0,), (0,)]
-    empty.update_from_vector([])
-    assert empty.compare_parameters([], []) == 'No non-frozen parameters to compare.'
 
 
 def test_a_vector_that_does_not_fit_changes_nothing(params: ParameterDict):
@@ -308,11 +243,6 @@ def test_a_name_is_taken_once(params: ParameterDict):
     params['mass'] = Parameter('mass', 3.0, 1.0, 4.0)
     assert params['mass'].value[0] == 3.0
     assert params.keys()[0] == 'mass'
-
-
-def test_what_is_not_a_parameter_is_not_added(params: ParameterDict):
-    with pytest.raises(ParameterError, match="Expected a Parameter under 'x', found float"):
-        params['x'] = 3.0
 
 
 def test_a_random_vector_is_the_same_for_the_same_seed(params: ParameterDict):
@@ -364,13 +294,6 @@ def test_a_file_gives_back_everything_but_the_modifiers(tmp_path: Path, params: 
     assert [path.name for path in tmp_path.iterdir()] == ['params.yaml']
 
 
-def test_a_file_in_the_toolboxs_form_is_read(tmp_path: Path):
-    path = tmp_path / 'params.yaml'
-    entry = {'name': 'm', 'nominal': [1], 'min_value': [0.0], 'max_value': [2], 'frozen': False}
-    path.write_text(yaml.safe_dump({'m': {**entry, 'value': 1.5}}), 'utf-8')
-    assert ParameterDict.load_from_disk(path)['m'].value[0] == 1.5
-
-
 def test_files_interchange_with_the_reference(tmp_path: Path, params: ParameterDict):
     reference = pytest.importorskip('mujoco.sysid._src.parameter')
     params['gains'].unit = 'N·m'
@@ -407,12 +330,6 @@ def test_a_file_without_parameters_is_refused(tmp_path: Path, text: str | None, 
         ParameterDict.load_from_disk(tmp_path / 'params.yaml')
 
 
-@pytest.mark.skipif(sys.platform == 'win32', reason='no such folder there')
-def test_a_file_that_cannot_be_written_is_said(params: ParameterDict):
-    with pytest.raises(ResultError, match='Cannot write'):
-        params.save_to_disk('/proc/none/params.yaml')
-
-
 def test_the_comparison_names_each_component_and_its_relative_error(params: ParameterDict):
     table = params.compare_parameters(
         [1.0, 2, 3, 4, 5], [2.0, 2.2, 3, 4, 0], [2.0, 2, 3, 4, 0], sig_digits=3
@@ -426,14 +343,6 @@ def test_the_comparison_names_each_component_and_its_relative_error(params: Para
     assert lines[6].endswith('at lower bound')
     assert lines[7] == 'RMS Rel Err: 5%'  # of mass, the exact gains and the 10 %; 0 has none
     assert '\x1b' not in table
-
-
-def test_the_comparison_needs_no_true_values(params: ParameterDict):
-    table = params.compare_parameters([1.0, 2, 3, 4, 5], [1.5, 2, 3, 4, 5])
-    assert 'True' not in table
-    assert '50%' in table
-    with pytest.raises(ParameterError, match='Expected 5 identified values'):
-        params.compare_parameters(np.ones(5), np.ones(4))
 
 
 def test_parameters_are_printed_with_values_and_bounds(params: ParameterDict):

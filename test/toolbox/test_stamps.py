@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol
 
 import mujoco
 import numpy as np
 import pytest
 
 from builders.models import rod
-from builders.trajectories import Measure, Sweep
+from builders.trajectories import measure, sweep
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.model.unknown import make_unknowns
@@ -28,55 +27,36 @@ TARGETS = ('joint/j/armature', 'joint/j/damping')
 DELAY = 'actuator/*/delay'
 
 
-class Find(Protocol):
-    """Fits runs whose measurements are late by so many seconds each, and looks for the shift."""
-
-    def __call__(
-        self,
-        late: Sequence[float],
-        *,
-        noise: dict[str, float] | None = None,
-        seed: int = 0,
-        targets: Sequence[str] = TARGETS,
-    ) -> StampShift:
-        """Return what is found."""
-
-
-@pytest.fixture
-def shifted(measure: Measure, sweep: Sweep) -> Find:
-    """Return such a function."""
-
-    def find(
-        late: Sequence[float],
-        *,
-        noise: dict[str, float] | None = None,
-        seed: int = 0,
-        targets: Sequence[str] = TARGETS,
-    ) -> StampShift:
-        unknowns = [u for target in targets for u in make_unknowns(target, MODEL, initial=0.01)]
-        runs = []
-        for number, own in enumerate(late):
-            run = measure(
-                MODEL,
-                name=str(number),
-                commands=sweep('a', amplitude=1.0 + number),
-                noise=noise,
-                seed=10 * seed + number,
-            )
-            (series,) = run.measurements
-            moved = TimeSeries(series.times + own, series.data, series.signal_mapping)
-            runs.append(dataclasses.replace(run, measurements=(moved,)))
-        residuals = Residuals(Simulator(MODEL, unknowns, runs, threads=1), NOISE)
-        found = find_shift(residuals, solve(residuals, np.array([u.nominal for u in unknowns])))
-        assert found is not None
-        return found
-
-    return find
+def shifted(
+    late: Sequence[float],
+    *,
+    noise: dict[str, float] | None = None,
+    seed: int = 0,
+    targets: Sequence[str] = TARGETS,
+) -> StampShift:
+    """Fit runs whose measurements are late by so many seconds each, and look for the shift."""
+    unknowns = [u for target in targets for u in make_unknowns(target, MODEL, initial=0.01)]
+    runs = []
+    for number, own in enumerate(late):
+        run = measure(
+            MODEL,
+            name=str(number),
+            commands=sweep('a', amplitude=1.0 + number),
+            noise=noise,
+            seed=10 * seed + number,
+        )
+        (series,) = run.measurements
+        moved = TimeSeries(series.times + own, series.data, series.signal_mapping)
+        runs.append(dataclasses.replace(run, measurements=(moved,)))
+    residuals = Residuals(Simulator(MODEL, unknowns, runs, threads=1), NOISE)
+    found = find_shift(residuals, solve(residuals, np.array([u.nominal for u in unknowns])))
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize('noise', [None, NOISE])
 def test_stamps_one_step_late_are_found_with_and_without_noise(
-    shifted: Find, noise: dict[str, float] | None
+    noise: dict[str, float] | None,
 ) -> None:
     found = shifted([STEP], noise=noise)
     assert found.significant
@@ -86,7 +66,7 @@ def test_stamps_one_step_late_are_found_with_and_without_noise(
 
 
 @pytest.mark.parametrize('late', [0.0007, 0.0131, 0.0313])
-def test_any_other_shift_is_measured_and_blamed_on_the_clock(shifted: Find, late: float) -> None:
+def test_any_other_shift_is_measured_and_blamed_on_the_clock(late: float) -> None:
     found = shifted([late, late], noise=NOISE)
     assert found.significant
     # The parameters answer to a large shift more than linearly.
@@ -96,23 +76,12 @@ def test_any_other_shift_is_measured_and_blamed_on_the_clock(shifted: Find, late
 
 
 @pytest.mark.slow
-def test_right_stamps_raise_no_alarm(shifted: Find) -> None:
+def test_right_stamps_raise_no_alarm() -> None:
     found = [shifted([0.0, 0.0], noise=NOISE, seed=seed) for seed in range(20)]
     assert not any(each.significant for each in found)
     assert {each.sentence(STEP) for each in found} == {''}
 
 
-def test_data_of_the_model_itself_are_left_where_they_are(shifted: Find) -> None:
-    assert not shifted([0.0]).significant
-
-
-def test_a_parameter_that_acts_like_a_shift_leaves_nothing_to_find(shifted: Find) -> None:
+def test_a_parameter_that_acts_like_a_shift_leaves_nothing_to_find() -> None:
     assert shifted([0.004], noise=NOISE).significant
     assert not shifted([0.004], noise=NOISE, targets=(*TARGETS, DELAY)).significant
-
-
-def test_a_sequence_that_is_too_short_tells_nothing(measure: Measure, sweep: Sweep) -> None:
-    run = measure(MODEL, times=np.arange(0.0, 0.007, 0.001), commands=sweep('a'))
-    unknowns = make_unknowns(TARGETS[0], MODEL)
-    residuals = Residuals(Simulator(MODEL, unknowns, [run], threads=1), NOISE)
-    assert find_shift(residuals, solve(residuals, np.array([0.01]))) is None

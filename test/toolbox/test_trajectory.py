@@ -49,34 +49,28 @@ UNSTABLE = """
 </mujoco>
 """
 STARTS = [0.0, 0.3, -2.0, 1.7e9]
+MODEL = mujoco.MjModel.from_xml_string(ARM)
 
 
-@pytest.fixture(scope='module')
-def arm() -> mujoco.MjModel:
-    """Return two joints with a motor and a slow actuator."""
-    return mujoco.MjModel.from_xml_string(ARM)
-
-
-def make_control(model: mujoco.MjModel, start: float = 0.0, count: int = 200) -> TimeSeries:
+def make_control(start: float = 0.0, count: int = 200, model: mujoco.MjModel = MODEL) -> TimeSeries:
     values = np.random.default_rng(0).normal(size=(count, model.nu))
     return TimeSeries.from_control_names(start + np.arange(count) * DT, values, model)
 
 
-def make_start(model: mujoco.MjModel) -> NDArray[np.float64]:
-    return create_initial_state(model, [0.3, -0.2], [1.0, 0.5])
+def make_start() -> NDArray[np.float64]:
+    return create_initial_state(MODEL, [0.3, -0.2], [1.0, 0.5])
 
 
-def simulate(model: mujoco.MjModel, control: TimeSeries, state: Any = None) -> SystemTrajectory:
-    state = make_start(model) if state is None else state
+def simulate(
+    control: TimeSeries, state: Any = None, model: mujoco.MjModel = MODEL
+) -> SystemTrajectory:
+    state = make_start() if state is None else state
     return sysid_rollout(model, mujoco.MjData(model), control, state)[0]
 
 
-# --- sysid_rollout ---
-
-
 @pytest.mark.parametrize('start', STARTS)
-def test_a_sensor_row_carries_the_time_that_it_describes(arm: mujoco.MjModel, start: float):
-    run = simulate(arm, make_control(arm, start))
+def test_a_sensor_row_carries_the_time_that_it_describes(start: float):
+    run = simulate(make_control(start))
 
     assert run.state is not None
     steps = np.arange(len(run))
@@ -92,132 +86,57 @@ def test_a_sensor_row_carries_the_time_that_it_describes(arm: mujoco.MjModel, st
 
 
 @pytest.mark.parametrize('start', STARTS)
-def test_a_rollout_has_the_numbers_of_mujoco_at_any_start_time(arm: mujoco.MjModel, start: float):
-    control = make_control(arm, start)
-    state, sensordata = rollout.rollout(arm, mujoco.MjData(arm), make_start(arm), control.data[:-1])
-    run = simulate(arm, control)
+def test_a_rollout_has_the_numbers_of_mujoco_at_any_start_time(start: float):
+    control = make_control(start)
+    state, sensordata = rollout.rollout(
+        MODEL, mujoco.MjData(MODEL), make_start(), control.data[:-1]
+    )
+    run = simulate(control)
     assert run.state is not None
     np.testing.assert_array_equal(run.sensordata.data, sensordata[0])
     np.testing.assert_array_equal(run.state.data[:, 1:], state[0][:, 1:])
 
 
-def test_a_rollout_has_the_numbers_of_the_sysid_toolbox(arm: mujoco.MjModel):
-    toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
-    series = pytest.importorskip('mujoco.sysid._src.timeseries')
-    control = make_control(arm)
-    theirs = toolbox.sysid_rollout(
-        arm,
-        mujoco.MjData(arm),
-        series.TimeSeries.from_control_names(control.times, control.data, arm),
-        make_start(arm),
-    )[0]
-    run = simulate(arm, control)
-    assert len(run) == len(theirs)
-    np.testing.assert_array_equal(run.sensordata.data, theirs.sensordata.data)
-    np.testing.assert_array_equal(run.control.times, theirs.control.times)
-    assert run.state is not None
-    np.testing.assert_allclose(run.state.times, theirs.state.times)
-    # Its sensors are stamped one step late.
-    np.testing.assert_allclose(run.sensordata.times + DT, theirs.sensordata.times)
-
-
-def test_controls_are_found_by_name_in_any_order(arm: mujoco.MjModel):
-    control = make_control(arm)
-    swapped = TimeSeries.from_control_names(control.times, control.data[:, ::-1], arm, ['m2', 'm1'])
+def test_controls_are_found_by_name_in_any_order():
+    control = make_control()
+    swapped = TimeSeries.from_control_names(
+        control.times, control.data[:, ::-1], MODEL, ['m2', 'm1']
+    )
     plain = TimeSeries.from_columns(
         control.times, control.data[:, ::-1], ['m2', 'm1'], SignalType.MjCtrl
     )
-    expected = simulate(arm, control).sensordata.data
-    np.testing.assert_array_equal(simulate(arm, swapped).sensordata.data, expected)
-    np.testing.assert_array_equal(simulate(arm, plain).sensordata.data, expected)
+    expected = simulate(control).sensordata.data
+    np.testing.assert_array_equal(simulate(swapped).sensordata.data, expected)
+    np.testing.assert_array_equal(simulate(plain).sensordata.data, expected)
 
 
-def test_a_command_holds_until_the_next(arm: mujoco.MjModel):
-    slow = make_control(arm, 0.3, 20)
-    slow = TimeSeries(0.3 + np.arange(20) * 0.02, slow.data, slow.signal_mapping)
-    run = simulate(arm, slow)
-    assert len(run) == 190
-    np.testing.assert_array_equal(run.control.data, np.repeat(slow.data, 10, axis=0)[:190])
-
-
-def test_a_command_that_changes_inside_a_step_has_its_impulse(arm: mujoco.MjModel):
-    times = np.array([0.0, 0.0135, 0.0271, 0.1])
-    control = TimeSeries.from_control_names(times, [[1, 0], [-3, 0], [2, 0], [0, 0]], arm)
-    run = simulate(arm, control)
-    impulse = 0.0135 * 1 + (0.0271 - 0.0135) * -3 + (0.1 - 0.0271) * 2
-    assert run.control.get('m1_ctrl').sum() * DT == pytest.approx(impulse)
-    assert run.control.get('m1_ctrl')[6, 0] == pytest.approx((1.5 * 1 + 0.5 * -3) / 2)
-
-
-def test_a_state_with_a_time_of_its_own_begins_there(arm: mujoco.MjModel):
-    control = make_control(arm, 5.0)
-    state = make_start(arm)
+def test_a_state_with_a_time_of_its_own_begins_there():
+    control = make_control(5.0)
+    state = make_start()
     state[0] = 5.1
-    late = simulate(arm, control, state)
+    late = simulate(control, state)
     cut = TimeSeries(control.times[50:], control.data[50:], control.signal_mapping)
     state[0] = 0.0
     np.testing.assert_allclose(late.sensordata.times[0], 5.1)
-    np.testing.assert_array_equal(late.sensordata.data, simulate(arm, cut, state).sensordata.data)
+    np.testing.assert_array_equal(late.sensordata.data, simulate(cut, state).sensordata.data)
 
 
-def test_a_state_from_outside_of_the_commands_is_an_error(arm: mujoco.MjModel):
-    state = make_start(arm)
-    state[0] = 3.0
-    with pytest.raises(FitError, match=r'from 0.3 to 0.698 s, found one at 3 s'):
-        simulate(arm, make_control(arm, 0.3), state)
-
-
-def test_sequences_of_different_length_run_in_one_call(arm: mujoco.MjModel):
-    controls = [make_control(arm, start, count) for start, count in ((0, 50), (0.3, 80), (9, 50))]
-    states = [make_start(arm) * scale for scale in (1.0, 0.5, 0.0)]
-    datas = [mujoco.MjData(arm) for _ in range(2)]
-    together = sysid_rollout(arm, datas, controls, states)
+def test_sequences_of_different_length_run_in_one_call():
+    controls = [make_control(start, count) for start, count in ((0, 50), (0.3, 80), (9, 50))]
+    states = [make_start() * scale for scale in (1.0, 0.5, 0.0)]
+    datas = [mujoco.MjData(MODEL) for _ in range(2)]
+    together = sysid_rollout(MODEL, datas, controls, states)
     assert [len(run) for run in together] == [49, 79, 49]
     for run, control, state in zip(together, controls, states, strict=True):
-        alone = simulate(arm, control, state)
+        alone = simulate(control, state)
         np.testing.assert_array_equal(run.sensordata.data, alone.sensordata.data)
         np.testing.assert_array_equal(run.sensordata.times, alone.sensordata.times)
-
-
-def test_several_models_run_from_one_state_with_one_command(arm: mujoco.MjModel):
-    heavy = arm.__copy__()
-    heavy.body_mass[:] *= 2
-    runs = sysid_rollout([arm, heavy], mujoco.MjData(arm), make_control(arm), make_start(arm))
-    assert [run.model for run in runs] == [arm, heavy]
-    assert not np.array_equal(runs[0].sensordata.data, runs[1].sensordata.data)
-
-
-def test_numbers_of_rollouts_that_do_not_fit_are_told(arm: mujoco.MjModel):
-    control, state = make_control(arm), make_start(arm)
-    with pytest.raises(FitError, match='found 2, 1 and 3'):
-        sysid_rollout([arm] * 2, mujoco.MjData(arm), control, [state] * 3)
-
-
-def test_a_state_of_the_wrong_size_is_not_simulated(arm: mujoco.MjModel):
-    with pytest.raises(FitError, match=r'dimension \(4,\) does not match the \(6,\)'):
-        simulate(arm, make_control(arm), np.zeros(4))
-
-
-def test_given_mappings_name_the_result(arm: mujoco.MjModel):
-    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(arm)
-    run = sysid_rollout(
-        models=arm,
-        datas=mujoco.MjData(arm),
-        control_signal=make_control(arm),
-        initial_states=make_start(arm),
-        rollout_signal_mapping={'elbow': (SignalType.MjSensor, np.array([2]))},
-        rollout_state_mapping=qpos | qvel | act,
-    )[0]
-    assert run.sensordata.names == ('elbow',)
-    assert run.control.names == ('m1_ctrl', 'm2_ctrl')
-    assert run.state is not None
-    np.testing.assert_array_equal(run.state.get('m2_act')[:, 0], run.state.data[:, 5])
 
 
 def test_rows_of_an_unstable_simulation_are_missing_not_repeated():
     model = mujoco.MjModel.from_xml_string(UNSTABLE)
     control = TimeSeries(np.arange(20) * 0.01, np.zeros((20, 0)))
-    run = simulate(model, control, create_initial_state(model, [0.1]))
+    run = simulate(control, create_initial_state(model, [0.1]), model=model)
     assert run.state is not None
     assert np.isfinite(run.sensordata.data[:2]).all()
     assert np.isnan(run.sensordata.data[3:]).all()
@@ -237,32 +156,30 @@ def test_rows_of_an_unstable_simulation_are_missing_not_repeated():
     ],
 )
 def test_commands_that_cannot_be_simulated_are_told(
-    arm: mujoco.MjModel, times: Any, names: Any, values: Any, message: str
+    times: Any, names: Any, values: Any, message: str
 ):
     control = TimeSeries.from_columns(times, values, names, SignalType.MjCtrl)
     with pytest.raises(FitError, match=message):
-        simulate(arm, control)
+        simulate(control)
 
 
-def test_columns_without_names_are_in_the_models_order(arm: mujoco.MjModel):
-    control = make_control(arm)
-    expected = simulate(arm, control).sensordata.data
+def test_columns_without_names_are_in_the_models_order():
+    control = make_control()
+    expected = simulate(control).sensordata.data
     bare = TimeSeries(control.times, control.data)
     custom = TimeSeries.from_custom_map(control.times, control.data, ['u', 'w'])
-    np.testing.assert_array_equal(simulate(arm, bare).sensordata.data, expected)
-    np.testing.assert_array_equal(simulate(arm, custom).sensordata.data, expected)
+    np.testing.assert_array_equal(simulate(bare).sensordata.data, expected)
+    np.testing.assert_array_equal(simulate(custom).sensordata.data, expected)
     with pytest.raises(FitError, match=r'Control data dimension 1 does not match the 2'):
-        simulate(arm, TimeSeries([0.0, 1.0], [0.0, 0.0]))
-
-
-# --- SystemTrajectory ---
+        simulate(TimeSeries([0.0, 1.0], [0.0, 0.0]))
 
 
 @pytest.mark.parametrize('start', STARTS)
 @pytest.mark.parametrize('xml', [ARM, DELAYED])
 def test_chunks_go_on_exactly_as_the_whole(xml: str, start: float):
     model = mujoco.MjModel.from_xml_string(xml)
-    whole = simulate(model, make_control(model, start, 211))
+    begin = create_initial_state(model, [0.3, -0.2], [1.0, 0.5])
+    whole = simulate(make_control(start, 211, model), begin, model)
     chunks = whole.split(50)
     assert [len(chunk) for chunk in chunks] == [50] * 4
     for index, chunk in enumerate(chunks):
@@ -275,15 +192,15 @@ def test_chunks_go_on_exactly_as_the_whole(xml: str, start: float):
         assert chunk.sensordata.names == whole.sensordata.names
         assert chunk.control.names == whole.control.names
         chunk.check_compatible()
-        again = simulate(model, chunk.control, chunk.initial_state)
+        again = simulate(chunk.control, chunk.initial_state, model=model)
         np.testing.assert_allclose(
             again.sensordata.data, chunk.sensordata.data[:-1], rtol=0, atol=1e-12
         )
 
 
-def test_a_chunk_starts_with_the_command_that_holds(arm: mujoco.MjModel):
-    slow = TimeSeries.from_control_names([0.0, 0.03, 0.2], [[1, 2], [3, 4], [5, 6]], arm)
-    run = simulate(arm, slow).replace(control=slow)
+def test_a_chunk_starts_with_the_command_that_holds():
+    slow = TimeSeries.from_control_names([0.0, 0.03, 0.2], [[1, 2], [3, 4], [5, 6]], MODEL)
+    run = simulate(slow).replace(control=slow)
     second = run.split(25)[1]
     assert second.control.times.tolist() == [0.05]
     assert second.control.data.tolist() == [[3, 4]]
@@ -291,21 +208,8 @@ def test_a_chunk_starts_with_the_command_that_holds(arm: mujoco.MjModel):
     assert first.control.times.tolist() == [0.0, 0.03]
 
 
-def test_a_trajectory_cannot_be_split_without_a_state_where_a_chunk_begins(arm: mujoco.MjModel):
-    run = simulate(arm, make_control(arm))
-    with pytest.raises(FitError, match='found none'):
-        run.replace(state=None).split(10)
-    with pytest.raises(FitError, match='positive chunk size'):
-        run.split(0)
-    assert run.state is not None
-    sparse = TimeSeries(run.state.times[::50], run.state.data[::50])
-    with pytest.raises(FitError, match=r'Expected a state at 0.1 s'):
-        run.replace(state=sparse).split(50)
-    assert run.split(1000) == []
-
-
-def test_measurements_of_one_type_are_found_by_name(arm: mujoco.MjModel):
-    run = simulate(arm, make_control(arm))
+def test_measurements_of_one_type_are_found_by_name():
+    run = simulate(make_control())
     np.testing.assert_array_equal(run.get_sensordata_slice(), run.sensordata.data[:, [0, 2]])
     assert run.get_sensordata_slice('joint_vel').shape == (len(run), 1)
     permuted = TimeSeries.from_columns(
@@ -321,8 +225,8 @@ def test_measurements_of_one_type_are_found_by_name(arm: mujoco.MjModel):
         run.get_sensordata_slice('joint_po')
 
 
-def test_sensors_are_compatible_by_name(arm: mujoco.MjModel):
-    run = simulate(arm, make_control(arm))
+def test_sensors_are_compatible_by_name():
+    run = simulate(make_control())
     times, data = run.sensordata.times, run.sensordata.data
     run.replace(
         sensordata=TimeSeries.from_columns(times, data, ['qb', 'va', 'qa'])
@@ -339,35 +243,8 @@ def test_sensors_are_compatible_by_name(arm: mujoco.MjModel):
         run.replace(sensordata=wide).check_compatible()
     with pytest.raises(FitError, match=r'Sensor data dimension 2 does not match the 3'):
         run.replace(sensordata=TimeSeries(times, data[:, :2])).check_compatible()
-
-
-def test_states_may_be_measured_beside_sensors(arm: mujoco.MjModel):
-    run = simulate(arm, make_control(arm))
-    names = ['a_qpos', 'qa', 'b_qvel', 'm2_act', 'va', 'qb']
-    series = TimeSeries.from_names(run.sensordata.times, np.zeros((len(run), 6)), arm, names)
-    run.replace(sensordata=series).check_compatible()
-
-
-def test_states_of_the_wrong_size_are_told(arm: mujoco.MjModel):
-    run = simulate(arm, make_control(arm))
-    with pytest.raises(FitError, match=r'Initial state dimension \(5,\) does not match the \(6,\)'):
-        run.replace(initial_state=np.zeros(5)).check_compatible()
-    with pytest.raises(FitError, match='State dimension 2 does not match the 6'):
-        run.replace(state=TimeSeries([0.0], np.zeros((1, 2)))).check_compatible()
-    with pytest.raises(FitError, match='finite initial state'):
-        run.replace(initial_state=np.full(6, np.nan)).check_compatible()
-
-
-def test_controls_and_measurements_on_other_clocks_are_told_with_both_ranges(
-    arm: mujoco.MjModel,
-):
-    run = simulate(arm, make_control(arm))
-    late = TimeSeries(
-        run.sensordata.times + 1.7e9, run.sensordata.data, run.sensordata.signal_mapping
-    )
-    with pytest.raises(
-        FitError, match=r'controls from 0 to 0.396 s and measurements from 1.7e\+09 to'
-    ):
+    late = TimeSeries(times + 1.7e9, data, run.sensordata.signal_mapping)
+    with pytest.raises(FitError, match=r'from 0 to 0.396 s and measurements from 1.7e\+09 to'):
         run.replace(sensordata=late).check_compatible()
 
 
@@ -378,52 +255,39 @@ def assert_same_series(a: Any, b: Any) -> None:
     assert plain[0] == plain[1]
 
 
-def test_a_trajectory_comes_back_from_disk(arm: mujoco.MjModel, tmp_path: Path):
-    run = simulate(arm, make_control(arm, 0.3))
+def test_a_trajectory_comes_back_from_disk(tmp_path: Path):
+    run = simulate(make_control(0.3))
     run.save_to_disk(tmp_path / 'run.npz')
-    again = SystemTrajectory.load_from_disk(tmp_path / 'run.npz', arm)
+    again = SystemTrajectory.load_from_disk(tmp_path / 'run.npz', MODEL)
     for name in ('control', 'sensordata', 'state'):
         assert_same_series(getattr(again, name), getattr(run, name))
     np.testing.assert_array_equal(again.initial_state, run.initial_state)
     run.replace(state=None).save_to_disk(tmp_path / 'bare.npz')
-    assert SystemTrajectory.load_from_disk(tmp_path / 'bare.npz', arm).state is None
+    assert SystemTrajectory.load_from_disk(tmp_path / 'bare.npz', MODEL).state is None
 
 
-def test_trajectory_files_are_those_of_the_sysid_toolbox(arm: mujoco.MjModel, tmp_path: Path):
+def test_trajectory_files_are_those_of_the_sysid_toolbox(tmp_path: Path):
     toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
     series = pytest.importorskip('mujoco.sysid._src.timeseries')
-    run = simulate(arm, make_control(arm))
+    run = simulate(make_control())
     run.save_to_disk(tmp_path / 'ours.npz')
-    read = toolbox.SystemTrajectory.load_from_disk(tmp_path / 'ours.npz', arm)
+    read = toolbox.SystemTrajectory.load_from_disk(tmp_path / 'ours.npz', MODEL)
     for name in ('control', 'sensordata', 'state'):
         assert_same_series(getattr(read, name), getattr(run, name))
 
     theirs = toolbox.sysid_rollout(
-        arm,
-        mujoco.MjData(arm),
-        series.TimeSeries.from_control_names(run.control.times, run.control.data, arm),
-        make_start(arm),
+        MODEL,
+        mujoco.MjData(MODEL),
+        series.TimeSeries.from_control_names(run.control.times, run.control.data, MODEL),
+        make_start(),
     )[0]
     theirs.save_to_disk(tmp_path / 'theirs.npz')
-    loaded = SystemTrajectory.load_from_disk(tmp_path / 'theirs.npz', arm)
+    loaded = SystemTrajectory.load_from_disk(tmp_path / 'theirs.npz', MODEL)
     assert_same_series(loaded.sensordata, theirs.sensordata)
     # Its columns of states do not count the time, which is the first.
     assert loaded.state is not None
     np.testing.assert_array_equal(loaded.state.get('a_qpos')[:, 0], theirs.state.data[:, 1])
 
-
-def test_a_file_that_does_not_belong_to_the_model_is_told(arm: mujoco.MjModel, tmp_path: Path):
-    run = simulate(arm, make_control(arm))
-    run.save_to_disk(tmp_path / 'run.npz')
-    other = mujoco.MjModel.from_xml_string(ARM.replace('name="qb"', 'name="wrist"'))
-    with pytest.raises(FitError, match="'qb', which the model does not have"):
-        SystemTrajectory.load_from_disk(tmp_path / 'run.npz', other)
-    run.sensordata.save_to_disk(tmp_path / 'series.npz')
-    with pytest.raises(SignalError, match='Expected control_times, '):
-        SystemTrajectory.load_from_disk(tmp_path / 'series.npz', arm)
-
-
-# --- create_initial_state ---
 
 BODIES = mujoco.MjModel.from_xml_string("""
 <mujoco>
@@ -486,41 +350,17 @@ def test_parts_that_do_not_fit_are_told(parts: Any, error: Any, message: str):
         create_initial_state(BODIES, **parts)
 
 
-def test_a_state_is_that_of_the_sysid_toolbox(arm: mujoco.MjModel):
-    toolbox = pytest.importorskip('mujoco.sysid._src.trajectory')
-    given: Any = {'qvel': np.array([2.0]), 'qvel_names': ['b_qvel']}
-    np.testing.assert_array_equal(
-        create_initial_state(arm, np.array([0.1, 0.2]), **given),
-        toolbox.create_initial_state(arm, np.array([0.1, 0.2]), **given),
-    )
-
-
-# --- ModelSequences ---
-
-
 @pytest.fixture
 def spec() -> mujoco.MjSpec:
     """Return the arm as a user has it."""
     return mujoco.MjSpec.from_string(ARM)
 
 
-def test_one_sequence_may_be_given_bare(arm: mujoco.MjModel, spec: mujoco.MjSpec):
-    control = make_control(arm)
-    run = simulate(arm, control)
-    model = ModelSequences('arm', spec, 'first', make_start(arm), control, run.sensordata)
-    assert (model.name, model.spec, model.sequence_name) == ('arm', spec, ['first'])
-    assert model.control == [control]
-    assert model.sensordata == [run.sensordata]
-    assert model.measured_rollout[0].control is control
-    assert model.measured_rollout[0].state is None
-    assert model.gt_model.nsensordata == 3
-
-
-def test_sequences_are_chosen_by_index_and_slice(arm: mujoco.MjModel, spec: mujoco.MjSpec):
-    control = make_control(arm)
-    measured = simulate(arm, control).sensordata
+def test_sequences_are_chosen_by_index_and_slice(spec: mujoco.MjSpec):
+    control = make_control()
+    measured = simulate(control).sensordata
     names = ['a', 'b', 'c']
-    states = np.stack([make_start(arm)] * 3)
+    states = np.stack([make_start()] * 3)
     model = ModelSequences('arm', spec, names, states, [control] * 3, [measured] * 3)
     assert len(model) == 3
     assert model[-1].sequence_name == ['c']
@@ -531,14 +371,12 @@ def test_sequences_are_chosen_by_index_and_slice(arm: mujoco.MjModel, spec: mujo
     assert [part.sequence_name for part in model] == [['a'], ['b'], ['c']]
 
 
-def test_the_users_spec_is_left_as_it_is(arm: mujoco.MjModel):
+def test_the_users_spec_is_left_as_it_is():
     spec = mujoco.MjSpec.from_string(ARM.replace('damping=".1"', ''))
     spec.compile()
     before = spec.to_xml()
-    control = make_control(arm)
-    model = ModelSequences(
-        'arm', spec, 'run', make_start(arm), control, simulate(arm, control).sensordata
-    )
+    control = make_control()
+    model = ModelSequences('arm', spec, 'run', make_start(), control, simulate(control).sensordata)
     model.gt_model.dof_damping[:] = 9.0
     spec.joint('a').armature = 0.5
     assert model.gt_model.dof_armature[0] == 0.0
@@ -546,24 +384,14 @@ def test_the_users_spec_is_left_as_it_is(arm: mujoco.MjModel):
     assert spec.to_xml() == before
 
 
-def test_a_sequence_that_does_not_fit_is_named(arm: mujoco.MjModel, spec: mujoco.MjSpec):
-    control = make_control(arm)
-    measured = simulate(arm, control).sensordata
+def test_a_sequence_that_does_not_fit_is_named(spec: mujoco.MjSpec):
+    control = make_control()
+    measured = simulate(control).sensordata
     part = measured.slice_by_name(['qa'])
-    start = make_start(arm)
+    start = make_start()
     with pytest.raises(FitError, match=r"Sequence 'two' of model 'arm': .* missing: va, qb"):
         ModelSequences('arm', spec, ['one', 'two'], [start] * 2, [control] * 2, [measured, part])
     kept = ModelSequences('arm', spec, 'two', start, control, part, allow_missing_sensors=True)
     assert kept.allow_missing_sensors
     with pytest.raises(FitError, match='found 1, 1, 2 and 1'):
         ModelSequences('arm', spec, 'one', start, [control] * 2, measured)
-
-
-def test_a_permuted_sequence_is_accepted(arm: mujoco.MjModel, spec: mujoco.MjSpec):
-    control = make_control(arm)
-    measured = simulate(arm, control).sensordata
-    permuted = TimeSeries.from_columns(measured.times, measured.data[:, ::-1], ['qb', 'va', 'qa'])
-    model = ModelSequences('arm', spec, 'run', make_start(arm), control, permuted)
-    np.testing.assert_array_equal(
-        model.measured_rollout[0].get_sensordata_slice('joint_pos'), measured.data[:, [0, 2]]
-    )

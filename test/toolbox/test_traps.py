@@ -285,25 +285,6 @@ def test_commands_hold_until_the_next(rate: float) -> None:
     assert fitted(armatures(), groups) == pytest.approx(ARMATURES, rel=1e-6)
 
 
-def test_a_command_that_changes_inside_a_step_has_its_impulse() -> None:
-    """A free mass has the velocity ∫u/m, whenever u changed."""
-    spec = mujoco.MjSpec.from_string(CART.replace('gear="3"', 'gear="1"'))
-    model = spec.copy().compile()
-    random = np.random.default_rng(0)
-    stamps = np.concatenate([[0.0], np.cumsum(random.uniform(0.0013, 0.0171, 100))])
-    values = random.standard_normal(len(stamps))
-    times = np.arange(0.0, stamps[-1], 0.002)
-    impulse = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(stamps))])
-    velocity = np.interp(times, stamps, impulse) / 2.0
-    state = sysid.create_initial_state(model, np.zeros(1), np.zeros(1))
-    control = sysid.TimeSeries.from_control_names(stamps, values[:, None], model)
-    measured = sysid.TimeSeries.from_names(times, velocity[:, None], model, names=['v'])
-    group = sysid.ModelSequences(
-        'cart', spec, 'run', state, control, measured, allow_missing_sensors=True
-    )
-    assert fitted(mass(1.0), [group]) == pytest.approx([2.0], rel=1e-6)
-
-
 @pytest.mark.parametrize('start', [0.0, 0.3, 1.7e9])
 def test_the_start_time_does_not_matter(cart_recording: Recording, start: float) -> None:
     assert fitted(mass(), cart_recording.sequences(start)) == pytest.approx([1.0], rel=1e-6)

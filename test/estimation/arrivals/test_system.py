@@ -61,9 +61,3 @@ def test_draws_have_the_variance_that_the_residuals_leave(responses: NDArray[np.
     expected = np.linalg.inv(dense(responses))
     # 19200 draws know a variance to 1 %.
     np.testing.assert_allclose(np.diag(np.cov(drawn)), np.diag(expected), rtol=0.05)
-
-
-def test_a_sequence_without_messages_has_nothing_to_solve() -> None:
-    system = System(scipy.sparse.csr_array((60, 0)))
-    assert system.best(np.ones((60, 2)), np.zeros((0, 2))).shape == (0, 2)
-    assert system.draws(np.random.default_rng(0)).shape[0] == 0

@@ -4,14 +4,13 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.errors import CancelledError, FitError
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.problem import FunctionResiduals
 from sysid_ros.estimation.solver.starts import solve_from, starts
 from sysid_ros.model.unknown import Unknown
@@ -85,10 +84,3 @@ def test_starts_that_are_unstable_come_last_and_do_not_end_the_others() -> None:
     assert [a.unstable for a in found.attempts] == [False, True, True]
     with pytest.raises(FitError, match='found 80 of 80 that are nan'):
         solve_from(residuals, candidates[::2])
-
-
-def test_several_starts_are_cancelled_together() -> None:
-    cancel = threading.Event()
-    cancel.set()
-    with pytest.raises(CancelledError):
-        solve_from(FunctionResiduals(tone, [FREQUENCY]), starts([FREQUENCY], 4), cancel=cancel)

@@ -4,24 +4,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.errors import FitError
-from sysid_ros.estimation.context import FitContext
+from builders.trajectories import measure, sweep
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.estimation.solver.problem import FitLog
-from sysid_ros.estimation.start import Start, check_choice
-from sysid_ros.estimation.start.initialization import choose, initialize
+from sysid_ros.estimation.start import Start
+from sysid_ros.estimation.start.initialization import choose
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
@@ -35,9 +31,7 @@ PATHS = ('joint/j/armature', 'joint/j/damping')
 
 
 @pytest.fixture(scope='module')
-def runs(
-    measure: Callable[..., Trajectory], sweep: Callable[..., TimeSeries]
-) -> tuple[Trajectory, ...]:
+def runs() -> tuple[Trajectory, ...]:
     return tuple(
         measure(
             MODEL,
@@ -74,24 +68,3 @@ def test_what_was_asked_for_is_done(runs: tuple[Trajectory, ...]) -> None:
     assert chosen(runs, 'nominal', initial=3.0).name == 'nominal'
     assert chosen(runs, 'regression').name == 'regression'
     assert chosen(runs, 'windows').rough
-
-
-def test_an_unknown_choice_is_an_error_with_the_nearest() -> None:
-    with pytest.raises(FitError, match=r'no start .regresion.; nearest: regression'):
-        check_choice('regresion')
-
-
-@pytest.mark.parametrize('loss', ['linear', 'soft_l1', 'cauchy'])
-def test_losses_that_tell_outliers_begin_at_what_the_nominal_values_leave(
-    runs: tuple[Trajectory, ...], loss: Any
-) -> None:
-    unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, initial=3.0)]
-    context = FitContext(MODEL, SolverSettings(loss=loss, max_iterations=1), FitLog(None))
-    with context.opened:
-        simulator = context.simulator(unknowns, runs)
-        rough = estimate_noise(simulator.runs)
-        residuals = context.residuals(simulator, rough)
-        initialize(context, residuals, 'nominal')
-        left = residuals.noise['j_position'] / rough['j_position']
-    assert (left == 1.0) == (loss == 'linear')
-    assert loss == 'linear' or left > 100

@@ -5,19 +5,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import mujoco
 import numpy as np
 import pytest
 
+from builders.trajectories import measure, sweep
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.start.initialization import initialize
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 SERVO = mujoco.MjModel.from_xml_string(
@@ -31,9 +30,7 @@ TRUTH = (20.0, 1.0)
 
 
 @pytest.fixture(scope='module')
-def long(
-    measure: Callable[..., Trajectory], sweep: Callable[..., TimeSeries]
-) -> tuple[Trajectory, ...]:
+def long() -> tuple[Trajectory, ...]:
     return tuple(
         measure(
             SERVO,

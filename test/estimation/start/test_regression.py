@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from builders.trajectories import Measure, Sweep
+from builders.trajectories import measure, sweep
 from sysid_ros.estimation.start.regression import Regression, regress
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
@@ -54,7 +54,6 @@ def make(
 
 
 def twice(
-    measure: Measure,
     model: mujoco.MjModel,
     truth: dict[str, float] | None = None,
     *,
@@ -99,56 +98,47 @@ def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
     ],
 )
 def test_what_a_model_made_is_found_to_a_tenth(
-    measure: Measure, sweep: Sweep, actuators: str, sensors: str, integrator: str, source: str
+    actuators: str, sensors: str, integrator: str, source: str
 ) -> None:
     model = make(actuators, sensors, integrator)
     commands = sweep('a', 'b', amplitude=2.0, duration=4.0)
-    runs = twice(measure, model, TRUTH, times=np.arange(0, 4, 0.01), commands=commands)
+    runs = twice(model, TRUTH, times=np.arange(0, 4, 0.01), commands=commands)
     result = found(model, TRUTH, runs)
     assert source in result.sentence
     assert np.all(relative(result, TRUTH) < 0.1)
 
 
-def test_the_start_does_not_matter_to_what_is_linear(measure: Measure, sweep: Sweep) -> None:
-    model = make()
-    linear = [path for path in TRUTH if not path.endswith('frictionloss')]
-    runs = twice(measure, model, TRUTH, commands=sweep('a', 'b', amplitude=2.0))
-    near = found(model, linear, runs, bounds=(1e-3, 5.0), initial=0.1)
-    far = found(model, linear, runs, bounds=(1e-3, 5.0), initial=4.0)
-    np.testing.assert_allclose(near.x, far.x, rtol=0.01)
-
-
 @pytest.mark.slow
-def test_gains_and_delays_of_servos_come_with_it(measure: Measure, sweep: Sweep) -> None:
+def test_gains_and_delays_of_servos_come_with_it() -> None:
     model = make(SERVOS)
     truth = {'actuator/a/kp': 35.0, 'actuator/b/kp': 6.0, 'actuator/a/delay': 0.02}
     commands = sweep('a', 'b', duration=4.0)
-    runs = twice(measure, model, truth, times=np.arange(0, 4, 0.004), commands=commands)
+    runs = twice(model, truth, times=np.arange(0, 4, 0.004), commands=commands)
     assert np.all(relative(found(model, truth, runs), truth) < 0.1)
 
 
-def test_measured_torque_tells_the_gain_of_its_servo(measure: Measure, sweep: Sweep) -> None:
+def test_measured_torque_tells_the_gain_of_its_servo() -> None:
     model = make(SERVOS, TORQUES)
     truth = {'actuator/a/kp': 35.0, 'joint/j/armature': 0.1}
-    runs = twice(measure, model, truth, commands=sweep('a', 'b'))
+    runs = twice(model, truth, commands=sweep('a', 'b'))
     assert np.all(relative(found(model, truth, runs), truth) < 0.1)
 
 
-def test_a_joint_without_actuator_has_no_torque(measure: Measure) -> None:
+def test_a_joint_without_actuator_has_no_torque() -> None:
     model = make('')
     truth = {'joint/j/damping': 0.05, 'joint/k/damping': 0.08, 'body/tip/mass': 0.6}
-    runs = twice(measure, model, truth, start=([1.5, 0.5], [0, 0]))
+    runs = twice(model, truth, start=([1.5, 0.5], [0, 0]))
     assert np.all(relative(found(model, truth, runs), truth) < 0.1)
 
 
 @pytest.mark.slow
-def test_an_inertia_is_found_and_physical(measure: Measure, sweep: Sweep) -> None:
+def test_an_inertia_is_found_and_physical() -> None:
     model = make()
     true = make()
     tip = true.body('tip').id
     true.body_mass[tip], true.body_ipos[tip] = 0.9, (0.05, 0.02, -0.2)
     mujoco.mj_setConst(true, mujoco.MjData(true))
-    runs = twice(measure, true, commands=sweep('a', 'b', amplitude=2.0))
+    runs = twice(true, commands=sweep('a', 'b', amplitude=2.0))
     unknowns = make_unknowns('body/tip/inertia', model)
     with make_simulator(model, unknowns, runs, 1) as simulator:
         result = regress(simulator)
@@ -161,18 +151,9 @@ def test_an_inertia_is_found_and_physical(measure: Measure, sweep: Sweep) -> Non
         assert first == pytest.approx(0.9 * true.body_ipos[tip, axis], rel=0.1)
 
 
-def test_bounds_hold(measure: Measure, sweep: Sweep) -> None:
+def test_what_the_motion_does_not_tell_stays_or_follows_its_prior() -> None:
     model = make()
-    runs = twice(measure, model, TRUTH, commands=sweep('a', 'b', amplitude=2.0))
-    result = found(model, ['joint/j/armature'], runs, bounds=(0.2, 0.5))
-    assert result.x[0] == pytest.approx(0.2)
-
-
-def test_what_the_motion_does_not_tell_stays_or_follows_its_prior(
-    measure: Measure, sweep: Sweep
-) -> None:
-    model = make()
-    runs = twice(measure, model, commands=sweep('a', 'b', amplitude=2.0))
+    runs = twice(model, commands=sweep('a', 'b', amplitude=2.0))
     beside = ['joint/j/armature', 'body/tip/ipos[1]']  # along the axis of both joints
     unknowns = [p for path in beside for p in make_unknowns(path, model)]
     for prior, expected in ((None, 0.02), ((0.3, 0.1), 0.3)):
@@ -183,29 +164,18 @@ def test_what_the_motion_does_not_tell_stays_or_follows_its_prior(
         assert result.x[1] == pytest.approx(expected, abs=1e-3)
 
 
-def test_it_says_why_it_is_not_possible(measure: Measure, sweep: Sweep) -> None:
+def test_it_says_why_it_is_not_possible() -> None:
     commands = sweep('a', 'b')
     free = make(more='<body name="ball"><freejoint name="f"/><geom size=".1"/></body>')
-    told = twice(measure, free, commands=commands)
+    told = twice(free, commands=commands)
     assert "joint 'f' turns or moves about more than one axis" in found(free, TRUTH, told)
     model = make()
-    first, run = twice(measure, model, commands=commands)
+    first, run = twice(model, commands=commands)
     (series,) = run.measurements
     kept = {'k_position': series.signal_mapping['k_position']}
     blind = dataclasses.replace(series, signal_mapping=kept)
     run = dataclasses.replace(run, measurements=(blind,))
     said = found(model, TRUTH, [first, run])
     assert "the position of joint 'j' is not measured in 'run 1'" in said
-    still = twice(measure, model, commands=commands, times=np.arange(0, 0.2, 0.01))
+    still = twice(model, commands=commands, times=np.arange(0, 0.2, 0.01))
     assert 'not measured' in found(model, TRUTH, still)
-
-
-def test_it_says_that_it_gains_nothing(measure: Measure, sweep: Sweep) -> None:
-    model = make()
-    runs = twice(measure, model, TRUTH, commands=sweep('a', 'b', amplitude=2.0))
-    # The nominal value is at the bound beyond which the truth is.
-    result = found(model, ['joint/j/armature'], runs, bounds=(0.3, 0.5))
-    assert result.x.tolist() == [0.3]
-    assert 'the nominal values, as nothing is gained by inverse dynamics' in result.sentence
-    gained = found(model, ['joint/j/armature'], runs, bounds=(0.0, 0.5))
-    assert 'nothing is gained' not in gained.sentence

@@ -12,18 +12,16 @@ import mujoco
 import numpy as np
 import pytest
 
-from builders.trajectories import Measure
+from builders.trajectories import measure
 from sysid_ros.errors import FitError
-from sysid_ros.estimation import start
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.estimation.start.windows import ROUGH, SHORTEST, Cutter, roughness_at
+from sysid_ros.estimation.start.windows import ROUGH, Cutter, roughness_at
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 #: A double pendulum that falls from above.
@@ -42,7 +40,7 @@ ABOVE = ([2.6, 0.4], [0.0, 0.0])
 
 
 @pytest.fixture(scope='module')
-def tumbling(measure: Measure) -> Trajectory:
+def tumbling() -> Trajectory:
     times = np.arange(0, 8, 0.01)
     return measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE)
 
@@ -74,7 +72,7 @@ def test_windows_hold_every_sample_once(whole: Residuals, tumbling: Trajectory) 
     assert begins == pytest.approx([0.5 * k for k in range(15)])
 
 
-def test_windows_start_where_the_robot_was(whole: Residuals, measure: Measure) -> None:
+def test_windows_start_where_the_robot_was(whole: Residuals) -> None:
     clean = measure(CHAOTIC, TRUTH, times=np.arange(0, 8, 0.005), start=ABOVE)
     truth = clean.measurements[0].data
     rates = np.gradient(truth, 0.005, axis=0)
@@ -85,17 +83,6 @@ def test_windows_start_where_the_robot_was(whole: Residuals, measure: Measure) -
         np.testing.assert_allclose(window.initial_qvel, rates[100 * number], atol=1.0)
 
 
-def test_each_start_is_unknown(whole: Residuals) -> None:
-    windows = Cutter(whole).cut(0.5)
-    assert windows is not None
-    assert [u.name for u in windows.unknowns[:3]] == [u.name for u in whole.unknowns]
-    assert len(windows.unknowns) == 3 + 15 * 4
-    named = {target.name for u in windows.unknowns[3:] for target in u.targets}
-    assert named == {window.name for window in windows.sequences}
-    # What shifts the commands of the sequence shifts those of all its windows.
-    assert [t.name for t in windows.unknowns[2].targets] == [w.name for w in windows.sequences]
-
-
 def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> None:
     assert roughness_at(whole, np.array([0.7, 0.02, 0.0]), 2) > 1.0
     assert roughness_at(whole, np.array([0.7, 5.0, 0.0]), 2) < ROUGH
@@ -103,7 +90,7 @@ def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', [0, 3])
-def test_windows_recover_what_whole_sequences_lose(measure: Measure, seed: int) -> None:
+def test_windows_recover_what_whole_sequences_lose(seed: int) -> None:
     times = np.arange(0, 5, 0.02)
     run = measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE, seed=seed)
     found = fit(CHAOTIC, unknowns(initial=2.0), [run], threads=1, start='windows')
@@ -114,47 +101,6 @@ def test_windows_recover_what_whole_sequences_lose(measure: Measure, seed: int) 
     ):
         assert value == pytest.approx(truth, rel=0.05)
         assert abs(value - truth) < 0.75 * (interval.high - interval.low)  # 3 standard errors
-
-
-def test_windows_are_spread_over_all_sequences(measure: Measure) -> None:
-    runs = [
-        measure(CHAOTIC, TRUTH, times=np.arange(0, 8, 0.01), start=ABOVE, noise=NOISE, seed=seed)
-        for seed in (0, 1)
-    ]
-    runs = [dataclasses.replace(run, name=f'run {k}') for k, run in enumerate(runs)]
-    with make_simulator(CHAOTIC, unknowns(), runs, 1) as simulator:
-        found = Cutter(Residuals(simulator, estimate_noise(simulator.runs))).spread(1.0, 3)
-    begins = {0: [0, 3, 6], 1: [2, 5]}  # of seven windows each, the last of which are longer
-    names = [f'run {k} from {begin} s' for k, own in begins.items() for begin in own]
-    assert [window.name for window in found] == names
-
-
-def test_parts_from_all_over_lead_long_recordings(
-    measure: Measure, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    times = np.arange(0, 6, 0.02)
-    run = measure(CHAOTIC, TRUTH, times=times, start=([0.5, 0.4], [0.0, 0.0]), noise=NOISE)
-    plain = fit(CHAOTIC, unknowns(initial=1.0), [run], threads=1, start='nominal')
-    monkeypatch.setattr(start.windows, '_MANY', 10)
-    monkeypatch.setattr(start.windows, '_SPREAD_LENGTH', 0.5)
-    monkeypatch.setattr(start.windows, '_SPREAD', (3, 2))
-    led = fit(CHAOTIC, unknowns(initial=1.0), [run], threads=1, start='nominal')
-    assert led.solution.trace[0].cost < 0.1 * plain.solution.trace[0].cost
-    errors = np.array([(i.high - i.low) / 4 for i in plain.intervals])
-    assert np.all(np.abs(led.solution.x - plain.solution.x) < 0.05 * errors)
-
-
-def test_windows_need_joints_of_one_axis() -> None:
-    free = mujoco.MjModel.from_xml_string(
-        """<mujoco><worldbody><body name="b"><freejoint name="f"/><geom size=".1"/></body>
-        </worldbody><sensor><framepos name="p" objtype="body" objname="b"/></sensor></mujoco>"""
-    )
-    data = np.random.default_rng(0).normal(size=(100, 3))
-    columns = {'p': (SignalType.MjSensor, np.arange(3))}
-    series = TimeSeries(np.linspace(0.0, 1.0, 100), data, columns)
-    run = Trajectory('run', 0, free.qpos0, np.zeros(6), (), (series,))
-    with pytest.raises(FitError, match="'windows' is not possible: joint 'f' turns or moves about"):
-        fit(free, make_unknowns('body/b/mass', free), [run], threads=1, start='windows')
 
 
 def test_a_start_that_is_a_parameter_is_unknown_once(tumbling: Trajectory) -> None:
@@ -169,7 +115,7 @@ def test_a_start_that_is_a_parameter_is_unknown_once(tumbling: Trajectory) -> No
     assert len(windows.unknowns) == 3 + 15 * 4 - 1
 
 
-def test_windows_are_stayed_with_where_that_is_asked_for(measure: Measure) -> None:
+def test_windows_are_stayed_with_where_that_is_asked_for() -> None:
     times = np.arange(0, 5, 0.02)
     calm = measure(CHAOTIC, TRUTH, times=times, start=([0.4, 0.2], [0.0, 0.0]), noise=NOISE)
     free = fit(CHAOTIC, unknowns(), [calm], threads=1)
@@ -184,17 +130,7 @@ def test_windows_are_stayed_with_where_that_is_asked_for(measure: Measure) -> No
         fit(CHAOTIC, unknowns(), [calm], threads=1, windowed=True, starts=2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('asked', [False, True])
-def test_at_the_limit_of_time_windows_do_not_grow(measure: Measure, asked: bool) -> None:
-    run = measure(CHAOTIC, TRUTH, times=np.arange(0, 3, 0.02), start=ABOVE, noise=NOISE)
-    late = SolverSettings(deadline=0.0)
-    found = fit(CHAOTIC, unknowns(initial=2.0), [run], threads=1, windowed=asked, settings=late)
-    assert found.window == (SHORTEST if asked else None)
-    assert (found.solution.status, found.solution.success) == ('time', False)
-
-
-def test_windows_that_are_asked_for_need_measured_positions(measure: Measure) -> None:
+def test_windows_that_are_asked_for_need_measured_positions() -> None:
     run = measure(CHAOTIC, TRUTH, times=np.arange(0, 2, 0.02), start=ABOVE, noise=NOISE)
     (series,) = run.measurements
     mapping = {'j_position': series.signal_mapping['j_position']}
