@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.alignment.mapping.implied import propose_with_actuators
-from sysid_ros.alignment.mapping.proposal import to_yaml
+from sysid_ros.alignment.mapping.proposal import propose_with_actuators, to_yaml
 from sysid_ros.alignment.pairs import PairRole
 from sysid_ros.bags import read_bag
 from sysid_ros.bags.writer import BagWriter

@@ -19,7 +19,7 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
-from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError
 from sysid_ros.model.description import read_description

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.mapping.by_name import STATE
 from sysid_ros.alignment.mapping.names import name_words
 from sysid_ros.alignment.pairs import field_columns
 from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import Quantity, is_command
 
@@ -179,7 +179,7 @@ def _states(bag: BagColumns) -> list[TopicColumns]:
     return [
         topic
         for topic in bag.topics
-        if topic.msgtype == STATE
+        if topic.msgtype == JOINT_STATE
         and not is_command(topic.topic)
         and field_columns(topic, Quantity.POSITION) is not None
     ]

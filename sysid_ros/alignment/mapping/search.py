@@ -32,12 +32,15 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.mapping.axes import SmoothSignal
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, RecordedDrive, Unit, units
+from sysid_ros.alignment.mapping.axes import (
+    LEAST_CORRELATION,
+    RecordedJoint,
+    SmoothSignal,
+    Unit,
+    units,
+)
 from sysid_ros.alignment.mapping.mechanism import (
     LEAST_SHIFT,
-    MASSES,
-    SHOWS,
     Mechanism,
     contradiction,
     law_part,
@@ -71,11 +74,8 @@ _SWAPPED, _SHUFFLED = 1.5, 4.0
 _REARRANGED = 3.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
-#: Cost of efforts that are no torques, less by the second for each but the first of a message, and
-#: more by the third where they are just as large as torques.
-_OWN, _ALL_OWN, _LIKE_TORQUE = 4.0, 2.0, 4.0
-#: Cost of a servo whose gains are far from the model's.
-_OTHER_GAINS = 1.0
+#: Cost of efforts that are no torques, less by the second for each but the first of a message.
+_OWN, _ALL_OWN = 4.0, 2.0
 #: Cost of what the bag says is not so.
 _NEVER = 1000.0
 #: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
@@ -146,40 +146,40 @@ class Scorer:
     """Scores hypotheses on one bag and one model.
 
     Attributes:
-        drives: Of the bag.
-        joints: Of the model.
+        recorded: Joints of the bag.
+        joints: Joints of the model.
         alike: (drives, joints) how alike their names are.
         strange: (drives, joints) where a joint of a part of the robot is another drive's by name.
     """
 
     def __init__(
-        self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
+        self, recorded: tuple[RecordedJoint, ...], mechanism: Mechanism, seconds: float
     ) -> None:
         """Compare the names; the longer drives moved, the more their motion says."""
-        self.drives = drives
+        self.recorded = recorded
         self.joints = mechanism.joints
         self._mechanism = mechanism
         self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
         names = [joint.name for joint in self.joints]
-        measured = similarities([drive.axis.name for drive in drives], names)
+        measured = similarities([drive.axis.name for drive in recorded], names)
         commanded = similarities(
-            [drive.command.name if drive.command else '' for drive in drives], names
+            [drive.command.name if drive.command else '' for drive in recorded], names
         )
         self.alike = np.maximum(measured, commanded)
         # Names that are like none of the model's are no more than places in a message.
-        nameless = not self.alike.any() and len(drives) == len(names)
-        self._in_order = _in_message_order(drives, nameless=nameless)
+        nameless = not self.alike.any() and len(recorded) == len(names)
+        self._in_order = _in_message_order(recorded, nameless=nameless)
         self._least_disorder = _REARRANGED if nameless else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         named = self.alike >= SAME_CORE
-        partial = len(names) <= _PARTIAL * len(drives)
+        partial = len(names) <= _PARTIAL * len(recorded)
         self.strange = named.any(axis=0) & ~named & partial
         self._local: dict[tuple[int, int], Guess] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
         # Most hypotheses change one drive: what the others explain stays as it is.
         self._explained: dict[tuple[object, ...], tuple[float, float, float]] = {}
         self._count = max(
-            (len(drive.position.values) for drive in drives if drive.position), default=0
+            (len(drive.position.values) for drive in recorded if drive.position), default=0
         )
 
     def score(self, guesses: Sequence[Guess]) -> HypothesisScore:
@@ -207,7 +207,7 @@ class Scorer:
         return HypothesisScore(usual + evidence, tuple(offsets), tuple(parts), evidence)
 
     def _prior(self, row: int, guess: Guess) -> float:
-        drive, hinge = self.drives[row], self.joints[guess.joint].hinge
+        drive, hinge = self.recorded[row], self.joints[guess.joint].hinge
         # Where a velocity runs against its position, one of them is reversed.
         negative = guess.sign < 0 or drive.speeding.correlation < -LEAST_CORRELATION
         against = drive.command is not None and guess.sign * drive.command_sign < 0
@@ -225,11 +225,11 @@ class Scorer:
     def _mixture(self, guesses: Sequence[Guess]) -> float:
         """Return the cost of units that differ in a message; a unit of positions costs once."""
         cost = 0.0
-        topics = {drive.axis.topic for drive in self.drives}
+        topics = {drive.axis.topic for drive in self.recorded}
         for topic in topics:
             own = [
                 (drive, guess)
-                for drive, guess in zip(self.drives, guesses, strict=True)
+                for drive, guess in zip(self.recorded, guesses, strict=True)
                 if drive.axis.topic == topic and guess.joint >= 0
             ]
             positions = Counter(guess.unit for _, guess in own)
@@ -265,7 +265,7 @@ class Scorer:
 
     def _command(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) commands in joint units."""
-        drive = self.drives[row]
+        drive = self.recorded[row]
         if drive.command_values is None:
             return None
         unit = drive.command_unit(guess.unit, hinge=self.joints[guess.joint].hinge)
@@ -273,14 +273,14 @@ class Scorer:
 
     def _torque(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) measured efforts, N·m or N."""
-        effort = self.drives[row].effort
+        effort = self.recorded[row].effort
         return (
             guess.sign * guess.effort_sign * effort if effort is not None and guess.torque else None
         )
 
     def _moved(self, row: int, guess: Guess, offset: float = 0.0) -> SmoothSignal | None:
         """Return how the joint moved, in its own units."""
-        signal = self.drives[row].position
+        signal = self.recorded[row].position
         return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
 
     def _gain(self, part: float) -> float:
@@ -292,15 +292,15 @@ class Scorer:
         moved = self._moved(row, guess)
         if not guess.shifted or guess.joint < 0 or moved is None:
             return 0.0
-        law, command = self.joints[guess.joint].law, self._command(row, guess)
-        if law is None or not law.known or law.commanded is not Quantity.POSITION:
+        drive, command = self.joints[guess.joint].drive, self._command(row, guess)
+        if drive is None or not drive.known or drive.commanded is not Quantity.POSITION:
             return 0.0
         if command is None:
             return 0.0
         effort = self._torque(row, guess)
         effort = torque if effort is None else effort
-        load = 0.0 if effort is None else float(np.mean(effort + law.damping * moved.rate))
-        return float(np.mean(command - moved.values)) - load / law.stiffness
+        load = 0.0 if effort is None else float(np.mean(effort + drive.damping * moved.rate))
+        return float(np.mean(command - moved.values)) - load / drive.stiffness
 
     def _outside(self, guess: Guess, moved: SmoothSignal) -> float:
         """Return the cost of positions beyond the joint's range."""
@@ -336,7 +336,7 @@ class Scorer:
         self, row: int, guess: Guess, offset: float, torque: NDArray[np.float64] | None
     ) -> tuple[float, float, float]:
         """Return the unexplained fractions of servo and motion, and what the values say in all."""
-        drive, joint = self.drives[row], self.joints[guess.joint]
+        drive, joint = self.recorded[row], self.joints[guess.joint]
         moved = self._moved(row, guess, offset)
         if moved is None:
             return math.nan, math.nan, 0.0
@@ -349,9 +349,6 @@ class Scorer:
             sign, motion = _own_sign(guess.sign * drive.effort, bases)
             raw = sign * guess.sign * drive.effort
             law = math.nan if servo is None else scaled_law_part(raw, servo, moved)
-            if bases is not None and not drive.own_efforts:
-                like = 1 / MASSES < scale_of(raw, bases, SHOWS) < MASSES
-                cost += _LIKE_TORQUE * like + _EFFORT_SIGN * (sign < 0)
         elif effort is not None:
             if servo is not None:
                 law, of_gain = law_part(joint, effort, servo, moved)
@@ -359,11 +356,6 @@ class Scorer:
             motion = math.nan if bases is None else motion_part(joint, effort, bases)
         elif servo is not None and bases is not None:
             motion = motion_part(joint, servo, bases)
-            # With gains that are not the model's, positions behind their commands still tell loads
-            # apart; being less sure, it counts as a standard deviation, not as a variance.
-            loose = math.sqrt(scaled_part(servo, bases))
-            if self._gain(loose) > self._gain(motion) + _OTHER_GAINS:
-                motion, cost = loose, cost + _OTHER_GAINS
         return law, motion, self._gain(law) + self._gain(motion) - cost
 
     def _bases(
@@ -372,7 +364,7 @@ class Scorer:
         """Return the (n, 4) torques that a drive's joint takes, None where that is not known."""
         torques = self._all_torques(guesses, list(offsets))
         moved = self._moved(row, guesses[row])
-        if self.drives[row].effort is None or moved is None or torques is None:
+        if self.recorded[row].effort is None or moved is None or torques is None:
             return None
         return motion_bases(torques[:, guesses[row].joint], moved)
 
@@ -384,7 +376,7 @@ class Scorer:
         NaN where the motion does not tell: bodies take less than half of it, friction and armature
         the rest.
         """
-        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
         if bases is None or effort is None:
             return math.nan
         sign, _ = _own_sign(effort, bases)
@@ -394,7 +386,7 @@ class Scorer:
         self, row: int, guesses: Sequence[Guess], offsets: Sequence[float], scale: float
     ) -> float | None:
         """Return how many times what the model needs a scaled effort is; None if it may be one."""
-        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
         if bases is None or effort is None:
             return None
         return contradiction(self.joints[guesses[row].joint], scale * effort, bases)
@@ -402,14 +394,14 @@ class Scorer:
     def alone(self, row: int, joint: int) -> Guess:
         """Return how a drive fits a joint best by itself."""
         if (row, joint) not in self._local:
-            unit_choices = self.drives[row].position_units(hinge=self.joints[joint].hinge)
+            unit_choices = self.recorded[row].position_units(hinge=self.joints[joint].hinge)
             rivals = [
                 Guess(unit, joint, sign, shifted, torque)
                 for unit, shifted, sign, torque in itertools.product(
                     unit_choices,
                     (False, True),
                     (1, -1),
-                    (True, False)[: 1 + (self.drives[row].effort is not None)],
+                    (True, False)[: 1 + (self.recorded[row].effort is not None)],
                 )
             ]
             self._local[row, joint] = max(rivals, key=lambda rival: self.merit(row, rival))
@@ -431,7 +423,7 @@ def _own_sign(effort: NDArray[np.float64], bases: NDArray[np.float64] | None) ->
 
 
 def _in_message_order(
-    drives: tuple[RecordedDrive, ...], *, nameless: bool
+    recorded: tuple[RecordedJoint, ...], *, nameless: bool
 ) -> list[tuple[int, int]]:
     """Return the pairs of drives of one topic, the earlier first.
 
@@ -439,9 +431,9 @@ def _in_message_order(
     unless the names do not either.
     """
     pairs: list[tuple[int, int]] = []
-    for topic in dict.fromkeys(drive.axis.topic for drive in drives):
-        rows = [row for row, drive in enumerate(drives) if drive.axis.topic == topic]
-        names = [drives[row].axis.name for row in rows]
+    for topic in dict.fromkeys(drive.axis.topic for drive in recorded):
+        rows = [row for row, drive in enumerate(recorded) if drive.axis.topic == topic]
+        names = [recorded[row].axis.name for row in rows]
         # An index says as much as an order of names does.
         if nameless or names != sorted(names) or all(name.isdigit() for name in names):
             pairs += itertools.combinations(rows, 2)
@@ -489,8 +481,8 @@ def search(scorer: Scorer) -> BestHypothesis:
 
 def _assigned(scorer: Scorer) -> list[Guess]:
     """Choose for each drive the joint that suits it best by itself, each joint once."""
-    guesses = [Guess(drive.position_units(hinge=True)[0]) for drive in scorer.drives]
-    shape = len(scorer.drives), len(scorer.joints)
+    guesses = [Guess(drive.position_units(hinge=True)[0]) for drive in scorer.recorded]
+    shape = len(scorer.recorded), len(scorer.joints)
     merit = np.zeros(shape)
     for row, joint in np.ndindex(shape):
         merit[row, joint] = scorer.merit(row, scorer.alone(row, joint))
@@ -501,12 +493,10 @@ def _assigned(scorer: Scorer) -> list[Guess]:
 
 def _in_order(scorer: Scorer) -> Iterator[list[Guess]]:
     """Give the drives the joints in order, in each unit of angles and of efforts."""
-    metres = units(Quantity.POSITION, hinge=False, whole=False)[0]
-    for angle, torque in itertools.product(
-        units(Quantity.POSITION, hinge=True, whole=False), (True, False)
-    ):
-        joints = [*range(len(scorer.joints))][: len(scorer.drives)]
-        joints += [-1] * (len(scorer.drives) - len(joints))
+    metres = units(Quantity.POSITION, hinge=False)[0]
+    for angle, torque in itertools.product(units(Quantity.POSITION, hinge=True), (True, False)):
+        joints = [*range(len(scorer.joints))][: len(scorer.recorded)]
+        joints += [-1] * (len(scorer.recorded) - len(joints))
         yield [
             Guess(
                 angle if joint < 0 or scorer.joints[joint].hinge else metres, joint, torque=torque
@@ -543,15 +533,15 @@ def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
 
 def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[int, Guess]]]:
     """Yield all hypotheses that differ in one choice; ``current`` may change on the way."""
-    for row in range(len(scorer.drives)):
+    for row in range(len(scorer.recorded)):
         for choice, changes in _changes(scorer, row, current[row]):
             yield choice, {row: dataclasses.replace(current[row], **changes)}
     yield from _common_moves(scorer, current)
-    signs = (1, -1) if len(scorer.drives) <= _MANY else (1,)
-    for a, b in itertools.combinations(range(len(scorer.drives)), 2):
+    signs = (1, -1) if len(scorer.recorded) <= _MANY else (1,)
+    for a, b in itertools.combinations(range(len(scorer.recorded)), 2):
         for pair in _exchanges(scorer, current, (a, b), signs):
             yield Choice.JOINT, dict(zip((a, b), pair, strict=True))
-    for row in range(len(scorer.drives)):
+    for row in range(len(scorer.recorded)):
         for joint in set(range(len(scorer.joints))) - {guess.joint for guess in current}:
             yield Choice.JOINT, {row: scorer.alone(row, joint)}
             for sign in signs:
@@ -566,7 +556,7 @@ def _changes(scorer: Scorer, row: int, guess: Guess) -> Iterator[tuple[Choice, d
     for sign, shifted in itertools.product((1, -1), (False, True)):
         choice = Choice.SIGN if sign != guess.sign else Choice.OFFSET
         yield choice, {'sign': sign, 'shifted': shifted}
-    drive = scorer.drives[row]
+    drive = scorer.recorded[row]
     for unit in drive.position_units(hinge=scorer.joints[guess.joint].hinge):
         yield Choice.UNIT, {'unit': unit}
     if drive.effort is not None:
@@ -601,21 +591,21 @@ def _common_moves(
     scorer: Scorer, current: list[Guess]
 ) -> Iterator[tuple[Choice, dict[int, Guess]]]:
     """Yield the ways in which all hinges of a message change unit, sign or kind of effort."""
-    for topic in dict.fromkeys(drive.axis.topic for drive in scorer.drives):
+    for topic in dict.fromkeys(drive.axis.topic for drive in scorer.recorded):
         rows = [
             row
-            for row, drive in enumerate(scorer.drives)
+            for row, drive in enumerate(scorer.recorded)
             if drive.axis.topic == topic
             if current[row].joint >= 0 and scorer.joints[current[row].joint].hinge
         ]
-        measured = [row for row in rows if scorer.drives[row].effort is not None]
+        measured = [row for row in rows if scorer.recorded[row].effort is not None]
         choices: list[tuple[Choice, list[int], dict[str, Any]]] = [
             # A mirrored arm moves as the arm does.
             (Choice.SIGN, rows, {'sign': 1}),
             (Choice.EFFORT, measured, {'torque': True}),
             (Choice.EFFORT, measured, {'torque': False, 'effort_sign': 1}),
         ]
-        angles = units(Quantity.POSITION, hinge=True, whole=False)
+        angles = units(Quantity.POSITION, hinge=True)
         choices += [(Choice.UNIT, rows, {'unit': unit}) for unit in angles]
         for choice, own, changes in choices:
             yield choice, {row: dataclasses.replace(current[row], **changes) for row in own}
@@ -628,7 +618,7 @@ def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
     too: what joints carry has to tell.
     """
     topics: dict[tuple[str, Unit], list[int]] = {}
-    for row, (drive, guess) in enumerate(zip(scorer.drives, best.guesses, strict=True)):
+    for row, (drive, guess) in enumerate(zip(scorer.recorded, best.guesses, strict=True)):
         if guess.joint >= 0 and guess.unit.cost > 0 and not drive.whole:
             topics.setdefault((drive.axis.topic, guess.unit), []).append(row)
     for (_, unit), rows in topics.items():

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import PairRole
-from sysid_ros.alignment.mapping.implied import (
+from sysid_ros.alignment.mapping.proposal import (
     imply_actuators,
     lacking_quantity,
     propose_with_actuators,
