@@ -8,6 +8,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Indel
@@ -33,6 +34,24 @@ _OF_POINTS = {
     Quantity.POSITION: 'positions',
     Quantity.VELOCITY: 'velocities',
     Quantity.EFFORT: 'effort',
+}
+_VECTOR = ('x', 'y', 'z')
+#: MuJoCo has the scalar part of a quaternion first, ROS last.
+QUATERNION = ('w', 'x', 'y', 'z')
+#: Sensor to the ends of paths of fields that carry it, the likeliest first.
+_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
+    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
+    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
+    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
+    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
+    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
 }
 #: Similarity of equal names; of names that differ in case and separators; of names that differ in
 #: what all names share and in words that say nothing; and the most that likeness alone gives.
@@ -252,3 +271,26 @@ def controller_facts(bag: BagColumns, topic: str) -> tuple[list[str], Quantity |
         [str(joint) for joint in joints] if isinstance(joints, list) else [],
         Quantity(interface) if interface in list(Quantity) else None,
     )
+
+
+#: A field that carries a sensor's values, and its columns in the order of these.
+Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
+
+
+def fitting_fields(bag: BagColumns, kind: mujoco.mjtSensor, width: int) -> list[Fitting]:
+    """Return the fields that carry a quantity, with their columns in the sensor's order."""
+    order = {3: _VECTOR, 4: QUATERNION}.get(width)
+    found: list[Fitting] = []
+    for topic in bag.topics:
+        for end in _FIELDS.get(kind, ()):
+            fitting = [
+                (topic, field, order or field.labels)
+                for field in topic.fields
+                if f'.{field.name}'.endswith(f'.{end}')
+                and (set(order) == set(field.labels) if order else len(field.labels) == width)
+                and np.isfinite(field.values).any()
+            ]
+            found += fitting
+            if fitting:
+                break
+    return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import mujoco
 import numpy as np
@@ -27,7 +27,7 @@ from sysid_ros.alignment.health import (
     are_magnitudes,
     dead_columns,
 )
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders
+from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders
 from sysid_ros.alignment.mapping.axes import (
     AxesMotion,
     Axis,
@@ -112,7 +112,7 @@ def map_columns(
     """
     if mapping == 'auto':
         leaders = find_leaders(bag)
-        check_one_arm(bag, find_arms(bag, leaders), list(scalar_joints(model)))
+        check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
@@ -519,11 +519,8 @@ def _width(topic: TopicColumns) -> int:
     return len(field.labels)
 
 
-class _LeftOut(NamedTuple):
-    """Why a pair is left out."""
-
-    kind: FindingKind
-    detail: str
+#: Why a pair is left out: kind of the finding, and what was found.
+_LeftOut = tuple[FindingKind, str]
 
 
 def _without(bag: BagColumns, mapping: Mapping, why: dict[Pair, _LeftOut]) -> Mapping:
@@ -545,11 +542,11 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     why: dict[Pair, _LeftOut] = {}
     for pair in found.pairs:
         if not np.isfinite(raw_values(bag, pair)).any():
-            why[pair] = _LeftOut(FindingKind.MISSING, 'no finite value in the whole bag')
+            why[pair] = FindingKind.MISSING, 'no finite value in the whole bag'
         elif pair.role is PairRole.SENSOR and pair[2:5] in dead:
-            why[pair] = _LeftOut(FindingKind.DEAD_CHANNEL, 'never changes while others move')
+            why[pair] = FindingKind.DEAD_CHANNEL, 'never changes while others move'
         elif pair.field == Quantity.EFFORT and are_magnitudes(pair_columns(bag, pair)):
-            why[pair] = _LeftOut(FindingKind.NO_TORQUE, UNSIGNED)
+            why[pair] = FindingKind.NO_TORQUE, UNSIGNED
     mapping = _without(bag, found, why)
     if not any(pair.role is PairRole.SENSOR for pair in mapping.pairs):
         raise AlignmentError(
@@ -643,12 +640,12 @@ def _no_torques(
                 told[column[:3]] = 'it goes against the torque that the model needs'
     wrong = {(*column[:2], efforts[column]) for column in told}
     why = {
-        pair: _LeftOut(FindingKind.NO_TORQUE, told.get(pair[2:5], _OTHERS))
+        pair: (FindingKind.NO_TORQUE, told.get(pair[2:5], _OTHERS))
         for pair in pairs
         if pair.role is PairRole.SENSOR
         and (pair.topic, pair.field, efforts.get(pair[2:5])) in wrong
     }
-    return dict(sorted(why.items(), key=lambda item: item[1].detail == _OTHERS))
+    return dict(sorted(why.items(), key=lambda item: item[1][1] == _OTHERS))
 
 
 def _contradictions(

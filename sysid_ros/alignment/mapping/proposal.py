@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders, prefixes
+from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders, prefixes
 from sysid_ros.alignment.mapping.axes import (
     LEAST_CORRELATION,
     Axis,
@@ -28,7 +28,14 @@ from sysid_ros.alignment.mapping.axes import (
     recorded_joints,
 )
 from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
-from sysid_ros.alignment.mapping.names import SAME_CORE, in_words, similarities
+from sysid_ros.alignment.mapping.names import (
+    QUATERNION,
+    SAME_CORE,
+    Fitting,
+    fitting_fields,
+    in_words,
+    similarities,
+)
 from sysid_ros.alignment.mapping.pairing import map_columns
 from sysid_ros.alignment.mapping.search import Choice, Guess, Scorer, search
 from sysid_ros.alignment.pairs import (
@@ -41,7 +48,7 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     without_counterpart,
 )
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import BagColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.model.implied import (
@@ -56,24 +63,6 @@ from sysid_ros.text import one_line
 from sysid_ros.vocabulary import Quantity
 from sysid_ros.yaml_text import block_entry, scalar
 
-_VECTOR = ('x', 'y', 'z')
-#: MuJoCo has the scalar part of a quaternion first, ROS last.
-_QUATERNION = ('w', 'x', 'y', 'z')
-#: Sensor to the ends of paths of fields that carry it, the likeliest first.
-_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
-    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
-    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
-    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
-    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
-    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
-    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
-    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
-    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
-    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
-    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
-}
 #: Score of the only field that can be a sensor; with names alike; and where there are more.
 _ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
@@ -105,7 +94,7 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
     names = sensor_names(model)
     named = [kind for kind, name in zip(kinds, names, strict=True) if name]
     for sensor, (name, kind) in enumerate(zip(names, kinds, strict=True)):
-        fitting = _fitting(bag, kind, int(model.sensor_dim[sensor])) if name else []
+        fitting = fitting_fields(bag, kind, int(model.sensor_dim[sensor])) if name else []
         if fitting:
             element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
             place = mujoco.mj_id2name(model, *element) or ''
@@ -113,29 +102,7 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
     return found
 
 
-_Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
-
-
-def _fitting(bag: BagColumns, kind: mujoco.mjtSensor, width: int) -> list[_Fitting]:
-    """Return the fields that carry a quantity, with their columns in the sensor's order."""
-    order = {3: _VECTOR, 4: _QUATERNION}.get(width)
-    found: list[_Fitting] = []
-    for topic in bag.topics:
-        for end in _FIELDS.get(kind, ()):
-            fitting = [
-                (topic, field, order or field.labels)
-                for field in topic.fields
-                if f'.{field.name}'.endswith(f'.{end}')
-                and (set(order) == set(field.labels) if order else len(field.labels) == width)
-                and np.isfinite(field.values).any()
-            ]
-            found += fitting
-            if fitting:
-                break
-    return found
-
-
-def _best(name: str, place: str, fitting: list[_Fitting], rivals: int) -> ProposedPair:
+def _best(name: str, place: str, fitting: list[Fitting], rivals: int) -> ProposedPair:
     """Choose the field whose topic is most like a sensor's name or the place where it sits."""
     own = _words(f'{name}_{place}')
     alike = [
@@ -156,7 +123,7 @@ def _best(name: str, place: str, fitting: list[_Fitting], rivals: int) -> Propos
     else:
         several = max(len(fitting), rivals)
         score, reason = _ONE_OF_SEVERAL / several, f'one of {several} that it may be'
-    if labels == _QUATERNION:
+    if labels == QUATERNION:
         reason += '; w first in the model, last in ROS'
     return ProposedPair(
         PairRole.SENSOR, name, topic.topic, field.name, labels, 1.0, 0.0, score, reason
@@ -218,7 +185,7 @@ class Proposal:
 
 
 class _Reading(NamedTuple):
-    """How a column of a drive becomes a quantity of its joint."""
+    """How a column of a bag becomes a quantity of a joint of the model."""
 
     column: AxisColumn
     scale: float
@@ -235,19 +202,16 @@ def propose(
 
     The score of a pair is the probability of its joint, sign, unit and offset against the best
     rival in any of these, ``1 / (1 + exp(-margin))``, where the margin is the difference of the
-    hypotheses' logarithms of odds (see ``proposal_judge``), at most 0.99. For sensors that measure
+    hypotheses' logarithms of odds, at most 0.99. For sensors that measure
     no joint it says how unique the field is: 0.97 with a name in common, 0.92 without, at most 0.5
     where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
-    robot.
-
-    Gains of guessed actuators say nothing.
+    robot. Gains of guessed actuators say nothing.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
     """
     mechanism = Mechanism(model, guessed)
-    leaders = find_leaders(bag)
-    check_one_arm(bag, find_arms(bag, leaders), list(scalar_joints(model)))
+    check_one_arm(bag, find_leaders(bag), scalar_joints(model))
     axes = arm_axes(bag)
     motion = make_motion(axes)
     commanded = frozenset(joint.drive.commanded for joint in mechanism.joints if joint.drive)
@@ -290,7 +254,7 @@ def propose(
 def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
     """Return the axes of a bag, with the arm in their names where several have the same joints."""
     leaders = find_leaders(bag)
-    return find_axes(bag, leaders, prefixes(bag, find_arms(bag, leaders), leaders))
+    return find_axes(bag, leaders, prefixes(bag, leaders))
 
 
 class _Reader:
@@ -376,9 +340,9 @@ class _Reader:
         _, guess, joint = self._parts(row)
         score = self._score(row, Choice.JOINT, Choice.SIGN)
         si = Quantity.EFFORT.unit(slide=not joint.hinge)
-        scale, times = self._torque_scale(row)
+        scale, times = float(guess.sign * guess.effort_sign), self._contradiction(row)
         kind, notes = column.kind, [self._identity(row)]
-        if scale is not None:
+        if times is None:
             notes += [*_notes(scale, si, 0.0, joint), 'taken as torque']
             if scale != guess.sign:
                 score = min(score, self._score(row, Choice.EFFORT))
@@ -387,7 +351,7 @@ class _Reader:
                 notes.append('others of its message are no torques')
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
         scale = self._scorer.torque_per_unit(row, self._found.guesses, self._found.verdict.offsets)
-        scale = scale if math.isfinite(scale) else 1 / times
+        scale = scale if math.isfinite(scale) else guess.sign / times
         known = math.isfinite(scale)
         size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
         named = f'a {kind} by its name'
@@ -397,28 +361,25 @@ class _Reader:
         score = min(score, _UNSCALED)
         return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
 
-    def _torque_scale(self, row: int) -> tuple[float | None, float]:
-        """Return the N·m or N per unit of an effort, None where it is no torque.
+    def _contradiction(self, row: int) -> float | None:
+        """Return how many times what the model needs an effort is; None where it is a torque.
 
-        It is one as messages say, unless its name or what the model needs contradicts: then the
-        second is how many times what the model needs it is, NaN where that is unknown.
+        It is one as messages say, unless its name or what the model needs contradicts; NaN where
+        only the name does.
         """
         recorded, guess, _ = self._parts(row)
-        scale = float(guess.sign * guess.effort_sign)
-        verdict = self._found.verdict
-        times = self._scorer.contradiction(row, self._found.guesses, verdict.offsets, scale)
-        torque = times is None and not recorded.own_efforts
-        return scale if torque else None, math.nan if times is None else times / guess.sign
+        scale, found = float(guess.sign * guess.effort_sign), self._found
+        times = self._scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
+        return math.nan if times is None and recorded.own_efforts else times
 
     def _beside_currents(self, row: int) -> bool:
         """Whether efforts of other joints in a joint's message are in units of their own."""
-        topic = self._scorer.recorded[row].axis.topic
+        recorded = self._scorer.recorded
         return any(
-            recorded.axis.topic == topic
-            and recorded.effort is not None
-            and self._torque_scale(other)[0] is None
+            recorded[other].axis.topic == recorded[row].axis.topic
+            and recorded[other].effort is not None
+            and self._contradiction(other) is not None
             for other in self.placed
-            for recorded in [self._scorer.recorded[other]]
         )
 
     def command(self, row: int) -> _Reading | None:
@@ -631,13 +592,7 @@ def _entry(pair: ProposedPair) -> str:
 def summary(proposal: Proposal) -> dict[str, Any]:
     """Return what ``sysid map`` says as JSON; pairs from the score ``confidence`` on are used."""
     pairs = [pair._asdict() | {'used': pair.confident} for pair in proposal.pairs]
-    return {
-        'bag': proposal.bag,
-        'seconds': proposal.seconds,
-        'confidence': CONFIDENCE,
-        'pairs': pairs,
-        'unmapped': proposal.unmapped,
-    }
+    return vars(proposal) | {'confidence': CONFIDENCE, 'pairs': pairs}
 
 
 def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
@@ -667,12 +622,9 @@ def imply_actuators(
 ) -> None:
     """Give a model what takes the commands of a bag, an actuator for each joint that has some.
 
-    Args:
-        spec: What the model's file was parsed to, changed in place; one with a servo stays, and one
-            with motors where a bag has efforts for them.
-        path: The file.
-        bag: A recording.
-        mapping: Names the actuators, as ``elbow_servo``; ``auto`` goes by the joints' names.
+    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
+    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
+    ``auto`` goes by the joints' names.
 
     Raises:
         AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
@@ -683,7 +635,7 @@ def imply_actuators(
         return
     quantity = lacking_quantity(spec, bag)
     if quantity is not None:
-        trial = _with_all(spec, ActuatorKind[quantity.name])
+        trial = _with_all(spec, quantity)
         guessed = implied_actuators(trial)
         pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
         add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
@@ -692,13 +644,8 @@ def imply_actuators(
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
     """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
 
-    Where there are no commands, motors are driven by the efforts that were measured.
-
-    Args:
-        spec: What the model's file was parsed to; those that are proposed and that it has not are
-            added to it.
-        path: The file.
-        bag: A recording.
+    Where there are no commands, motors are driven by the efforts that were measured. Actuators that
+    are proposed are added to the spec that the file was parsed to.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
@@ -708,7 +655,7 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
     if spec.actuators and quantity is None:
         return propose(bag, compile_spec(spec, path))
     own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
-    trial = _with_all(spec, ActuatorKind[(quantity or Quantity.EFFORT).name])
+    trial = _with_all(spec, quantity or Quantity.EFFORT)
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
     pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
@@ -721,10 +668,10 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
     return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
 
 
-def _with_all(spec: mujoco.MjSpec, kind: ActuatorKind) -> mujoco.MjSpec:
+def _with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
     """Return a copy with an actuator on each joint that follows no other."""
     trial = spec.copy()
-    add_actuators(trial, [f'{joint}_{kind}' for joint in free_joints(spec)])
+    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
     return trial
 
 
