@@ -15,8 +15,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import Pair, PairRole, drives_joint
+from sysid_ros.alignment.pairs import Pair, PairRole, command_quantity, drives_joint
 from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import HealthFinding
+from sysid_ros.alignment.health import UNSIGNED, HealthFinding, are_magnitudes
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.vocabulary import Quantity
@@ -155,6 +156,16 @@ def drives_joint(model: mujoco.MjModel, actuator: int) -> bool:
     return bool(model.actuator_trntype[actuator] in TO_JOINT)
 
 
+def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:
+    """Return what an actuator is commanded."""
+    if model.actuator_biastype[actuator] != mujoco.mjtBias.mjBIAS_AFFINE:
+        return Quantity.EFFORT
+    _, position, velocity = model.actuator_biasprm[actuator, :3]
+    if position:
+        return Quantity.POSITION
+    return Quantity.VELOCITY if velocity else Quantity.EFFORT
+
+
 def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:
     """Return name and id of the hinge and slide joints of a model."""
     names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
@@ -163,3 +174,56 @@ def scalar_joints(model: mujoco.MjModel) -> dict[str, int]:
         for joint, name in enumerate(names)
         if name and model.jnt_type[joint] in SCALAR_JOINTS
     }
+
+
+def without_counterpart(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    elements: Collection[tuple[PairRole, str]],
+    columns: Collection[tuple[str, str, str]],
+    known: Sequence[Unmapped],
+    reason: str,
+) -> tuple[Unmapped, ...]:
+    """Return all of a bag and of a model that has no counterpart.
+
+    Args:
+        bag: Columns of the bag.
+        model: The compiled model.
+        elements: Sensors and actuators that have one.
+        columns: Topic, field and label of the columns that have one.
+        known: What has none, with its reason; it stands first.
+        reason: Why the other sensors and actuators have none.
+    """
+    found = list(known)
+    explained = {(item.kind, item.name) for item in known}
+    for role, names in (
+        (PairRole.SENSOR, sensor_names(model)),
+        (PairRole.ACTUATOR, actuator_names(model)),
+    ):
+        kind = UnmappedKind(role.value)
+        left = (item for item in names if (role, item) not in elements)
+        found += [
+            Unmapped(kind, item or '(unnamed)', reason)
+            for item in left
+            if (kind, item) not in explained
+        ]
+    why = 'no sensor or actuator of the model refers to it'
+    topics = {topic for topic, _, _ in columns}
+    for topic in bag.topics:
+        if (UnmappedKind.TOPIC, topic.topic) in explained:
+            continue
+        if topic.topic not in topics and topic.fields:
+            found.append(Unmapped(UnmappedKind.TOPIC, topic.topic, why))
+            continue
+        for field in topic.fields:
+            unsigned = field.name == Quantity.EFFORT and are_magnitudes(field)
+            found += [
+                Unmapped(
+                    UnmappedKind.COLUMN,
+                    column_name(topic.topic, field.name, label),
+                    UNSIGNED if unsigned else why,
+                )
+                for label in field.labels
+                if (topic.topic, field.name, label) not in columns
+            ]
+    return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))

@@ -77,7 +77,7 @@ def inspect_bag(
         mapped = load_mapping(Path(mapping))
 
     from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.implied import imply_actuators
+    from sysid_ros.alignment.mapping.proposal import imply_actuators
     from sysid_ros.bags import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.inspection import draw_joints, print_inspection
@@ -256,8 +256,12 @@ def propose_mapping(
     check_new(output)
 
     from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.implied import propose_with_actuators
-    from sysid_ros.alignment.mapping.proposal import CONFIDENCE, summary, to_yaml
+    from sysid_ros.alignment.mapping.proposal import (
+        CONFIDENCE,
+        propose_with_actuators,
+        summary,
+        to_yaml,
+    )
     from sysid_ros.bags import read_bag
     from sysid_ros.cli.console import print_json, say
     from sysid_ros.model.implied import implied_sentence

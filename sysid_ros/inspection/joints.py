@@ -14,12 +14,12 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
-from sysid_ros.alignment.mapping.axes import meaning_of
-from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.mapping.names import meaning_of
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
     column_name,
+    command_quantity,
     drives_joint,
     names_of,
     pair_columns,

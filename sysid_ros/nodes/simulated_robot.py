@@ -22,7 +22,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
-from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description

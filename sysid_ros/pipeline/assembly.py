@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
-from sysid_ros.alignment.mapping.by_name import command_quantity
+from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256

@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, are_magnitudes
-from sysid_ros.alignment.mapping.by_name import command_quantity
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -34,6 +33,7 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     column_name,
+    command_quantity,
     drives_joint,
     field_columns,
     scalar_joints,
@@ -306,8 +306,8 @@ def _by_efforts(
                 '; the efforts that were measured could drive motors, but the actuators of the '
                 'model are servos'
             )
-        _, law = Mechanism(model).driven.get(item.actuator, (None, None))
-        slope = law.slope if law is not None and law.known else 1
+        joint = Mechanism(model).driven.get(item.actuator)
+        slope = joint.drive.slope if joint and joint.drive and joint.drive.known else 1
         channel = f"'{column_name(pair.topic, field.name, pair.label)}'"
         if slope != 1:
             column = f'topic: {pair.topic}, field: {field.name}, label: {pair.label}'
@@ -330,15 +330,15 @@ def _check_followed(
     Raises:
         FitError: It is such a bag.
     """
-    names, still = actuator_names(model), []
+    still = []
     for joint in Mechanism(model).joints:
-        law, columns = joint.law, measured.get(joint.id, {})
-        if law is None or not law.known or law.commanded is not Quantity.POSITION:
+        drive, columns = joint.drive, measured.get(joint.id, {})
+        if drive is None or not drive.known or drive.commanded is not Quantity.POSITION:
             continue
-        command, position = told.get(names[law.actuator]), columns.get(Quantity.POSITION)
+        command, position = told.get(drive.name), columns.get(Quantity.POSITION)
         if command is None or position is None:
             continue
-        asked = _spread(values_of(bag, command)) / abs(law.slope)
+        asked = _spread(values_of(bag, command)) / abs(drive.slope)
         if asked <= _MOVES[joint.hinge]:
             continue
         moved = _spread(values_of(bag, position))

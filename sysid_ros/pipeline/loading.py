@@ -18,7 +18,7 @@ import numpy as np
 from sysid_ros.alignment import Alignment, align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.implied import imply_actuators
+from sysid_ros.alignment.mapping.proposal import imply_actuators
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, sensor_names
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import BagColumns, read_bag

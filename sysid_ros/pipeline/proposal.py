@@ -23,10 +23,15 @@ import numpy as np
 from sysid_ros.alignment.health import FindingKind, aggregated, dead_columns
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.axes import EffortKind
-from sysid_ros.alignment.mapping.implied import imply_actuators, propose_with_actuators
 from sysid_ros.alignment.mapping.names import similarities
 from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, mapping_of
+from sysid_ros.alignment.mapping.proposal import (
+    Proposal,
+    ProposedPair,
+    imply_actuators,
+    mapping_of,
+    propose_with_actuators,
+)
 from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.bags import BagColumns, read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix

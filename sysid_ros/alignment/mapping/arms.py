@@ -10,16 +10,16 @@ where the leader is: the positions of the leader are the follower's commands.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.alignment.mapping.by_name import STATE
 from sysid_ros.alignment.mapping.names import name_words
 from sysid_ros.alignment.pairs import field_columns
 from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import Quantity, is_command
 
@@ -69,11 +69,10 @@ def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
     return tuple(found)
 
 
-def rivals(arms: Sequence[Arm]) -> tuple[Arm, ...]:
+def _rivals(arms: Sequence[Arm]) -> list[Arm]:
     """Return the arms whose joints another arm has, too: all of them, as twins do."""
-    return tuple(
-        arm for arm in arms if any(arm.joints == other.joints for other in arms if other is not arm)
-    )
+    joints = [arm.joints for arm in arms]
+    return [arm for arm in arms if joints.count(arm.joints) > 1]
 
 
 def find_leaders(bag: BagColumns) -> dict[str, str]:
@@ -94,10 +93,8 @@ def find_leaders(bag: BagColumns) -> dict[str, str]:
 def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
     """Return what of a bag belongs to one arm, or to none in particular.
 
-    Args:
-        bag: Columns of the bag.
-        namespace: Words of a topic's path, such as ``left``, ``/robot/arm_1``, or of joints; empty
-            where all of the bag is one robot's.
+    The namespace is words of a topic's path, such as ``left`` or ``/robot/arm_1``, or of joints;
+    empty where all of the bag is one robot's.
 
     Raises:
         AlignmentError: No topic and no joint has them.
@@ -139,9 +136,9 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
     return replace(bag, topics=tuple(kept), unread=tuple(unread))
 
 
-def prefixes(bag: BagColumns, arms: Sequence[Arm], leaders: dict[str, str]) -> dict[str, str]:
+def prefixes(bag: BagColumns, leaders: dict[str, str]) -> dict[str, str]:
     """Return topic to what tells its arm from others that call their joints the same."""
-    several = rivals(arms)
+    several = _rivals(find_arms(bag, leaders))
     common = frozenset.intersection(*(arm.words for arm in several)) if several else frozenset()
     found = {}
     for topic in bag.topics:
@@ -153,19 +150,19 @@ def prefixes(bag: BagColumns, arms: Sequence[Arm], leaders: dict[str, str]) -> d
     return found
 
 
-def check_one_arm(bag: BagColumns, arms: Sequence[Arm], joints: Sequence[str]) -> None:
+def check_one_arm(bag: BagColumns, leaders: dict[str, str], joints: Iterable[str]) -> None:
     """Check that a bag does not hold several arms where the model, of these joints, is one.
 
     Raises:
         AlignmentError: It does; the sentence names them.
     """
-    several = rivals(arms)
+    several = _rivals(find_arms(bag, leaders))
     most = max(_states(bag), key=lambda topic: len(topic.receive_ns), default=None)
     if most is None or most.topic not in {arm.topic for arm in several}:
         return  # what the others have is said, too, by the topic that says most
     told_apart = {word for joint in joints for word in name_words(joint)}
-    words = [arm.words - frozenset.intersection(*(arm.words for arm in several)) for arm in several]
-    if several and not all(own & told_apart for own in words):
+    common = frozenset.intersection(*(arm.words for arm in several))
+    if not all((arm.words - common) & told_apart for arm in several):
         names = ', '.join(dict.fromkeys(arm.name for arm in several))
         raise AlignmentError(
             f'The bag {bag.path.name!r} holds several arms with the same joints, {names}, and the '
@@ -179,7 +176,7 @@ def _states(bag: BagColumns) -> list[TopicColumns]:
     return [
         topic
         for topic in bag.topics
-        if topic.msgtype == STATE
+        if topic.msgtype == JOINT_STATE
         and not is_command(topic.topic)
         and field_columns(topic, Quantity.POSITION) is not None
     ]

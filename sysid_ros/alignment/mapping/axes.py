@@ -1,10 +1,12 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a bag as axes, one per joint of the robot, and what each axis did."""
+"""The joints of a robot as a bag shows them: columns, motion, commands that they follow, units."""
 
 from __future__ import annotations
 
 import enum
+import functools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,28 +15,12 @@ import scipy  # its parts are loaded when they are used: half of a node's start 
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
-from sysid_ros.alignment.mapping.by_name import (
-    ARRAY,
-    TRAJECTORY,
-    controller_joints,
-    controller_meaning,
-    controller_of,
-)
+from sysid_ros.alignment.mapping.names import controller_facts, meaning_of
 from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, Field, TopicColumns
-from sysid_ros.bags.message_types import CONTROLLER_STATE
-from sysid_ros.vocabulary import (
-    COMMANDED,
-    COMPONENTS,
-    CURRENT,
-    NEITHER,
-    PWM,
-    Quantity,
-    is_command,
-    quantity_of,
-    words_of,
-)
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_TRAJECTORY
+from sysid_ros.vocabulary import CURRENT, PWM, Quantity, quantity_of, words_of
 
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
@@ -45,11 +31,26 @@ _LONGEST_S = 120.0
 #: An instant with no measurement within this and within so many periods is left out.
 _HOLE_S, _HOLE_PERIODS = 0.1, 4.0
 #: Longest lag of a response behind its command, s.
-LONGEST_LAG_S = 0.5
+_LONGEST_LAG_S = 0.5
 #: Variation of a column below this part of its size is none.
 _NO_VARIATION = 1e-9
 #: A later lag must agree better by this much.
 _BETTER = 1e-3
+#: Instants at which hypotheses are judged.
+_SAMPLES = 250
+#: Commands and responses that agree less than this are not called a pair.
+LEAST_CORRELATION = 0.5
+#: Derivatives and velocities that agree less than this do not tell a unit.
+_CLEAR = 0.8
+#: A servo may miss its command by a factor whose natural logarithm is this; a weak one goes a fifth
+#: of its way, which is not yet a revolution per radian.
+_WAY, _WEAK = 0.9, 1.6
+#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
+#: a derivative tells, and for a derivative that is of no unit: velocities that are read in step
+#: with the commands of a stiff servo are up to .08 off the mean.
+_LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.1
+#: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
+_NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
 
 
 class EffortKind(enum.StrEnum):
@@ -135,20 +136,25 @@ def find_axes(
     topic's joints tell those of several arms apart.
     """
     found: dict[tuple[str, str, str, bool], Axis] = {}
-    orders = controller_joints(bag)
+    meanings = {
+        (topic.topic, field.name): meaning
+        for topic in bag.topics
+        for field in topic.fields
+        if (meaning := meaning_of(topic, field)) is not None
+    }
     # What a controller was told does not count where it says what it did.
     done = {
         label
         for topic in bag.topics
         if topic.msgtype == CONTROLLER_STATE
         for field in topic.fields
-        if (meaning_of(topic, field) or (None, False))[1]
+        if meanings.get((topic.topic, field.name), (None, False))[1]
         for label in field.labels
     }
-    prefixes = prefixes or {}
     for topic in bag.topics:
+        prefix = (prefixes or {}).get(topic.topic, '')
         for field in topic.fields:
-            meaning = meaning_of(topic, field)
+            meaning = meanings.get((topic.topic, field.name))
             if meaning is None:
                 continue
             quantity, commanded = meaning
@@ -160,46 +166,23 @@ def find_axes(
                 group = topic.topic, ''
             for label in field.labels:
                 column = AxisColumn.of(topic, field, label)
-                replaced = topic.msgtype == TRAJECTORY and label in done
+                replaced = topic.msgtype == JOINT_TRAJECTORY and label in done
                 if replaced or not np.isfinite(column.values).any():
                     continue
-                name = _name(label, topic.topic, orders)
-                if topic.topic in prefixes:
-                    name = f'{prefixes[topic.topic]}_{name}'
-                key = (*group, label, commanded)
-                axis = found.setdefault(key, Axis(name, commanded, {}))
+                name = _joint_name(bag, topic.topic, label)
+                name = f'{prefix}_{name}' if prefix else name
+                axis = found.setdefault((*group, label, commanded), Axis(name, commanded, {}))
                 known = axis.columns.setdefault(quantity, column)
                 if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
                     axis.columns[quantity] = column
     # A current that no joint is named for is a battery's.
-    found = {
-        key: axis
-        for key, axis in found.items()
+    axes = [
+        axis
+        for axis in found.values()
         if axis.named or [column.kind for column in axis.columns.values()] != [EffortKind.CURRENT]
-    }
-    asked = {axis.name for axis in found.values() if axis.commanded and axis.topic not in leaders}
-    return _distinct(
-        [axis for axis in found.values() if axis.topic not in leaders or axis.name not in asked]
-    )
-
-
-def meaning_of(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
-    """Return what a field's numbers are, None where names do not say it, and if they are commanded.
-
-    What belongs to no joint has no meaning.
-    """
-    if topic.msgtype == CONTROLLER_STATE:
-        return controller_meaning(topic).get(field.name)
-    words = set(words_of(field.name))
-    if set(field.labels) <= COMPONENTS or NEITHER & words:
-        return None
-    commanded = topic.msgtype == TRAJECTORY or is_command(topic.topic) or bool(COMMANDED & words)
-    commanded &= not {'actual', 'feedback'} & words
-    quantity = quantity_of(words)
-    if quantity is None and not {'data', 'values'} & words:
-        return None
-    quantity = quantity or quantity_of(words_of(topic.topic))
-    return quantity, commanded or (quantity is None and topic.msgtype == ARRAY)
+    ]
+    asked = {axis.name for axis in axes if axis.commanded and axis.topic not in leaders}
+    return _distinct([a for a in axes if a.topic not in leaders or a.name not in asked])
 
 
 def _without_quantity(topic: str) -> str:
@@ -210,11 +193,11 @@ def _without_quantity(topic: str) -> str:
     )
 
 
-def _name(label: str, topic: str, orders: dict[str, list[str]]) -> str:
-    """Return what a column's joint is called: its label, or what the bag's facts tell."""
+def _joint_name(bag: BagColumns, topic: str, label: str) -> str:
+    """Return what a column's joint is called: its label, or what its controller calls it."""
     if label and not label.isdigit():
         return label
-    joints = orders.get(controller_of(topic), [])
+    joints, _ = controller_facts(bag, topic)
     if label and int(label) < len(joints):
         return joints[int(label)]
     return label or topic.strip('/').replace('/', '_')
@@ -232,12 +215,10 @@ def _distinct(axes: list[Axis]) -> tuple[Axis, ...]:
 
 
 def _telling(axis: Axis) -> tuple[int, bool, bool, int]:
-    column = next(iter(axis.columns.values()))
-    moving = sum(
-        float(np.nanmax(item.values) - np.nanmin(item.values)) > 0 for item in axis.columns.values()
-    )
-    at_top = '.' not in column.field
-    return moving, at_top, axis.topic.endswith('joint_states'), len(column.values)
+    columns = list(axis.columns.values())
+    moving = sum(float(np.nanmax(c.values) - np.nanmin(c.values)) > 0 for c in columns)
+    at_top = '.' not in columns[0].field
+    return moving, at_top, axis.topic.endswith('joint_states'), len(columns[0].values)
 
 
 class SmoothSignal(NamedTuple):
@@ -275,6 +256,17 @@ class AxesMotion(NamedTuple):
         """How much was looked at."""
         return float(np.count_nonzero(self.whole)) * self.step
 
+    @property
+    def judged(self) -> NDArray[np.int64]:
+        """The instants at which hypotheses are judged."""
+        known = np.flatnonzero(self.whole)
+        spread = np.linspace(0, len(known) - 1, min(len(known), _SAMPLES))
+        return known[spread.astype(np.int64)]
+
+    def command(self, row: int, quantity: Quantity) -> SmoothSignal | None:
+        """Return what an axis of commands holds of a quantity, if it may hold that."""
+        return self.signals.get((row, quantity)) or self.signals.get((row, None))
+
 
 def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     """Bring all axes to common instants; None where there is no stretch that all share."""
@@ -285,44 +277,46 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
     # A topic that was there for a moment only must not hide what the others did.
     measured = [column for column in measured if np.ptp(times[id(column)]) >= longest / 2]
     spans = [times[id(column)] for column in measured]
-    kept = {id(column) for column in measured}
     if not spans:
         return None
-    begin = max(span[0] for span in spans)
-    end = min(span[-1] for span in spans)
+    begin, end = max(span[0] for span in spans), min(span[-1] for span in spans)
     step = max(_STEP_S, *(float(np.median(np.diff(span))) for span in spans))
     if end - begin < 2 * _WINDOW * step:
         return None
-    instants = np.arange(begin, end, step)
-    instants = _liveliest(instants, measured, times)
+    instants = _liveliest(np.arange(begin, end, step), measured, times)
     window = max(_WINDOW, int(_WINDOW_S / step) // 2 * 2 + 1)
+    kept = {id(column) for column in measured}
     signals = {}
     whole = np.ones(len(instants), dtype=bool)
     for row, axis in enumerate(axes):
         for quantity, column in axis.columns.items():
             known = np.isfinite(column.values) & longest_increasing(column.receive_ns)
-            own = times[id(column)]
             absent = not axis.commanded and id(column) not in kept
             if absent or np.count_nonzero(known) <= _WINDOW:
                 continue
-            if column.interpolated:
-                values = np.interp(instants, own[known], column.values[known])
+            own, values = times[id(column)][known], column.values[known]
+            if axis.commanded and not column.interpolated:
+                held = np.searchsorted(own, instants, side='right') - 1
+                path = values[np.clip(held, 0, len(values) - 1)]
             else:
-                values = _at(own[known], column.values[known], instants, held=axis.commanded)
+                several = round(step / max(float(np.median(np.diff(own))), 1e-9))
+                if several > 1 and not column.interpolated:
+                    values = scipy.ndimage.uniform_filter1d(values, several)
+                path = np.interp(instants, own, values)
             if not axis.commanded:
-                limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own[known]))))
-                after = np.clip(np.searchsorted(own[known], instants), 1, len(own[known]) - 1)
-                whole &= own[known][after] - own[known][after - 1] <= limit
+                limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own))))
+                after = np.clip(np.searchsorted(own, instants), 1, len(own) - 1)
+                whole &= own[after] - own[after - 1] <= limit
             signals[row, quantity] = SmoothSignal(
                 *(
-                    scipy.signal.savgol_filter(values, window, _ORDER, deriv=deriv, delta=step)
+                    scipy.signal.savgol_filter(path, window, _ORDER, deriv=deriv, delta=step)
                     for deriv in range(3)
                 )
             )
     edge = window // 2
     whole[:edge] = whole[-edge:] = False
-    # Nothing is missing within a filter's half window; these are counts of whole numbers.
-    whole &= np.convolve(~whole, np.ones(2 * edge + 1), 'same') < 0.5  # noqa: PLR2004
+    # Nothing is missing within half of the filter's window.
+    whole = scipy.ndimage.binary_erosion(whole, np.ones(2 * edge + 1), border_value=1)
     return AxesMotion(step, whole, signals) if whole.any() else None
 
 
@@ -344,8 +338,8 @@ def _liveliest(
     measured: Sequence[AxisColumn],
     times: dict[int, NDArray[np.float64]],
 ) -> NDArray[np.float64]:
-    step = instants[1] - instants[0]
-    count = int(_LONGEST_S / step)
+    """Return the instants of the stretch in which all columns together change most."""
+    count = int(_LONGEST_S / (instants[1] - instants[0]))
     if len(instants) <= count:
         return instants
     life = np.zeros(len(instants))
@@ -360,31 +354,14 @@ def _liveliest(
     return instants[start : start + count]
 
 
-def _at(
-    times: NDArray[np.float64],
-    values: NDArray[np.float64],
-    instants: NDArray[np.float64],
-    *,
-    held: bool,
-) -> NDArray[np.float64]:
-    """Return (m,) values at instants: of a command as it is held, else between the samples."""
-    if held:
-        rows = np.searchsorted(times, instants, side='right') - 1
-        return values[np.clip(rows, 0, len(values) - 1)]
-    step = instants[1] - instants[0]
-    several = round(step / max(float(np.median(np.diff(times))), 1e-9))
-    if several > 1:
-        values = scipy.ndimage.uniform_filter1d(values, several)
-    found: NDArray[np.float64] = np.interp(instants, times, values)
-    return found
-
-
 class Response(NamedTuple):
-    """How a column follows another: correlation and slope at the lag, s, of most agreement."""
+    """How a column follows another: correlation and slope at the lag of most agreement."""
 
-    correlation: float
-    slope: float
-    lag: float
+    correlation: float = 0.0
+    slope: float = 0.0
+
+
+_NO_RESPONSE = Response()
 
 
 def respond(
@@ -392,28 +369,330 @@ def respond(
     response: NDArray[np.float64],
     motion: AxesMotion,
     *,
-    longest: float = LONGEST_LAG_S,
+    longest: float = _LONGEST_LAG_S,
 ) -> Response:
     """Find how a (n,) response follows its (n,) command at the instants of a motion that count.
 
     Earlier lags, up to the longest, s, are preferred: a response far behind its command turns its
     sign.
     """
-    best = Response(0.0, 0.0, 0.0)
+    best = _NO_RESPONSE
     for lag in range(int(longest / motion.step) + 1):
         count = len(command) - lag
         use = motion.whole[lag:] & motion.whole[:count]
         if np.count_nonzero(use) < 2 * _WINDOW:
             break
         a, b = command[:count][use], response[lag:][use]
-        found = correlate(a, b)
+        a, b = a - a.mean(), b - b.mean()
+        size = float(np.sqrt((a @ a) * (b @ b)))
+        found = float(a @ b) / size if size > _NO_VARIATION else 0.0
         if abs(found) > abs(best.correlation) + _BETTER:
-            best = Response(found, found * float(b.std() / a.std()), lag * motion.step)
+            best = Response(found, found * float(b.std() / a.std()))
     return best
 
 
-def correlate(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Return the correlation of two columns, 0 where one of them stands still."""
-    a, b = a - a.mean(), b - b.mean()
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    return float(a @ b) / size if size > _NO_VARIATION else 0.0
+def velocity_response(motion: AxesMotion, row: int) -> Response:
+    """Return how the velocity of an axis follows the slope of its position; 0 if unknown."""
+    position = motion.signals.get((row, Quantity.POSITION))
+    velocity = motion.signals.get((row, Quantity.VELOCITY))
+    if position is None or velocity is None:
+        return _NO_RESPONSE
+    return respond(position.rate, velocity.values, motion, longest=0.0)
+
+
+class Unit(NamedTuple):
+    """A unit: name, SI units per unit, and cost (minus the logarithm of its odds)."""
+
+    name: str
+    factor: float
+    cost: float
+
+
+#: Encoders have 2^n counts per turn.
+_TICKS = tuple(
+    Unit(f'counts of 2^{bits} per turn', 2 * math.pi / 2**bits, 3.5) for bits in range(8, 25)
+)
+_ANGLE = (
+    Unit('rad', 1.0, 0.0),
+    Unit('degrees', math.pi / 180, 3.0),
+    Unit('revolutions', 2 * math.pi, 4.0),
+)
+_RATE = (
+    *(unit._replace(name=f'{unit.name}/s') for unit in _ANGLE),
+    Unit('rpm', 2 * math.pi / 60, 3.5),
+)
+_LENGTH = (Unit('m', 1.0, 0.0), Unit('mm', 1e-3, 3.0), Unit('cm', 1e-2, 4.0))
+_SPEED = tuple(unit._replace(name=f'{unit.name}/s') for unit in _LENGTH)
+_TORQUE = Unit('N·m', 1.0, 0.0)
+
+
+@functools.cache
+def units(quantity: Quantity, *, hinge: bool, whole: bool = False) -> tuple[Unit, ...]:
+    """Return the units that a quantity may be in; counts of an encoder are whole numbers."""
+    if not hinge:
+        return _LENGTH if quantity is Quantity.POSITION else _SPEED
+    if quantity is Quantity.POSITION:
+        return _ANGLE + (_TICKS if whole else ())
+    return _RATE + (tuple(u._replace(name=f'{u.name} and second') for u in _TICKS) if whole else ())
+
+
+def _nearest_unit(factor: float, choices: Sequence[Unit], tolerance: float) -> Unit | None:
+    """Return the least surprising unit whose factor agrees within a relative tolerance."""
+    off = {unit: abs(math.log(unit.factor / factor)) / tolerance for unit in choices}
+    fitting = [unit for unit in choices if off[unit] < 1.0]
+    return min(fitting, key=lambda unit: unit.cost + off[unit] ** 2, default=None)
+
+
+def _same_unit(position: Unit, quantity: Quantity, *, hinge: bool) -> Unit:
+    """Return the unit of a command or velocity that goes with that of the position."""
+    usual = units(quantity, hinge=hinge, whole=True)
+    return next((unit for unit in usual if unit.factor == position.factor), usual[0])
+
+
+def _odd_unit(unit: Unit, factor: float) -> Unit:
+    """Return a unit for a factor that no unit has."""
+    return Unit(f'{factor:.3g} {unit.name}', factor, 6.0)
+
+
+class RecordedJoint(NamedTuple):
+    """One joint of the robot as the bag shows it.
+
+    Attributes:
+        axis: What is measured.
+        command: What it follows, or None.
+        commanded: What the command tells.
+        command_values: (n,) the command in units of the bag, or None.
+        position: (n,) signals of the position, or None.
+        effort: (n,) or None.
+        following: How the measurement follows the command.
+        speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
+        whole: Whether positions are whole numbers.
+    """
+
+    axis: Axis
+    command: Axis | None
+    commanded: Quantity
+    command_values: NDArray[np.float64] | None
+    position: SmoothSignal | None
+    effort: NDArray[np.float64] | None
+    following: Response
+    speeding: Response
+    whole: bool
+
+    @property
+    def own_efforts(self) -> bool:
+        """Whether efforts are no torques by their name."""
+        column = self.axis.columns.get(Quantity.EFFORT)
+        return column is not None and column.kind is not EffortKind.TORQUE
+
+    @property
+    def command_sign(self) -> int:
+        """The sign of the command against that of the position."""
+        return -1 if self.following.correlation < -LEAST_CORRELATION else 1
+
+    def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
+        """Return what a position may be in."""
+        return units(Quantity.POSITION, hinge=hinge, whole=self.whole)
+
+    def command_unit(self, position: Unit, *, hinge: bool) -> Unit:
+        """Return what the command is in, given what the position is in.
+
+        A servo seldom goes all the way: a slope that is not far from one is no other unit.
+        """
+        if self.commanded is Quantity.EFFORT:
+            return _TORQUE
+        if not self._follows or self._goes_its_way:
+            return _same_unit(position, self.commanded, hinge=hinge)
+        factor = abs(self.following.slope) * position.factor
+        usual = units(self.commanded, hinge=hinge)
+        with_counts = units(self.commanded, hinge=hinge, whole=True)
+        return (
+            _nearest_unit(factor, usual, _WAY)
+            or _nearest_unit(factor, with_counts, _LOOSE)
+            or _odd_unit(usual[0], factor)
+        )
+
+    def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
+        """Return what the velocity is in, given what the position is in."""
+        if abs(self.speeding.correlation) < _CLEAR:
+            return _same_unit(position, Quantity.VELOCITY, hinge=hinge)
+        usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
+        factor = position.factor / abs(self.speeding.slope)
+        tolerance = max(_TIGHT, self._attenuation)
+        return _nearest_unit(factor, usual, tolerance) or _odd_unit(usual[0], factor)
+
+    @property
+    def _follows(self) -> bool:
+        return abs(self.following.correlation) >= LEAST_CORRELATION
+
+    @property
+    def _goes_its_way(self) -> bool:
+        """Whether a position moves about as far as it is told to."""
+        return -_WEAK < math.log(abs(self.following.slope)) < _WAY
+
+    @property
+    def _attenuation(self) -> float:
+        """How much too small noise makes the slope of a regression at most, as a logarithm."""
+        return -2 * math.log(abs(self.speeding.correlation))
+
+    def doubtful(self, *, hinge: bool) -> dict[Quantity | None, str]:
+        """Return what is in no known unit to the question to ask; None is the command.
+
+        Two columns of a joint whose ratio is that of no two units, as before and after a gear, say
+        so of both; of a position that goes where it is told to, it is the other one.
+        """
+        usual = self.position_units(hinge=hinge)
+        found: dict[Quantity | None, str] = {}
+        follows = self.commanded is Quantity.POSITION and self._follows
+        if abs(self.speeding.correlation) >= _CLEAR:
+            speed = abs(self.speeding.slope)
+            others = units(Quantity.VELOCITY, hinge=hinge)
+            if not _has_units(speed, usual, others, max(_EXACT, self._attenuation)):
+                found[Quantity.VELOCITY] = (
+                    f'it is {speed:.3g} times the derivative of the position, which no two units '
+                    'are: is there a gear? Give its scale'
+                )
+        if follows and not self._goes_its_way:
+            slope = abs(self.following.slope)
+            others = units(Quantity.POSITION, hinge=hinge, whole=True)
+            if not _has_units(1 / slope, usual, others, _WAY):
+                found[None] = (
+                    f'the position moves {slope:.3g} times as far as it is told to, which no two '
+                    'units are: give its scale'
+                )
+        if found and not (follows and self._goes_its_way):
+            question = next(iter(found.values()))
+            found |= {Quantity.POSITION: question, None: question}
+        return found
+
+
+def _has_units(
+    ratio: float, usual: tuple[Unit, ...], others: tuple[Unit, ...], tolerance: float
+) -> bool:
+    """Whether some two units have a ratio, of another quantity's change to the position's."""
+    return any(_nearest_unit(ratio * unit.factor, usual, tolerance) for unit in others)
+
+
+def recorded_joints(
+    axes: Sequence[Axis], motion: AxesMotion | None, quantities: frozenset[Quantity]
+) -> tuple[RecordedJoint, ...]:
+    """Bind each measured axis to what it follows of what the model's actuators are commanded."""
+    measured = [row for row, axis in enumerate(axes) if not axis.commanded]
+    commands = [row for row, axis in enumerate(axes) if axis.commanded]
+    followed = {
+        (row, command): _follow(axes, motion, row, command, quantities)
+        for row in measured
+        for command in commands
+    }
+    bound = _bind(axes, measured, commands, followed)
+    made = []
+    for row in measured:
+        axis, told = axes[row], bound.get(row)
+        quantity, following = (
+            (Quantity.POSITION, _NO_RESPONSE) if told is None else followed[row, told]
+        )
+        speeding, position, effort, command = _NO_RESPONSE, None, None, None
+        if motion is not None:
+            speeding, rows = velocity_response(motion, row), motion.judged
+            position, effort = (
+                signal if (signal := motion.signals.get((row, kind))) is None else signal.at(rows)
+                for kind in (Quantity.POSITION, Quantity.EFFORT)
+            )
+            if effort is not None and not np.ptp(motion.signals[row, Quantity.EFFORT].values) > 0:
+                effort = None
+            signal = None if told is None else motion.command(told, quantity)
+            command = None if signal is None else signal.values[rows]
+        made.append(
+            RecordedJoint(
+                axis,
+                None if told is None else axes[told],
+                quantity,
+                command,
+                position,
+                None if effort is None else effort.values,
+                following,
+                speeding,
+                _is_whole(axis),
+            )
+        )
+    return tuple(made)
+
+
+def _is_whole(axis: Axis) -> bool:
+    column = axis.columns.get(Quantity.POSITION)
+    if column is None:
+        return False
+    values = column.values[np.isfinite(column.values)]
+    return bool((values == np.round(values)).all() and np.ptp(values) > 1)
+
+
+def _follow(
+    axes: Sequence[Axis],
+    motion: AxesMotion | None,
+    row: int,
+    commanded: int,
+    quantities: frozenset[Quantity],
+) -> tuple[Quantity, Response]:
+    """Return as what an axis follows a command best, and how."""
+    columns = axes[commanded].columns
+    tried = [quantity for quantity in sorted(quantities) if quantity in columns or None in columns]
+    tried = tried or [quantity for quantity in columns if quantity is not None]
+    best = tried[0], _NO_RESPONSE
+    if motion is None:
+        return best
+    for quantity in tried:
+        command, answer = motion.command(commanded, quantity), motion.signals.get((row, quantity))
+        position = motion.signals.get((row, Quantity.POSITION))
+        if answer is None and quantity is Quantity.VELOCITY and position is not None:
+            answer = position._replace(values=position.rate)
+        if command is None or answer is None:
+            continue
+        if quantity is Quantity.POSITION:
+            # Slow drifts of two axes are alike; their speeds are not.
+            found = respond(command.rate, answer.rate, motion)
+            asked = float(command.values[motion.whole].std())
+            if asked and abs(found.correlation) < _CLEAR:
+                # A servo rounds the steps of a command, whose speed is the filter's: only the
+                # levels tell the unit.
+                slope = float(answer.values[motion.whole].std()) / asked
+                found = found._replace(slope=math.copysign(slope, found.correlation))
+        else:
+            found = respond(command.values, answer.values, motion)
+        if abs(found.correlation) > abs(best[1].correlation):
+            best = quantity, found
+    return best
+
+
+def _bind(
+    axes: Sequence[Axis],
+    measured: list[int],
+    commands: list[int],
+    followed: dict[tuple[int, int], tuple[Quantity, Response]],
+) -> dict[int, int]:
+    """Choose the command of each measured axis: the strongest correlations, names beside them."""
+    merit = np.zeros((len(measured), len(commands)))
+    certain = set()
+    for place in np.ndindex(merit.shape):
+        row, command = measured[place[0]], commands[place[1]]
+        quantity, response = followed[row, command]
+        strength = abs(response.correlation)
+        same = axes[row].named and axes[row].name == axes[command].name
+        merit[place] = strength + _NAME_BONUS * same
+        if strength > LEAST_CORRELATION:
+            merit[place] += _LEVEL_BONUS * _level(axes[row], axes[command], quantity)
+        if same or strength >= LEAST_CORRELATION:
+            certain.add((row, command))
+    rows, columns = scipy.optimize.linear_sum_assignment(-merit)
+    found = ((measured[i], commands[k]) for i, k in zip(rows, columns, strict=True))
+    return {row: command for row, command in found if (row, command) in certain}
+
+
+def _level(measured: Axis, commanded: Axis, quantity: Quantity) -> float:
+    """Return from 0 to 1 how near positions are to a command: all joints may move in step."""
+    position = measured.columns.get(Quantity.POSITION)
+    command = commanded.columns.get(quantity) or commanded.columns.get(None)
+    if quantity is not Quantity.POSITION or position is None or command is None:
+        return 0.0
+    spread = float(np.nanstd(command.values)) or 1.0
+    away = abs(float(np.nanmean(command.values)) - float(np.nanmean(position.values)))
+    return math.exp(-away / spread)

@@ -15,8 +15,12 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.mapping.axes import SmoothSignal
-from sysid_ros.alignment.mapping.by_name import command_quantity
-from sysid_ros.alignment.pairs import actuator_names, drives_joint, scalar_joints
+from sysid_ros.alignment.pairs import (
+    actuator_names,
+    command_quantity,
+    drives_joint,
+    scalar_joints,
+)
 from sysid_ros.vocabulary import Quantity
 
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
@@ -37,11 +41,9 @@ _SLOW = 0.05
 #: The true armature is at most so many times the model's, or one so many times smaller.
 _ARMATURE = 4.0
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-MASSES = 1.6
+_MASSES = 1.6
 #: Bodies must take this part of a drive for their masses to tell its scale.
-CARRIED = 0.5
-#: They must take this part for its unit to show.
-SHOWS = 0.3
+_CARRIED = 0.5
 #: An effort that is so many times what the model needs, or one so many times smaller, is no torque;
 #: payloads and guesses of armature and friction make it larger or smaller by the second at most.
 _ORDER, _MODEST = 10.0, 3.0
@@ -52,14 +54,15 @@ _TELLS = 0.4
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
 
-class ActuatorLaw(NamedTuple):
-    """How an actuator follows its command, in the joint's coordinates.
+class JointActuator(NamedTuple):
+    """What drives a joint, in the joint's coordinates.
 
     The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
     for a velocity and x itself for an effort; the control is ``slope x + intercept``.
 
     Attributes:
         actuator: Its id.
+        name: Its name.
         commanded: What x is.
         stiffness: N·m/rad or N/m.
         damping: N·m·s/rad or N·s/m.
@@ -69,12 +72,18 @@ class ActuatorLaw(NamedTuple):
     """
 
     actuator: int
+    name: str
     commanded: Quantity
     stiffness: float
     damping: float
     slope: float
     intercept: float
     known: bool
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether controls are positions of the joint, but for a positive factor."""
+        return self.known and self.slope > 0 and self.commanded is Quantity.POSITION
 
 
 class ModelJoint(NamedTuple):
@@ -89,7 +98,7 @@ class ModelJoint(NamedTuple):
         armature: Of the joint and its actuators, kg·m² or kg.
         damping: N·m·s/rad or N·s/m.
         friction: Dry friction, N·m or N.
-        law: Of the first servo on it, else of its first actuator, or None.
+        drive: The first servo on it, else its first actuator, or None.
     """
 
     name: str
@@ -100,7 +109,7 @@ class ModelJoint(NamedTuple):
     armature: float
     damping: float
     friction: float
-    law: ActuatorLaw | None
+    drive: JointActuator | None
 
 
 class Follower(NamedTuple):
@@ -147,9 +156,9 @@ class Mechanism:
         self._home = np.array(model.key_qpos[0] if model.nkey else model.qpos0)
 
     @property
-    def driven(self) -> dict[int, tuple[ModelJoint, ActuatorLaw]]:
-        """Actuator to its joint and law."""
-        return {item.law.actuator: (item, item.law) for item in self.joints if item.law is not None}
+    def driven(self) -> dict[int, ModelJoint]:
+        """Actuator to its joint."""
+        return {joint.drive.actuator: joint for joint in self.joints if joint.drive is not None}
 
     def needed(self, moved: Mapping[int, SmoothSignal], count: int) -> NDArray[np.float64]:
         """Return the (count, k) torques that joints take as they moved, by index.
@@ -185,21 +194,21 @@ def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]
         low, high = (float(value) for value in model.jnt_range[joint])
     dof = int(model.jnt_dofadr[joint])
     armature = float(model.dof_armature[dof])
-    law = None
+    drive = None
     for actuator, actuator_name in enumerate(actuator_names(model)):
         if drives_joint(model, actuator) and int(model.actuator_trnid[actuator, 0]) == joint:
             gear = float(model.actuator_gear[actuator, 0])
             armature += gear**2 * float(model.actuator_armature[actuator])
-            if actuator_name and (law is None or law.commanded is Quantity.EFFORT):
-                own = _law(model, actuator, gear)
-                own = own._replace(known=own.known and actuator_name not in guessed)
-                law = own if law is None or own.commanded is not Quantity.EFFORT else law
+            if actuator_name and (drive is None or drive.commanded is Quantity.EFFORT):
+                own = _actuator(model, actuator, guessed)
+                drive = own if drive is None or own.commanded is not Quantity.EFFORT else drive
     hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
     resists = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
-    return ModelJoint(name, joint, hinge, low, high, armature, *resists, law)
+    return ModelJoint(name, joint, hinge, low, high, armature, *resists, drive)
 
 
-def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
+def _actuator(model: mujoco.MjModel, actuator: int, guessed: frozenset[str]) -> JointActuator:
+    gear, name = float(model.actuator_gear[actuator, 0]), actuator_names(model)[actuator]
     commanded = command_quantity(model, actuator)
     gain = float(model.actuator_gainprm[actuator, 0])
     bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
@@ -215,7 +224,8 @@ def _law(model: mujoco.MjModel, actuator: int, gear: float) -> ActuatorLaw:
         slope = -bias[2] * gear / gain
     elif known:
         slope = 1.0 / (gear * gain)
-    return ActuatorLaw(actuator, commanded, stiffness, damping, slope, intercept, known)
+    known = known and name not in guessed
+    return JointActuator(actuator, name, commanded, stiffness, damping, slope, intercept, known)
 
 
 def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
@@ -253,12 +263,12 @@ def servo_torque(
     moved: SmoothSignal,
 ) -> NDArray[np.float64] | None:
     """Return the (n,) torques of the actuator by the model's gains."""
-    law = joint.law
-    if law is None or not law.known or command is None or law.commanded is not commanded:
+    drive = joint.drive
+    if drive is None or not drive.known or command is None or drive.commanded is not commanded:
         return None
     if commanded is Quantity.POSITION:
-        return law.stiffness * (command - moved.values) - law.damping * moved.rate
-    return law.damping * (command - moved.rate) if commanded is Quantity.VELOCITY else command
+        return drive.stiffness * (command - moved.values) - drive.damping * moved.rate
+    return drive.damping * (command - moved.rate) if commanded is Quantity.VELOCITY else command
 
 
 def law_part(
@@ -271,7 +281,7 @@ def law_part(
     gain, late = _law_fit(effort, servo, moved)
     gain = min(max(gain, 1 / _GAIN_LIMIT), _GAIN_LIMIT)
     left = effort - gain * servo - late * moved.rate
-    stiffness = joint.law.stiffness if joint.law else 0.0
+    stiffness = joint.drive.stiffness if joint.drive else 0.0
     slack = LEAST_SHIFT * gain * stiffness
     left -= min(max(float(left.mean()), -slack), slack)
     return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
@@ -308,8 +318,8 @@ def motion_part(
     joint: ModelJoint, driving: NDArray[np.float64], bases: NDArray[np.float64]
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    least = np.array([1 / MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
-    most = np.array([MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
+    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
@@ -318,16 +328,14 @@ def scaled_part(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> flo
     return _part(driving - bases @ _bounded(bases, driving, *_ANY), driving)
 
 
-def scale_of(
-    driving: NDArray[np.float64], bases: NDArray[np.float64], least: float = CARRIED
-) -> float:
+def scale_of(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> float:
     """Return by what a drive has to be multiplied for the model's masses to be right, or NaN.
 
-    Bodies must take the least part of the drive, else the motion does not tell.
+    Bodies must take most of the drive, else the motion does not tell.
     """
     factor = _bounded(bases, driving, *_ANY)[0]
     carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(driving**2)))
-    return 1.0 / float(factor) if carried > least else math.nan
+    return 1.0 / float(factor) if carried > _CARRIED else math.nan
 
 
 def contradiction(
@@ -352,14 +360,6 @@ def contradiction(
     if not times or 1 / _ORDER < times < _ORDER or not left[best] < _TELLS < usual:
         return None
     return times
-
-
-def times_needed(times: float) -> str:
-    """Say how many times what the model needs an effort is."""
-    if times < 0:
-        return 'it goes against the torque that the model needs'
-    size = f'{times:.0f}' if times >= 1 else f'{times:.1g}'
-    return f'it is {size} times the torque that the model needs'
 
 
 def _bounded(

@@ -1,18 +1,58 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""How alike the names of a bag and of a model are."""
+"""What the names of a bag say: how alike they are to a model's, and what a field's numbers are."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Iterator, Sequence
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 from rapidfuzz.distance import Indel
 
-from sysid_ros.vocabulary import COMMANDED, MEASURED, QUANTITIES, words_of
+from sysid_ros.alignment.pairs import field_columns
+from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_JOG, JOINT_TRAJECTORY
+from sysid_ros.vocabulary import (
+    COMMANDED,
+    COMPONENTS,
+    MEASURED,
+    NEITHER,
+    QUANTITIES,
+    Quantity,
+    is_command,
+    quantity_of,
+    words_of,
+)
 
+ARRAY = 'std_msgs/msg/Float64MultiArray'
+#: Fields of a trajectory's points, as a controller's state has them.
+_OF_POINTS = {
+    Quantity.POSITION: 'positions',
+    Quantity.VELOCITY: 'velocities',
+    Quantity.EFFORT: 'effort',
+}
+_VECTOR = ('x', 'y', 'z')
+#: MuJoCo has the scalar part of a quaternion first, ROS last.
+QUATERNION = ('w', 'x', 'y', 'z')
+#: Sensor to the ends of paths of fields that carry it, the likeliest first.
+_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
+    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
+    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
+    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
+    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
+    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
+}
 #: Similarity of equal names; of names that differ in case and separators; of names that differ in
 #: what all names share and in words that say nothing; and the most that likeness alone gives.
 EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.92
@@ -136,3 +176,121 @@ def _shared(lists: list[list[str]]) -> int:
     """Return with how many equal words all lists begin."""
     same = (len(set(words)) == 1 for words in zip(*lists, strict=False))
     return sum(itertools.takewhile(bool, same))
+
+
+def meaning_of(topic: TopicColumns, field: Field) -> tuple[Quantity | None, bool] | None:
+    """Return what a field's numbers are, None where names do not say it, and if they are commanded.
+
+    What belongs to no joint has no meaning.
+    """
+    if topic.msgtype == CONTROLLER_STATE:
+        return _controller_meaning(topic).get(field.name)
+    words = set(words_of(field.name))
+    if set(field.labels) <= COMPONENTS or NEITHER & words:
+        return None
+    commanded = topic.msgtype == JOINT_TRAJECTORY or is_command(topic.topic)
+    commanded = (commanded or bool(COMMANDED & words)) and not {'actual', 'feedback'} & words
+    quantity = quantity_of(words)
+    if quantity is None and not {'data', 'values'} & words:
+        return None
+    quantity = quantity or quantity_of(words_of(topic.topic))
+    return quantity, commanded or (quantity is None and topic.msgtype == ARRAY)
+
+
+def _controller_meaning(topic: TopicColumns) -> dict[str, tuple[Quantity, bool]]:
+    """Return field of a controller's state to its quantity and whether it was commanded.
+
+    Fields that are neither the state nor the best there is of the commands are left out.
+    """
+    readers: tuple[tuple[FieldsOf, bool], ...] = (measured_fields, False), (commanded_fields, True)
+    found = {}
+    for quantity in Quantity:
+        for fields, commanded in readers:
+            field = next(fields(topic, quantity), None)
+            if field is not None:
+                found[field.name] = quantity, commanded
+    return found
+
+
+#: The fields of a topic that hold a quantity, best first.
+FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
+
+
+def _present(topic: TopicColumns, *names: str) -> Iterator[Field]:
+    """Yield those fields that a topic has, in the order of the names."""
+    found = (field_columns(topic, name) for name in names)
+    return (field for field in found if field is not None)
+
+
+def measured_fields(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield the fields that hold what was measured."""
+    if topic.msgtype == CONTROLLER_STATE:
+        points = _OF_POINTS[quantity]
+        return _present(topic, f'feedback.{points}', f'actual.{points}')
+    return _present(topic, quantity)
+
+
+def applied_fields(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield what a controller sent to the drives, where it moves."""
+    for field in _present(topic, f'output.{_OF_POINTS[quantity]}'):
+        finite = np.isfinite(field.values).all(axis=1)
+        if finite.any() and np.ptp(field.values[finite], axis=0).any():
+            yield field
+
+
+def commanded_fields(topic: TopicColumns, quantity: Quantity) -> Iterator[Field]:
+    """Yield the fields that hold what was commanded, best first."""
+    if topic.msgtype == CONTROLLER_STATE:
+        points = _OF_POINTS[quantity]
+        # Controllers whose state has these publish less often than they send.
+        if field_columns(topic, f'desired.{points}') is None:
+            yield from applied_fields(topic, quantity)
+        if quantity is not Quantity.EFFORT:
+            yield from _present(topic, f'reference.{points}', f'desired.{points}')
+    elif topic.msgtype == JOINT_JOG:
+        yield from _present(topic, *(['velocities'] if quantity is Quantity.VELOCITY else []))
+    else:
+        yield from _present(topic, quantity)
+
+
+def controller_facts(bag: BagColumns, topic: str) -> tuple[list[str], Quantity | None]:
+    """Return the joints and the quantity of ``/arm_controller/commands``, as its controller has it.
+
+    The recorder notes them about the session; without notes there are no joints and None.
+    """
+    try:
+        known = json.loads(bag.facts.get('controllers') or '{}')
+    except ValueError:
+        return [], None
+    notes = known if isinstance(known, dict) else {}
+    controller = topic.strip('/').rpartition('/')[0]
+    facts = next((notes[name] for name in notes if name.strip('/') == controller), None)
+    facts = facts if isinstance(facts, dict) else {}
+    joints, interface = facts.get('joints'), facts.get('interface')
+    return (
+        [str(joint) for joint in joints] if isinstance(joints, list) else [],
+        Quantity(interface) if interface in list(Quantity) else None,
+    )
+
+
+#: A field that carries a sensor's values, and its columns in the order of these.
+Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
+
+
+def fitting_fields(bag: BagColumns, kind: mujoco.mjtSensor, width: int) -> list[Fitting]:
+    """Return the fields that carry a quantity, with their columns in the sensor's order."""
+    order = {3: _VECTOR, 4: QUATERNION}.get(width)
+    found: list[Fitting] = []
+    for topic in bag.topics:
+        for end in _FIELDS.get(kind, ()):
+            fitting = [
+                (topic, field, order or field.labels)
+                for field in topic.fields
+                if f'.{field.name}'.endswith(f'.{end}')
+                and (set(order) == set(field.labels) if order else len(field.labels) == width)
+                and np.isfinite(field.values).any()
+            ]
+            found += fitting
+            if fitting:
+                break
+    return found

@@ -1,12 +1,21 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Pairing the columns of a bag with the sensors and actuators of a model."""
+"""Pairing the columns of a bag with the sensors and actuators of a model.
+
+By a mapping, or by the joint names that both share. Names that differ only in case, separators and
+affixes are the same where no other name is as near, and the result says so. What a trajectory
+controller says that it did comes before what it was asked to do: its outputs are what the drives
+got, its reference what it interpolated. An array of numbers carries no names: it is taken in the
+order that the recorder heard from its controller, else in model order where there is one candidate
+only; the result says so. What the motion contradicts is refused.
+"""
 
 from __future__ import annotations
 
+import difflib
 import math
-from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Literal
 
 import mujoco
 import numpy as np
@@ -18,15 +27,25 @@ from sysid_ros.alignment.health import (
     are_magnitudes,
     dead_columns,
 )
-from sysid_ros.alignment.mapping import by_name as auto
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_arms, find_leaders
-from sysid_ros.alignment.mapping.axes import AxesMotion, Axis, AxisColumn, make_motion, respond
-from sysid_ros.alignment.mapping.drives import judged_at, velocity_response
-from sysid_ros.alignment.mapping.mechanism import (
-    Mechanism,
-    contradiction,
-    motion_bases,
-    times_needed,
+from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders
+from sysid_ros.alignment.mapping.axes import (
+    AxesMotion,
+    Axis,
+    AxisColumn,
+    make_motion,
+    respond,
+    velocity_response,
+)
+from sysid_ros.alignment.mapping.mechanism import Mechanism, contradiction, motion_bases
+from sysid_ros.alignment.mapping.names import (
+    ARRAY,
+    SAME_CORE,
+    FieldsOf,
+    applied_fields,
+    commanded_fields,
+    controller_facts,
+    measured_fields,
+    similarities,
 )
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -37,22 +56,34 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     column_name,
+    command_quantity,
+    drives_joint,
     field_columns,
     pair_columns,
     raw_values,
     scalar_joints,
     sensor_names,
     topic_columns,
+    without_counterpart,
 )
-from sysid_ros.bags import BagColumns
+from sysid_ros.bags import BagColumns, TopicColumns
+from sysid_ros.bags.message_types import (
+    CONTROLLER_STATE,
+    JOINT_JOG,
+    JOINT_STATE,
+    JOINT_TRAJECTORY,
+    is_applied,
+)
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, nearest, some
-from sysid_ros.vocabulary import Quantity
+from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
-#: So many labels are named in a message.
+#: Types of messages that command joints by name, worst first.
+_COMMANDS = (JOINT_JOG, JOINT_STATE, JOINT_TRAJECTORY, CONTROLLER_STATE)
+#: So many names are in a message.
 _SHOWN = 6
 #: How a complaint ends.
-ADVICE = '`sysid map BAG MODEL` proposes a mapping'
+_ADVICE = '`sysid map BAG MODEL` proposes a mapping'
 #: Correlations above this are certain, below this there is none.
 _CERTAIN, _NONE = 0.9, 0.3
 #: Factors between a velocity and the derivative of its position that no noise explains.
@@ -81,14 +112,15 @@ def map_columns(
     """
     if mapping == 'auto':
         leaders = find_leaders(bag)
-        check_one_arm(bag, find_arms(bag, leaders), list(scalar_joints(model)))
-        found = _checked(bag, model, auto.auto_mapping(bag, model, leaders))
-        axes, joints = _axes(bag, model, found.pairs)
+        check_one_arm(bag, leaders, scalar_joints(model))
+        found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
+        axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
-        reason = next(_contradictions(model, axes, joints, motion), None)
+        reason = next(_contradictions(model, axes, motion), None)
         if reason is not None:
-            raise AlignmentError(f'Mapping by names cannot be right: {reason}; {ADVICE}.')
-        return found if motion is None else _torques_only(bag, model, found, axes, joints, motion)
+            raise AlignmentError(f'Mapping by names cannot be right: {reason}; {_ADVICE}.')
+        why = {} if motion is None else _no_torques(model, found.pairs, axes, motion)
+        return _without(bag, found, why)
     widths = [int(width) for width in model.sensor_dim]
     pairs = [
         *_explicit(bag, PairRole.SENSOR, mapping.sensors, sensor_names(model), widths),
@@ -100,27 +132,29 @@ def map_columns(
         raise AlignmentError(
             f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
         )
+    health = []
     for pair in pairs:
+        channel = column_name(pair.topic, pair.field, pair.label)
         if not np.isfinite(raw_values(bag, pair)).any():
-            channel = column_name(pair.topic, pair.field, pair.label)
             raise AlignmentError(
                 f'The mapping pairs {pair.role.value} {pair.name!r} with {channel}, '
                 'which has no finite value in the bag.'
             )
-    health = [
-        HealthFinding(
-            bag.path.name,
-            column_name(pair.topic, pair.field, pair.label),
-            FindingKind.DEAD_CHANNEL,
-            1,
-            f'never changes; kept as {pair.name!r} because the mapping names it',
-        )
-        for pair in pairs
-        if pair.role is PairRole.SENSOR
-        and (pair.field, pair.label)
-        in [(field.name, label) for field, label in dead_columns(topic_columns(bag, pair.topic))]
-    ]
+        if pair.role is PairRole.SENSOR and pair[2:5] in _dead(bag):
+            detail = f'never changes; kept as {pair.name!r} because the mapping names it'
+            health.append(
+                HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
+            )
     return _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+
+
+def _dead(bag: BagColumns) -> set[tuple[str, str, str]]:
+    """Return topic, field and label of the columns that never change while others move."""
+    return {
+        (topic.topic, field.name, label)
+        for topic in bag.topics
+        for field, label in dead_columns(topic)
+    }
 
 
 def _explicit(
@@ -130,6 +164,7 @@ def _explicit(
     names: list[str],
     widths: list[int],
 ) -> list[Pair]:
+    """Return the pairs that a mapping names, in the order of the model."""
     for name in channels:
         if name not in names:
             hint = nearest(name, filter(None, names))
@@ -140,19 +175,8 @@ def _explicit(
     for name in sorted(channels, key=names.index):
         channel = channels[name]
         labels = channel_labels(bag, f'{role.value} {name!r}', channel, widths[names.index(name)])
-        pairs += [
-            Pair(
-                role,
-                name,
-                channel.topic,
-                channel.field,
-                label,
-                channel.scale,
-                channel.offset,
-                component,
-            )
-            for component, label in enumerate(labels)
-        ]
+        where, how = (channel.topic, channel.field), (channel.scale, channel.offset)
+        pairs += [Pair(role, name, *where, label, *how, k) for k, label in enumerate(labels)]
     return pairs
 
 
@@ -164,17 +188,16 @@ def channel_labels(
     Raises:
         AlignmentError: The bag has no such topic, field or label, or not so many.
     """
-    unread = {item.topic: item for item in bag.unread}
     topics = [item.topic for item in bag.topics]
     start = f'The mapping pairs {subject} with'
     if channel.topic not in topics:
-        if channel.topic in unread:
-            item = unread[channel.topic]
-            msg = f'{start} topic {channel.topic!r} of type {item.msgtype}: {item.reason}.'
-        else:
-            hint = nearest(channel.topic, topics)
-            msg = f'{start} topic {channel.topic!r}, which is not in the bag; {hint}.'
-        raise AlignmentError(msg)
+        unread = next((item for item in bag.unread if item.topic == channel.topic), None)
+        if unread is not None:
+            raise AlignmentError(
+                f'{start} topic {channel.topic!r} of type {unread.msgtype}: {unread.reason}.'
+            )
+        hint = nearest(channel.topic, topics)
+        raise AlignmentError(f'{start} topic {channel.topic!r}, which is not in the bag; {hint}.')
     topic = topic_columns(bag, channel.topic)
     field = field_columns(topic, channel.field)
     if field is None:
@@ -199,9 +222,308 @@ def channel_labels(
     return chosen
 
 
-def _without(
-    bag: BagColumns, mapping: Mapping, why: dict[Pair, tuple[FindingKind, str]]
-) -> Mapping:
+class _ByName:
+    """Pairs a bag with a model by the names of joints.
+
+    Attributes:
+        joints: Name to id of the model's hinges and slides.
+        shared: Topic to the joints of the model that it has, and their labels there.
+        unused: Topics that are not used, and why.
+        health: What was assumed.
+    """
+
+    def __init__(self, bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str]) -> None:
+        """Compare the names; positions of arms that lead others are commands."""
+        self._bag, self._model, self._leaders = bag, model, leaders
+        self.joints = scalar_joints(model)
+        self._names = {joint: name for name, joint in self.joints.items()}
+        self.shared = {topic.topic: _shared(topic, self.joints) for topic in bag.topics}
+        self._quantities = [command_quantity(model, item) for item in range(model.nactuator)]
+        self.unused: list[Unmapped] = []
+        self.health: list[HealthFinding] = []
+
+    def mapping(self) -> Mapping:
+        """Pair sensors with what is measured, and actuators with commands.
+
+        Raises:
+            AlignmentError: There are no joint states, no name is shared, or the model has no
+                sensor.
+        """
+        states = self._state_topics()
+        sensors = self._sensors(states)
+        if not sensors:
+            shared = some(dict.fromkeys(j for t in states for j in self.shared[t.topic]), _SHOWN)
+            raise AlignmentError(
+                'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
+                f'measures at joints {shared}.'
+            )
+        pairs = (*sensors, *(self._actuators() if self._model.nactuator else ()))
+        self._say_renamed(pairs)
+        return Mapping(pairs, tuple(self.unused), tuple(self.health))
+
+    def _refuse(self, topic: TopicColumns, reason: str) -> None:
+        self.unused.append(Unmapped(UnmappedKind.TOPIC, topic.topic, reason))
+
+    def _assume(self, subject: str, count: int, detail: str) -> None:
+        kind = FindingKind.ASSUMED_ORDER
+        self.health.append(HealthFinding(self._bag.path.name, subject, kind, count, detail))
+
+    def _say_renamed(self, pairs: Sequence[Pair]) -> None:
+        """Say which labels were taken for joints that are written otherwise."""
+        used = {(pair.topic, pair.label) for pair in pairs}
+        for topic, shared in self.shared.items():
+            for joint, label in shared.items():
+                if label != joint and (topic, label) in used:
+                    detail = f'taken for the joint {joint!r}, whose name differs in writing only'
+                    self._assume(f'{topic} {label}', 1, detail)
+
+    def _state_topics(self) -> list[TopicColumns]:
+        """Choose the topics that carry the measured state."""
+        bag = self._bag
+        all_states = [topic for topic in bag.topics if topic.msgtype == JOINT_STATE]
+        states = [
+            topic
+            for topic in all_states
+            if not is_command(topic.topic) and topic.topic not in self._leaders
+        ]
+        # What a controller measured is as good where nobody publishes it otherwise.
+        states = states or [topic for topic in bag.topics if topic.msgtype == CONTROLLER_STATE]
+        if not states:
+            topics = [item.topic for item in bag.topics] + [item.topic for item in bag.unread]
+            what = 'only command topics carry joint states' if all_states else 'there is none'
+            raise AlignmentError(
+                f'Expected a topic of type {JOINT_STATE} with the measured state, {what}; '
+                f'topics: {some(topics, _SHOWN) or "none"}.'
+            )
+        matching = [topic for topic in states if self.shared[topic.topic]]
+        if not matching:
+            labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
+            raise AlignmentError(_nothing_in_common(labels, list(self.joints)))
+        matching.sort(
+            key=lambda topic: (
+                len(self.shared[topic.topic]),
+                topic.topic.endswith('joint_states'),
+                len(topic.receive_ns),
+            ),
+            reverse=True,
+        )
+        chosen = self._choose(matching, 'the measured state')
+        for topic in states:
+            if topic not in matching:
+                self._refuse(topic, 'no joint name in common with the model')
+        return chosen
+
+    def _choose(self, topics: list[TopicColumns], purpose: str) -> list[TopicColumns]:
+        """Take topics in order as long as each brings joints that none before it has."""
+        owner: dict[str, str] = {}
+        chosen = []
+        for topic in topics:
+            shared = self.shared[topic.topic]
+            taken = next((owner[joint] for joint in shared if joint in owner), None)
+            if taken is not None:
+                self._refuse(topic, f'{taken} is taken for {purpose} of the same joints')
+                continue
+            chosen.append(topic)
+            owner.update(dict.fromkeys(shared, topic.topic))
+        return chosen
+
+    def _sensors(self, states: list[TopicColumns]) -> list[Pair]:
+        model = self._model
+        controllers = [topic for topic in self._bag.topics if topic.msgtype == CONTROLLER_STATE]
+        # What is the command of a motor cannot be its measurement, too.
+        torqued = {
+            int(model.actuator_trnid[actuator, 0])
+            for actuator, quantity in enumerate(self._quantities)
+            if quantity is Quantity.EFFORT
+        }
+        pairs = []
+        taken: set[tuple[Quantity, int]] = set()
+        for sensor, name in enumerate(sensor_names(model)):
+            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
+            joint = int(model.sensor_objid[sensor])
+            if not name or quantity is None or (quantity, joint) in taken:
+                continue
+            found = None
+            if quantity is Quantity.EFFORT and joint not in torqued:
+                found = self._column(joint, quantity, controllers, applied_fields)
+            found = found or self._column(joint, quantity, states, measured_fields)
+            if found is not None:
+                pairs.append(Pair(PairRole.SENSOR, name, *found))
+                taken.add((quantity, joint))
+        return pairs
+
+    def _column(
+        self, joint: int, quantity: Quantity, topics: Iterable[TopicColumns], fields: FieldsOf
+    ) -> tuple[str, str, str] | None:
+        """Return topic, field and label of the first column that has a quantity of a joint."""
+        for topic in topics:
+            label = self.shared[topic.topic].get(self._names.get(joint, ''))
+            for columns in fields(topic, quantity):
+                if label is not None and label in columns.labels:
+                    return topic.topic, columns.name, label
+        return None
+
+    def _driving(self) -> Iterator[tuple[str, int, Quantity]]:
+        """Yield the actuators with a name that drive a joint: name, joint and what they take."""
+        for actuator, name in enumerate(actuator_names(self._model)):
+            if name and drives_joint(self._model, actuator):
+                joint = int(self._model.actuator_trnid[actuator, 0])
+                yield name, joint, self._quantities[actuator]
+
+    def _actuators(self) -> list[Pair]:
+        bag = self._bag
+        named = [
+            topic
+            for topic in bag.topics
+            if topic.msgtype in _COMMANDS
+            and (topic.msgtype != JOINT_STATE or is_command(topic.topic))
+            and self.shared[topic.topic]
+        ]
+        unfit = [topic for topic in named if not self._by_joint([topic])]
+        named = [topic for topic in named if topic not in unfit]
+        # What moves a leader is asked of its follower where nothing else is.
+        named = named or [topic for topic in bag.topics if topic.topic in self._leaders]
+        named.sort(
+            key=lambda topic: (
+                is_applied(topic.msgtype, topic.topic),
+                _COMMANDS.index(topic.msgtype),
+                len(topic.receive_ns),
+            ),
+            reverse=True,
+        )
+        pairs = self._by_joint(self._choose(named, 'the commands'))
+        taken = ' and '.join(dict.fromkeys(self._quantities))
+        for topic in unfit:
+            has = ' and '.join(q for q in Quantity if next(commanded_fields(topic, q), None))
+            if topic.msgtype == JOINT_JOG:
+                has = 'steps or velocities of a joystick'
+            commanded = f'it commands {has or "no joint"}'
+            self._refuse(topic, f'{commanded}, the actuators of the model take {taken}')
+        arrays = []
+        for topic in bag.topics:
+            if topic.msgtype == ARRAY:
+                carried = self._carried(topic)
+                if carried is None or carried in self._quantities:
+                    arrays.append(topic)
+                else:
+                    reason = f'it carries {carried}, the actuators of the model take {taken}'
+                    self._refuse(topic, reason)
+        if not pairs:
+            return self._by_controller(arrays) or self._by_order(arrays)
+        by = some(dict.fromkeys(pair.topic for pair in pairs), _SHOWN)
+        for topic in arrays:
+            reason = f'carries no names; commands are taken by joint name from {by}'
+            self._refuse(topic, reason)
+        return pairs
+
+    def _by_joint(self, topics: list[TopicColumns]) -> list[Pair]:
+        return [
+            Pair(PairRole.ACTUATOR, name, *found)
+            for name, joint, quantity in self._driving()
+            if (found := self._column(joint, quantity, topics, commanded_fields)) is not None
+        ]
+
+    def _carried(self, topic: TopicColumns) -> Quantity | None:
+        """Return what an array of commands carries, by its controller or its topic's name."""
+        _, interface = controller_facts(self._bag, topic.topic)
+        # Words for positions are in the topic that people take for any command.
+        found = interface or quantity_of(words_of(topic.topic))
+        return found if interface or found is not Quantity.POSITION else None
+
+    def _by_controller(self, arrays: list[TopicColumns]) -> list[Pair]:
+        """Pair arrays whose controller says which joint each element is."""
+        pairs = []
+        for name, joint, quantity in self._driving():
+            for topic in arrays:
+                order, _ = controller_facts(self._bag, topic.topic)
+                ids = [self.joints.get(item) for item in order]
+                fits = self._carried(topic) in {None, quantity}
+                if fits and len(order) == _width(topic) and joint in ids:
+                    label = str(ids.index(joint))
+                    pairs.append(Pair(PairRole.ACTUATOR, name, topic.topic, 'data', label))
+                    break
+        used = dict.fromkeys(pair.topic for pair in pairs)
+        for topic in arrays:
+            if used and topic.topic not in used:
+                reason = f'the order of {some(used, _SHOWN)} is known from its controller'
+                self._refuse(topic, reason)
+        return pairs
+
+    def _by_order(self, arrays: list[TopicColumns]) -> list[Pair]:
+        """Pair an array with the actuators in model order, if there is exactly one candidate."""
+        names = actuator_names(self._model)
+        candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
+        fitting = [topic for topic in candidates if _width(topic) == len(names)]
+        if len(fitting) == 1 and all(names):
+            array = fitting[0].topic
+            detail = f'carries no names; taken in the order of the model: {some(names, _SHOWN)}'
+            self._assume(array, len(names), detail)
+            return [
+                Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
+                for index, name in enumerate(names)
+            ]
+        for topic in candidates:
+            reason = 'an actuator of the model has no name'
+            if len(fitting) > 1:
+                reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
+            if topic not in fitting:
+                reason = f'{_width(topic)} elements without names, the model has {len(names)} '
+                reason += 'actuators'
+            self._refuse(topic, reason)
+        return []
+
+
+def _labels(topic: TopicColumns) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
+
+
+def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
+    """Return joint of the model to its label in a topic, in the order of the labels."""
+    labels = _labels(topic)
+    found = {label: label for label in labels if label in joints}
+    if len(found) in {len(labels), len(joints)}:
+        return found
+    left = [label for label in labels if label not in found]
+    free = [joint for joint in joints if joint not in found]
+    alike = similarities([*left, *found], [*free, *found])[: len(left), : len(free)]
+    for row, label in enumerate(left):
+        column = int(np.argmax(alike[row]))
+        best = alike[row, column]
+        alone = [np.count_nonzero(of == best) == 1 for of in (alike[row], alike[:, column])]
+        if best >= SAME_CORE and all(alone):
+            found.setdefault(free[column], label)
+    return dict(sorted(found.items(), key=lambda item: labels.index(item[1])))
+
+
+def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
+    lowered = {joint.lower(): joint for joint in joints}
+    similar = [
+        f'{label} and {lowered[close[0]]}'
+        for label in labels
+        if (close := difflib.get_close_matches(label.lower(), lowered, n=1, cutoff=0.5))
+    ]
+    hint = 'none are similar, a mapping must say'
+    hint = f'nearest: {some(similar, _SHOWN)}' if similar else hint
+    unnamed = ' (its messages carry no names)' if all(label.isdigit() for label in labels) else ''
+    return (
+        f'No joint name in common: the bag has {some(labels, _SHOWN) or "none"}{unnamed}, '
+        f'the model has {some(joints, _SHOWN) or "none"}; {hint}; {_ADVICE}.'
+    )
+
+
+def _width(topic: TopicColumns) -> int:
+    """Return the number of elements of an array that is always whole, else 0."""
+    field = field_columns(topic, 'data')
+    if field is None or np.isnan(field.values).all(axis=1).any():
+        return 0
+    return len(field.labels)
+
+
+#: Why a pair is left out: kind of the finding, and what was found.
+_LeftOut = tuple[FindingKind, str]
+
+
+def _without(bag: BagColumns, mapping: Mapping, why: dict[Pair, _LeftOut]) -> Mapping:
     """Leave out pairs, and say why in findings."""
     health, unmapped = list(mapping.health), list(mapping.unmapped)
     for pair, (kind, detail) in why.items():
@@ -216,16 +538,12 @@ def _without(
 
 def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
     """Leave out columns that hold nothing, then complete the mapping."""
-    dead = {
-        (topic.topic, field.name, label)
-        for topic in bag.topics
-        for field, label in dead_columns(topic)
-    }
-    why: dict[Pair, tuple[FindingKind, str]] = {}
+    dead = _dead(bag)
+    why: dict[Pair, _LeftOut] = {}
     for pair in found.pairs:
         if not np.isfinite(raw_values(bag, pair)).any():
             why[pair] = FindingKind.MISSING, 'no finite value in the whole bag'
-        elif pair.role is PairRole.SENSOR and (pair.topic, pair.field, pair.label) in dead:
+        elif pair.role is PairRole.SENSOR and pair[2:5] in dead:
             why[pair] = FindingKind.DEAD_CHANNEL, 'never changes while others move'
         elif pair.field == Quantity.EFFORT and are_magnitudes(pair_columns(bag, pair)):
             why[pair] = FindingKind.NO_TORQUE, UNSIGNED
@@ -235,7 +553,7 @@ def _checked(bag: BagColumns, model: mujoco.MjModel, found: Mapping) -> Mapping:
             f'No column of {bag.path.name!r} is usable as a measurement: '
             f'{mapping.health[-1].detail}.'
         )
-    return _completed(bag, model, mapping, 'no column of the bag refers to it', tuple(why))
+    return _completed(bag, model, mapping, 'no column of the bag refers to it', why)
 
 
 def _completed(
@@ -243,96 +561,57 @@ def _completed(
     model: mujoco.MjModel,
     mapping: Mapping,
     reason: str,
-    left_out: Sequence[Pair] = (),
+    left_out: Iterable[Pair] = (),
 ) -> Mapping:
     """Name everything in bag and model that has no counterpart, with the reason of elements.
 
     Pairs that were found and left out have a finding already.
     """
-    name = bag.path.name
-    unmapped = list(mapping.unmapped)
-    health = list(mapping.health)
-    explained = {(item.kind.value, item.name) for item in unmapped}
-    used = {(pair.role, pair.name) for pair in mapping.pairs}
-    model_names = [(PairRole.SENSOR, item) for item in sensor_names(model)]
-    model_names += [(PairRole.ACTUATOR, item) for item in actuator_names(model)]
-    for role, item in model_names:
-        if (role, item) in used or (role.value, item) in explained:
-            continue
-        unmapped.append(Unmapped(UnmappedKind(role.value), item or '(unnamed)', reason))
-    health += [
+    elements = {(pair.role, pair.name) for pair in mapping.pairs}
+    columns = {pair[2:5] for pair in (*mapping.pairs, *left_out)}
+    unmapped = without_counterpart(bag, model, elements, columns, mapping.unmapped, reason)
+    idle = tuple(
         HealthFinding(
-            name, item.name, FindingKind.UNMAPPED, 1, f'{item.reason}; its control stays 0'
+            bag.path.name, item.name, FindingKind.UNMAPPED, 1, f'{item.reason}; its control stays 0'
         )
         for item in unmapped
         if item.kind is UnmappedKind.ACTUATOR
-    ]
-    columns = {(pair.topic, pair.field, pair.label) for pair in (*mapping.pairs, *left_out)}
-    refused = {item.name for item in unmapped if item.kind is UnmappedKind.TOPIC}
-    why = 'no sensor or actuator of the model refers to it'
-    of_use = {topic for topic, _, _ in columns}
-    for topic in bag.topics:
-        if topic.topic in refused:
-            continue
-        if topic.topic not in of_use and topic.fields:
-            unmapped.append(Unmapped(UnmappedKind.TOPIC, topic.topic, why))
-            continue
-        for field in topic.fields:
-            for label in field.labels:
-                if (topic.topic, field.name, label) not in columns:
-                    channel = column_name(topic.topic, field.name, label)
-                    unmapped.append(Unmapped(UnmappedKind.COLUMN, channel, why))
-    unmapped += [Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread]
-    return Mapping(mapping.pairs, tuple(unmapped), tuple(health))
-
-
-def _torques_only(
-    bag: BagColumns,
-    model: mujoco.MjModel,
-    mapping: Mapping,
-    axes: list[Axis],
-    joints: list[int],
-    motion: AxesMotion,
-) -> Mapping:
-    """Leave out efforts that are no torques by what the model needs, and their message's alike."""
-    told = dict(_no_torques(model, axes, joints, motion))
-    kinds = {
-        _Column(column.topic, column.field, column.label): int(model.jnt_type[joint])
-        for axis, joint in zip(axes, joints, strict=True)
-        if not axis.commanded
-        and joint >= 0
-        and (column := axis.columns.get(Quantity.EFFORT)) is not None
-    }
-    wrong = {(column.topic, column.field, kinds[column]) for column in told}
-    why = {
-        pair: told.get(column, _OTHERS)
-        for pair in mapping.pairs
-        if pair.role is PairRole.SENSOR
-        for column in [_Column(pair.topic, pair.field, pair.label)]
-        if (pair.topic, pair.field, kinds.get(column)) in wrong
-    }
-    ordered = sorted(why.items(), key=lambda item: item[1] == _OTHERS)
-    return _without(
-        bag, mapping, {pair: (FindingKind.NO_TORQUE, detail) for pair, detail in ordered}
     )
+    return Mapping(mapping.pairs, unmapped, (*mapping.health, *idle))
 
 
-class _Column(NamedTuple):
-    topic: str
-    field: str
-    label: str
+def _axes(bag: BagColumns, model: mujoco.MjModel, pairs: Sequence[Pair]) -> list[Axis]:
+    """Return the pairs as axes, which have the names of the model's joints."""
+    found: dict[tuple[bool, str], Axis] = {}
+    driven = Mechanism(model).driven
+    for pair in pairs:
+        commanded = pair.role is PairRole.ACTUATOR
+        if commanded:
+            joint = driven.get(model.actuator(pair.name).id)
+            # Gears and units of controls other than positions leave signs and factors open.
+            if joint is None or joint.drive is None or not joint.drive.takes_positions:
+                continue
+            name, quantity = joint.name, Quantity.POSITION
+        else:
+            sensor = model.sensor(pair.name)
+            name = model.joint(int(sensor.objid[0])).name
+            quantity = SENSOR_FIELDS[mujoco.mjtSensor(int(sensor.type[0]))]
+        axis = found.setdefault((commanded, name), Axis(name, commanded, {}))
+        topic = topic_columns(bag, pair.topic)
+        axis.columns[quantity] = AxisColumn.of(topic, pair_columns(bag, pair), pair.label)
+    return list(found.values())
 
 
 def _no_torques(
-    model: mujoco.MjModel, axes: list[Axis], joints: list[int], motion: AxesMotion
-) -> Iterator[tuple[_Column, str]]:
-    """Yield the efforts that what the model needs contradicts."""
-    mechanism, rows = Mechanism(model), judged_at(motion)
-    places = {joint.id: index for index, joint in enumerate(mechanism.joints)}
+    model: mujoco.MjModel, pairs: Sequence[Pair], axes: list[Axis], motion: AxesMotion
+) -> dict[Pair, _LeftOut]:
+    """Return efforts that are no torques by what the model needs, and their message's alike."""
+    mechanism, rows = Mechanism(model), motion.judged
+    places = {joint.name: place for place, joint in enumerate(mechanism.joints)}
     measured = {
-        row: places[joint]
-        for row, (axis, joint) in enumerate(zip(axes, joints, strict=True))
-        if not axis.commanded and joint in places
+        row: places[axis.name]
+        for row, axis in enumerate(axes)
+        if not axis.commanded and axis.name in places
     }
     moved = {
         place: motion.signals[row, Quantity.POSITION].at(rows)
@@ -340,108 +619,84 @@ def _no_torques(
         if (row, Quantity.POSITION) in motion.signals
     }
     if not mechanism.fixed or not moved:
-        return
+        return {}
     torques = mechanism.needed(moved, len(rows))
+    efforts: dict[tuple[str, ...], bool] = {}
+    told: dict[tuple[str, ...], str] = {}
     for row, place in measured.items():
+        joint, column = mechanism.joints[place], axes[row].columns.get(Quantity.EFFORT)
+        if column is None:
+            continue
+        efforts[column[:3]] = joint.hinge
         effort = motion.signals.get((row, Quantity.EFFORT))
         if effort is None or place not in moved:
             continue
-        joint, bases = mechanism.joints[place], motion_bases(torques[:, place], moved[place])
+        bases = motion_bases(torques[:, place], moved[place])
         times = contradiction(joint, effort.values[rows], bases)
         if times is not None:
-            column = axes[row].columns[Quantity.EFFORT]
-            yield _Column(column.topic, column.field, column.label), times_needed(times)
+            size = f'{times:.0f}' if times >= 1 else f'{times:.1g}'
+            told[column[:3]] = f'it is {size} times the torque that the model needs'
+            if times < 0:
+                told[column[:3]] = 'it goes against the torque that the model needs'
+    wrong = {(*column[:2], efforts[column]) for column in told}
+    why = {
+        pair: (FindingKind.NO_TORQUE, told.get(pair[2:5], _OTHERS))
+        for pair in pairs
+        if pair.role is PairRole.SENSOR
+        and (pair.topic, pair.field, efforts.get(pair[2:5])) in wrong
+    }
+    return dict(sorted(why.items(), key=lambda item: item[1][1] == _OTHERS))
 
 
 def _contradictions(
-    model: mujoco.MjModel, axes: list[Axis], joints: list[int], motion: AxesMotion | None
+    model: mujoco.MjModel, axes: list[Axis], motion: AxesMotion | None
 ) -> Iterator[str]:
     """Yield what cannot be right about pairs by names, which have no scales and offsets."""
-    yield from _out_of_range(model, axes, joints)
-    if motion is None:
-        return
-    for row, axis in enumerate(axes):
-        found = velocity_response(motion, row)
-        if abs(found.correlation) > _CERTAIN:
-            velocity = axis.columns[Quantity.VELOCITY].name
-            position = axis.columns[Quantity.POSITION].name
-            if found.correlation < 0:
-                yield f'{velocity} runs against the derivative of {position}'
-            elif abs(math.log(found.slope)) > math.log(_FACTOR):
-                yield f'{velocity} is {found.slope:.3g} times the derivative of {position}'
-    yield from _not_followed(axes, joints, motion)
-
-
-def _axes(
-    bag: BagColumns, model: mujoco.MjModel, pairs: tuple[Pair, ...]
-) -> tuple[list[Axis], list[int]]:
-    """Return the pairs as axes, and the joint of each."""
-    found: dict[tuple[bool, int], Axis] = {}
-    driven = Mechanism(model).driven
-    sensors, actuators = sensor_names(model), actuator_names(model)
-    for pair in pairs:
-        if pair.role is PairRole.SENSOR:
-            sensor = sensors.index(pair.name)
-            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(model.sensor_type[sensor]))
-            joint = int(model.sensor_objid[sensor])
-        else:
-            actuator = actuators.index(pair.name)
-            if actuator not in driven:
-                continue
-            (of, law), quantity = driven[actuator], Quantity.POSITION
-            joint = of.id
-            # Gears and units of controls other than positions leave signs and factors open.
-            if not law.known or law.slope <= 0 or law.commanded is not quantity:
-                continue
-        if quantity is None:
+    for axis in axes:
+        column, joint = axis.columns.get(Quantity.POSITION), model.joint(axis.name)
+        if column is None or axis.commanded or not model.jnt_limited[joint.id]:
             continue
-        key = pair.role is PairRole.ACTUATOR, joint
-        axis = found.setdefault(key, Axis(model.joint(joint).name, key[0], {}))
-        topic = topic_columns(bag, pair.topic)
-        axis.columns[quantity] = AxisColumn.of(topic, pair_columns(bag, pair), pair.label)
-    return list(found.values()), [joint for _, joint in found]
-
-
-def _out_of_range(model: mujoco.MjModel, axes: list[Axis], joints: list[int]) -> Iterator[str]:
-    for axis, joint in zip(axes, joints, strict=True):
-        column = axis.columns.get(Quantity.POSITION)
-        if column is None or axis.commanded or not model.jnt_limited[joint]:
-            continue
-        low, high = (float(value) for value in model.jnt_range[joint])
+        low, high = (float(value) for value in joint.range)
         width = high - low
         values = column.values[np.isfinite(column.values)]
         outside = (values < low - width) | (values > high + width)
         if len(values) and float(np.mean(outside)) > _HALF:
-            hinge = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
+            hinge = model.jnt_type[joint.id] == mujoco.mjtJoint.mjJNT_HINGE
             found = f'from {values.min():.4g} to {values.max():.4g}'
             allowed = f'{low:.4g} to {high:.4g} {"rad" if hinge else "m"}'
             yield f'{column.name} runs {found}, the range of joint {axis.name!r} is {allowed}'
+    if motion is None:
+        return
+    for row, axis in enumerate(axes):
+        response = velocity_response(motion, row)
+        if abs(response.correlation) > _CERTAIN:
+            velocity = axis.columns[Quantity.VELOCITY].name
+            position = axis.columns[Quantity.POSITION].name
+            if response.correlation < 0:
+                yield f'{velocity} runs against the derivative of {position}'
+            elif abs(math.log(response.slope)) > math.log(_FACTOR):
+                yield f'{velocity} is {response.slope:.3g} times the derivative of {position}'
+    yield from _not_followed(axes, motion)
 
 
-def _not_followed(axes: list[Axis], joints: list[int], motion: AxesMotion) -> Iterator[str]:
-    """Look for commands that their joint goes against, or that another joint follows."""
-    measured = {
-        joints[row]: motion.signals[row, Quantity.POSITION].rate
+def _not_followed(axes: list[Axis], motion: AxesMotion) -> Iterator[str]:
+    """Yield the commands that their joint goes against, or that another joint follows."""
+    rates = {
+        (axis.commanded, axis.name): motion.signals[row, Quantity.POSITION].rate
         for row, axis in enumerate(axes)
-        if not axis.commanded and (row, Quantity.POSITION) in motion.signals
+        if (row, Quantity.POSITION) in motion.signals
     }
-    names = {joints[row]: axis.name for row, axis in enumerate(axes)}
-    for commanded, axis in enumerate(axes):
-        command = motion.signals.get((commanded, Quantity.POSITION))
-        joint = joints[commanded]
-        if not axis.commanded or command is None or joint not in measured:
+    measured = {name: rate for (commanded, name), rate in rates.items() if not commanded}
+    for axis in axes:
+        command = rates.get((True, axis.name))
+        if not axis.commanded or command is None or axis.name not in measured:
             continue
-        own = respond(command.rate, measured[joint], motion).correlation
-        name = axis.columns[Quantity.POSITION].name
-        if own < -_CERTAIN:
-            yield f'joint {axis.name!r} moves against its command {name}'
-        if abs(own) >= _NONE:
-            continue
-        others = {
-            of: abs(respond(command.rate, rate, motion).correlation)
-            for of, rate in measured.items()
-            if of != joint
+        follows = {
+            name: respond(command, rate, motion).correlation for name, rate in measured.items()
         }
-        best = max(others, key=lambda of: others[of], default=None)
-        if best is not None and others[best] > _CERTAIN:
-            yield f'joint {names[best]!r} follows the command {name}, not {axis.name!r}'
+        channel = axis.columns[Quantity.POSITION].name
+        if follows[axis.name] < -_CERTAIN:
+            yield f'joint {axis.name!r} moves against its command {channel}'
+        best = max(follows, key=lambda name: abs(follows[name]))
+        if abs(follows[axis.name]) < _NONE and abs(follows[best]) > _CERTAIN:
+            yield f'joint {best!r} follows the command {channel}, not {axis.name!r}'

@@ -4,62 +4,65 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import UNSIGNED, are_magnitudes
-from sysid_ros.alignment.mapping.arms import (
-    check_one_arm,
-    find_arms,
-    find_leaders,
-    prefixes,
+from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders, prefixes
+from sysid_ros.alignment.mapping.axes import (
+    LEAST_CORRELATION,
+    Axis,
+    AxisColumn,
+    EffortKind,
+    RecordedJoint,
+    find_axes,
+    make_motion,
+    recorded_joints,
 )
-from sysid_ros.alignment.mapping.axes import Axis, AxisColumn, EffortKind, find_axes, make_motion
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, make_drives
 from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
-from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, in_words, similarities
-from sysid_ros.alignment.mapping.search import BestHypothesis, Choice, Scorer, search
+from sysid_ros.alignment.mapping.names import (
+    QUATERNION,
+    SAME_CORE,
+    Fitting,
+    fitting_fields,
+    in_words,
+    similarities,
+)
+from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.mapping.search import Choice, Guess, Scorer, search
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
-    column_name,
     scalar_joints,
     sensor_names,
+    without_counterpart,
 )
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import BagColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
+from sysid_ros.model.implied import (
+    ActuatorKind,
+    add_actuators,
+    free_joints,
+    implied_actuators,
+    takes_efforts,
+)
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.text import one_line
 from sysid_ros.vocabulary import Quantity
 from sysid_ros.yaml_text import block_entry, scalar
 
-_VECTOR = ('x', 'y', 'z')
-#: MuJoCo has the scalar part of a quaternion first, ROS last.
-_QUATERNION = ('w', 'x', 'y', 'z')
-#: Sensor to the ends of paths of fields that carry it, the likeliest first.
-_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
-    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
-    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
-    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
-    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
-    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
-    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
-    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
-    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
-    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
-    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
-}
 #: Score of the only field that can be a sensor; with names alike; and where there are more.
 _ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
@@ -88,71 +91,39 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
     """Find the field of each sensor that measures no joint, by its quantity and its name."""
     found = []
     kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
-    for sensor, name in enumerate(sensor_names(model)):
-        if not name or kinds[sensor] not in _FIELDS:
-            continue
-        width = int(model.sensor_dim[sensor])
-        rivals = sum(
-            kind == kinds[sensor] and bool(other)
-            for kind, other in zip(kinds, sensor_names(model), strict=True)
-        )
-        fitting = _fitting(bag, kinds[sensor], width)
+    names = sensor_names(model)
+    named = [kind for kind, name in zip(kinds, names, strict=True) if name]
+    for sensor, (name, kind) in enumerate(zip(names, kinds, strict=True)):
+        fitting = fitting_fields(bag, kind, int(model.sensor_dim[sensor])) if name else []
         if fitting:
             element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
             place = mujoco.mj_id2name(model, *element) or ''
-            found.append(_best(name, place, fitting, rivals))
+            found.append(_best(name, place, fitting, named.count(kind)))
     return found
 
 
-def _fitting(
-    bag: BagColumns, kind: mujoco.mjtSensor, width: int
-) -> list[tuple[TopicColumns, Field, tuple[str, ...]]]:
-    """Return the fields that carry a quantity, with their columns in the sensor's order."""
-    order = {3: _VECTOR, 4: _QUATERNION}.get(width)
-    found = []
-    for topic in bag.topics:
-        for end in _FIELDS[kind]:
-            fields = [
-                field
-                for field in topic.fields
-                if field.name == end or field.name.endswith(f'.{end}')
-            ]
-            fitting = [
-                (topic, field, order or field.labels)
-                for field in fields
-                if (set(order) == set(field.labels) if order else len(field.labels) == width)
-                and np.isfinite(field.values).any()
-            ]
-            if fitting:
-                found += fitting
-                break
-    return found
-
-
-def _best(
-    name: str,
-    place: str,
-    fitting: list[tuple[TopicColumns, Field, tuple[str, ...]]],
-    rivals: int,
-) -> ProposedPair:
-    words = [_words(f'{name}_{place}') & _words(topic.topic) for topic, _, _ in fitting]
+def _best(name: str, place: str, fitting: list[Fitting], rivals: int) -> ProposedPair:
+    """Choose the field whose topic is most like a sensor's name or the place where it sits."""
+    own = _words(f'{name}_{place}')
     alike = [
-        max(len(shared), float(similarities([topic.topic.strip('/')], [name, place]).max()))
-        for shared, (topic, _, _) in zip(words, fitting, strict=True)
+        max(
+            len(own & _words(topic.topic)),
+            float(similarities([topic.topic.strip('/')], [name, place]).max()),
+        )
+        for topic, _, _ in fitting
     ]
     best = int(np.argmax(alike))
     topic, field, labels = fitting[best]
     only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
     named = alike[best] > 0
-    if not only or (rivals > 1 and not named):
-        score = _ONE_OF_SEVERAL / max(len(fitting), rivals)
-        reason = f'one of {max(len(fitting), rivals)} that it may be'
-    else:
-        score = min(_ONLY_ALIKE if named else _ONLY, EXACT)
+    if only and (named or rivals == 1):
+        score = _ONLY_ALIKE if named else _ONLY
         reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
-        if named:
-            reason += ' whose topic has such a name'
-    if labels == _QUATERNION:
+        reason += ' whose topic has such a name' if named else ''
+    else:
+        several = max(len(fitting), rivals)
+        score, reason = _ONE_OF_SEVERAL / several, f'one of {several} that it may be'
+    if labels == QUATERNION:
         reason += '; w first in the model, last in ROS'
     return ProposedPair(
         PairRole.SENSOR, name, topic.topic, field.name, labels, 1.0, 0.0, score, reason
@@ -214,7 +185,7 @@ class Proposal:
 
 
 class _Reading(NamedTuple):
-    """How a column of a drive becomes a quantity of its joint."""
+    """How a column of a bag becomes a quantity of a joint of the model."""
 
     column: AxisColumn
     scale: float
@@ -231,42 +202,38 @@ def propose(
 
     The score of a pair is the probability of its joint, sign, unit and offset against the best
     rival in any of these, ``1 / (1 + exp(-margin))``, where the margin is the difference of the
-    hypotheses' logarithms of odds (see ``proposal_judge``), at most 0.99. For sensors that measure
+    hypotheses' logarithms of odds, at most 0.99. For sensors that measure
     no joint it says how unique the field is: 0.97 with a name in common, 0.92 without, at most 0.5
     where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
-    robot.
-
-    Gains of guessed actuators say nothing.
+    robot. Gains of guessed actuators say nothing.
 
     Raises:
         AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
     """
     mechanism = Mechanism(model, guessed)
-    leaders = find_leaders(bag)
-    arms = find_arms(bag, leaders)
-    check_one_arm(bag, arms, list(scalar_joints(model)))
-    axes = find_axes(bag, leaders, prefixes(bag, arms, leaders))
+    check_one_arm(bag, find_leaders(bag), scalar_joints(model))
+    axes = arm_axes(bag)
     motion = make_motion(axes)
-    commanded = frozenset(joint.law.commanded for joint in mechanism.joints if joint.law)
-    drives = make_drives(axes, motion, commanded or frozenset({Quantity.POSITION}))
-    scorer = Scorer(drives, mechanism, motion.seconds if motion else 0.0)
-    found = search(scorer)
-    placed = {
-        row: scorer.joints[guess.joint].id
-        for row, guess in enumerate(found.guesses)
-        if guess.joint >= 0
-    }
+    commanded = frozenset(joint.drive.commanded for joint in mechanism.joints if joint.drive)
+    recorded = recorded_joints(axes, motion, commanded or frozenset({Quantity.POSITION}))
+    seconds = motion.seconds if motion else 0.0
+    reader = _Reader(Scorer(recorded, mechanism, seconds))
     readings = {
         (joint, quantity): reading
-        for row, joint in placed.items()
-        for quantity, reading in _readings(scorer, found, row).items()
+        for row, joint in reader.placed.items()
+        for quantity, reading in reader.measured(row).items()
     }
-    commands = {joint: _command(scorer, found, row) for row, joint in placed.items()}
+    commands = {joint: reader.command(row) for row, joint in reader.placed.items()}
     _follow(readings, mechanism, axes)
-    pairs = [*_joint_sensors(model, mechanism, readings), *_other_sensors(bag, model)]
+    pairs = [*_joint_sensors(mechanism, readings), *_other_sensors(bag, model)]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
-    pairs += _actuators(model, mechanism, commands)
+    names = actuator_names(model)
+    pairs += [
+        _pair(PairRole.ACTUATOR, names[actuator], reading, joint.drive.slope, joint.drive.intercept)
+        for actuator, joint in sorted(mechanism.driven.items())
+        if joint.drive and (reading := commands.get(joint.id)) is not None
+    ]
     if not any(pair.role is PairRole.SENSOR for pair in pairs):
         topics = ', '.join(topic.topic for topic in bag.topics) or 'none'
         joints = ', '.join(joint.name for joint in mechanism.joints) or 'none'
@@ -276,55 +243,198 @@ def propose(
             f'velocities or efforts of joints, or an IMU, a wrench or a pose; topics: {topics}; '
             f'measured joints of the bag: {labels}; joints of the model: {joints}.'
         )
-    unmapped = _unmapped(bag, model, pairs, _not_taken(scorer, found))
-    return Proposal(bag.path.name, motion.seconds if motion else 0.0, tuple(pairs), unmapped)
+    elements = {(pair.role, pair.name) for pair in pairs}
+    columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
+    known = [item for item in reader.not_taken() if (PairRole.ACTUATOR, item.name) not in elements]
+    reason = 'nothing in the bag is like it'
+    unmapped = without_counterpart(bag, model, elements, columns, known, reason)
+    return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)
 
 
-def _readings(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity, _Reading]:
-    """Return how each measured column of a drive is read."""
-    drive, guess = scorer.drives[row], found.guesses[row]
-    joint = scorer.joints[guess.joint]
-    name, limit = _identity(scorer, found, row), _limit(scorer, found, row)
-    doubtful = _questions(scorer, found, row)
-    readings = {}
-    columns = drive.axis.columns
-    if Quantity.POSITION in columns:
-        scale, offset = guess.sign * guess.unit.factor, found.verdict.offsets[row]
-        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-        notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
-        if offset:
-            notes.append('by the command it is held at')
-        readings[Quantity.POSITION] = _Reading(
-            columns[Quantity.POSITION], scale, offset, min(score, limit), _join(notes)
+def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
+    """Return the axes of a bag, with the arm in their names where several have the same joints."""
+    leaders = find_leaders(bag)
+    return find_axes(bag, leaders, prefixes(bag, leaders))
+
+
+class _Reader:
+    """Says how the columns of a bag's joints are read by the best hypothesis.
+
+    Attributes:
+        placed: Row of the bag's joint to the id of the model's joint that it is.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        """Look for the best hypothesis."""
+        self._scorer = scorer
+        self._found = search(scorer)
+        self.placed = {
+            row: scorer.joints[guess.joint].id
+            for row, guess in enumerate(self._found.guesses)
+            if guess.joint >= 0
+        }
+
+    def _parts(self, row: int) -> tuple[RecordedJoint, Guess, ModelJoint]:
+        guess = self._found.guesses[row]
+        return self._scorer.recorded[row], guess, self._scorer.joints[guess.joint]
+
+    def _score(self, row: int, *choices: Choice) -> float:
+        """Return how sure choices are, at most as sure as the joint is."""
+        margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
+        score = 1.0 / (1.0 + math.exp(-min(margins)))
+        return min(score, _HIGHEST, self._limit(row))
+
+    def _limit(self, row: int) -> float:
+        """Return the most that a joint can be sure of; torques prove more than names."""
+        joint, alike = self._found.guesses[row].joint, self._scorer.alike
+        others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
+        named_otherwise = alike[row, joint] < SAME_CORE <= max(others, default=0.0)
+        explained = self._found.verdict.parts[row][1] < _EXPLAINED
+        strange = self._scorer.strange[row, joint]
+        return _UNSCALED if strange or (named_otherwise and not explained) else 1.0
+
+    def measured(self, row: int) -> dict[Quantity, _Reading]:
+        """Return how each measured column is read."""
+        recorded, guess, joint = self._parts(row)
+        name, questions = self._identity(row), self._questions(row)
+        columns = recorded.axis.columns
+        readings = {}
+        if Quantity.POSITION in columns:
+            scale, offset = guess.sign * guess.unit.factor, self._found.verdict.offsets[row]
+            notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
+            if offset:
+                notes.append('by the command it is held at')
+            score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
+            readings[Quantity.POSITION] = _Reading(
+                columns[Quantity.POSITION], scale, offset, score, _join(notes)
+            )
+        if Quantity.VELOCITY in columns:
+            unit = recorded.velocity_unit(guess.unit, hinge=joint.hinge)
+            follows = recorded.speeding.correlation
+            known = abs(follows) >= LEAST_CORRELATION
+            scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
+            notes = [name, *_notes(scale, unit.name, 0.0, joint)]
+            if known:
+                notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
+            score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
+            readings[Quantity.VELOCITY] = _Reading(
+                columns[Quantity.VELOCITY], scale, 0.0, score, _join(notes)
+            )
+        if Quantity.EFFORT in columns:
+            readings[Quantity.EFFORT] = self._effort(row, columns[Quantity.EFFORT])
+        return {
+            quantity: _asked(reading, questions.get(quantity, ''))
+            for quantity, reading in readings.items()
+        }
+
+    def _questions(self, row: int) -> dict[Quantity | None, str]:
+        """Return what of a joint is asked for, None being its command."""
+        recorded, guess, joint = self._parts(row)
+        if not joint.hinge and guess.unit.cost > 0:
+            question = f'only its range says that it is in {guess.unit.name}: give its scale'
+            return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
+        return recorded.doubtful(hinge=joint.hinge)
+
+    def _effort(self, row: int, column: AxisColumn) -> _Reading:
+        """Return how an effort is read: as a torque, or in the scale of the model's masses."""
+        _, guess, joint = self._parts(row)
+        score = self._score(row, Choice.JOINT, Choice.SIGN)
+        si = Quantity.EFFORT.unit(slide=not joint.hinge)
+        scale, times = float(guess.sign * guess.effort_sign), self._contradiction(row)
+        kind, notes = column.kind, [self._identity(row)]
+        if times is None:
+            notes += [*_notes(scale, si, 0.0, joint), 'taken as torque']
+            if scale != guess.sign:
+                score = min(score, self._score(row, Choice.EFFORT))
+            if self._beside_currents(row):
+                score = min(score, _UNSCALED)
+                notes.append('others of its message are no torques')
+            return _Reading(column, scale, 0.0, score, _join(notes), kind)
+        scale = self._scorer.torque_per_unit(row, self._found.guesses, self._found.verdict.offsets)
+        scale = scale if math.isfinite(scale) else guess.sign / times
+        known = math.isfinite(scale)
+        size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
+        named = f'a {kind} by its name'
+        if kind is EffortKind.TORQUE:
+            kind, named = EffortKind.CURRENT, f'no torque in {si} but a current or the like'
+        notes.append(f'{named}: {size}')
+        score = min(score, _UNSCALED)
+        return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
+
+    def _contradiction(self, row: int) -> float | None:
+        """Return how many times what the model needs an effort is; None where it is a torque.
+
+        It is one as messages say, unless its name or what the model needs contradicts; NaN where
+        only the name does.
+        """
+        recorded, guess, _ = self._parts(row)
+        scale, found = float(guess.sign * guess.effort_sign), self._found
+        times = self._scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
+        return math.nan if times is None and recorded.own_efforts else times
+
+    def _beside_currents(self, row: int) -> bool:
+        """Whether efforts of other joints in a joint's message are in units of their own."""
+        recorded = self._scorer.recorded
+        return any(
+            recorded[other].axis.topic == recorded[row].axis.topic
+            and recorded[other].effort is not None
+            and self._contradiction(other) is not None
+            for other in self.placed
         )
-    if Quantity.VELOCITY in columns:
-        unit = drive.velocity_unit(guess.unit, hinge=joint.hinge)
-        follows = drive.speeding.correlation
-        known = abs(follows) >= LEAST_CORRELATION
-        scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
-        score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
-        notes = [name, *_notes(scale, unit.name, 0.0, joint)]
-        if known:
-            notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
-        readings[Quantity.VELOCITY] = _Reading(
-            columns[Quantity.VELOCITY], scale, 0.0, min(score, limit), _join(notes)
-        )
-    if Quantity.EFFORT in columns:
-        readings[Quantity.EFFORT] = _effort(scorer, found, row, limit)
-    return {
-        quantity: _asked(reading, doubtful.get(quantity, ''))
-        for quantity, reading in readings.items()
-    }
 
+    def command(self, row: int) -> _Reading | None:
+        """Return how a command is read; None without one that the joint's actuator takes."""
+        recorded, guess, joint = self._parts(row)
+        if recorded.command is None or joint.drive is None:
+            return None
+        columns = recorded.command.columns
+        column = columns.get(recorded.commanded) or columns.get(None)
+        if column is None or joint.drive.commanded is not recorded.commanded:
+            return None
+        unit = recorded.command_unit(guess.unit, hinge=joint.hinge)
+        scale = guess.sign * recorded.command_sign * unit.factor
+        follows = abs(recorded.following.correlation)
+        notes = [
+            f'{recorded.axis.name} follows it (correlation {follows:.2f})'
+            if follows >= LEAST_CORRELATION
+            else 'same name as what is measured',
+            self._identity(row),
+            *_notes(scale, unit.name, 0.0, joint),
+        ]
+        score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
+        reading = _Reading(column, scale, 0.0, score, _join(notes))
+        return _asked(reading, self._questions(row).get(None, ''))
 
-def _questions(scorer: Scorer, found: BestHypothesis, row: int) -> dict[Quantity | None, str]:
-    """Return what of a drive is asked for, None being its command."""
-    drive, guess = scorer.drives[row], found.guesses[row]
-    hinge = scorer.joints[guess.joint].hinge
-    if not hinge and guess.unit.cost > 0:
-        question = f'only its range says that it is in {guess.unit.name}: give its scale'
-        return {Quantity.POSITION: question, Quantity.VELOCITY: question, None: question}
-    return drive.doubtful(hinge=hinge)
+    def not_taken(self) -> list[Unmapped]:
+        """Return the actuators that do not take what their joint is commanded."""
+        found = []
+        for row in self.placed:
+            recorded, _, joint = self._parts(row)
+            drive = joint.drive
+            if drive is None or recorded.command is None or drive.commanded is recorded.commanded:
+                continue
+            column = next(iter(recorded.command.columns.values()))
+            reason = (
+                f'it takes {drive.commanded}s, its joint is commanded {recorded.commanded}s by '
+                f'{column.name}: give the model actuators of that kind'
+            )
+            found.append(Unmapped(UnmappedKind.ACTUATOR, drive.name, reason))
+        return found
+
+    def _identity(self, row: int) -> str:
+        """Say why a joint of the bag is its joint of the model."""
+        recorded, guess, joint = self._parts(row)
+        alike = float(self._scorer.alike[row, guess.joint])
+        motion = self._found.verdict.parts[row][1]
+        proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
+        if alike >= SAME_CORE:
+            return in_words(alike) + proof
+        namesake = int(np.argmax(self._scorer.alike[row]))
+        if self._scorer.alike[row, namesake] >= SAME_CORE:
+            moves = f'moves as {joint.name}, not {self._scorer.joints[namesake].name}'
+            return f'named {recorded.axis.name} in the bag, but {moves}{proof}'
+        place = '' if recorded.axis.named else ', by its place in the message'
+        return f'{in_words(alike)}{place}{proof}'
 
 
 def _asked(reading: _Reading, question: str) -> _Reading:
@@ -333,117 +443,6 @@ def _asked(reading: _Reading, question: str) -> _Reading:
         return reading
     score = min(reading.score, _UNSCALED)
     return reading._replace(score=score, reason=f'{reading.reason}; {question}')
-
-
-def _effort(scorer: Scorer, found: BestHypothesis, row: int, limit: float) -> _Reading:
-    """Return how the effort of a drive is read, whose score has a limit."""
-    drive, guess = scorer.drives[row], found.guesses[row]
-    joint, column = scorer.joints[guess.joint], drive.axis.columns[Quantity.EFFORT]
-    name = _identity(scorer, found, row)
-    score = min(_score(found, row, Choice.JOINT, Choice.SIGN), limit)
-    si = Quantity.EFFORT.unit(slide=not joint.hinge)
-    kind = column.kind
-    scale, times = _torque_scale(scorer, found, row)
-    if scale is None:
-        scale = scorer.torque_per_unit(row, found.guesses, found.verdict.offsets)
-        scale = scale if math.isfinite(scale) else 1 / times
-        known, score = math.isfinite(scale), min(score, _UNSCALED)
-        size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
-        named = f'a {kind} by its name' if kind is not EffortKind.TORQUE else ''
-        scale = scale if known else 1.0
-        kind = EffortKind.CURRENT if kind is EffortKind.TORQUE else kind
-        notes = [name, f'{named or f"no torque in {si} but a current or the like"}: {size}']
-    else:
-        notes = [name, *_notes(scale, si, 0.0, joint), 'taken as torque']
-        if scale != guess.sign:
-            score = min(score, _score(found, row, Choice.EFFORT))
-        if _beside_currents(scorer, found, row):
-            score = min(score, _UNSCALED)
-            notes.append('others of its message are no torques')
-    servo = found.verdict.parts[row][0]
-    if servo < _EXPLAINED:
-        notes.append(f'{1 - servo:.0%} explained by the servo')
-    return _Reading(column, scale, 0.0, score, _join(notes), kind)
-
-
-def _torque_scale(scorer: Scorer, found: BestHypothesis, row: int) -> tuple[float | None, float]:
-    """Return the N·m or N per unit of an effort, None where it is no torque.
-
-    It is one as messages say, unless its name or what the model needs contradicts: then the second
-    is how many times what the model needs it is, NaN where that is unknown.
-    """
-    drive, guess = scorer.drives[row], found.guesses[row]
-    scale = float(guess.sign * guess.effort_sign)
-    times = scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
-    torque = times is None and not drive.own_efforts
-    return scale if torque else None, math.nan if times is None else times / guess.sign
-
-
-def _limit(scorer: Scorer, found: BestHypothesis, row: int) -> float:
-    """Return the most that a drive's joint can be sure of; torques prove more than names."""
-    joint = found.guesses[row].joint
-    if scorer.strange[row, joint]:
-        return _UNSCALED
-    others = np.delete(scorer.alike[:, joint], row), np.delete(scorer.alike[row], joint)
-    named_otherwise = any((alike >= SAME_CORE).any() for alike in others)
-    explained = found.verdict.parts[row][1] < _EXPLAINED
-    if scorer.alike[row, joint] < SAME_CORE and named_otherwise and not explained:
-        return _UNSCALED
-    return 1.0
-
-
-def _beside_currents(scorer: Scorer, found: BestHypothesis, row: int) -> bool:
-    """Whether efforts of other joints in a drive's message are in units of their own."""
-    topic = scorer.drives[row].axis.topic
-    return any(
-        drive.axis.topic == topic
-        and guess.joint >= 0
-        and drive.effort is not None
-        and _torque_scale(scorer, found, other)[0] is None
-        for other, (drive, guess) in enumerate(zip(scorer.drives, found.guesses, strict=True))
-    )
-
-
-def _command(scorer: Scorer, found: BestHypothesis, row: int) -> _Reading | None:
-    """Return how the command of a drive is read; None without one that its actuator takes."""
-    drive, guess = scorer.drives[row], found.guesses[row]
-    joint = scorer.joints[guess.joint]
-    if drive.command is None or joint.law is None or joint.law.commanded is not drive.commanded:
-        return None
-    columns = drive.command.columns
-    column = columns.get(drive.commanded) or columns.get(None)
-    if column is None:
-        return None
-    unit = drive.command_unit(guess.unit, hinge=joint.hinge)
-    scale = guess.sign * drive.command_sign * unit.factor
-    follows = abs(drive.following.correlation)
-    notes = [
-        f'{drive.axis.name} follows it (correlation {follows:.2f})'
-        if follows >= LEAST_CORRELATION
-        else 'same name as what is measured',
-        _identity(scorer, found, row),
-        *_notes(scale, unit.name, 0.0, joint),
-    ]
-    score = _score(found, row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-    reading = _Reading(column, scale, 0.0, min(score, _limit(scorer, found, row)), _join(notes))
-    return _asked(reading, _questions(scorer, found, row).get(None, ''))
-
-
-def _identity(scorer: Scorer, found: BestHypothesis, row: int) -> str:
-    """Say why a drive is its joint."""
-    drive, guess = scorer.drives[row], found.guesses[row]
-    joint = scorer.joints[guess.joint]
-    alike = float(scorer.alike[row, guess.joint])
-    motion = found.verdict.parts[row][1]
-    proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
-    if alike >= SAME_CORE:
-        return in_words(alike) + proof
-    namesake = int(np.argmax(scorer.alike[row]))
-    if scorer.alike[row, namesake] >= SAME_CORE:
-        other = scorer.joints[namesake].name
-        return f'named {drive.axis.name} in the bag, but moves as {joint.name}, not {other}{proof}'
-    place = '' if drive.axis.named else ', by its place in the message'
-    return f'{in_words(alike)}{place}{proof}'
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
@@ -460,11 +459,6 @@ def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[st
 
 def _join(notes: list[str]) -> str:
     return '; '.join(dict.fromkeys(notes))
-
-
-def _score(found: BestHypothesis, row: int, *choices: Choice) -> float:
-    margins = [found.margins[row, choice] for choice in choices if (row, choice) in found.margins]
-    return min(1.0 / (1.0 + math.exp(-min(margins, default=0.0))), _HIGHEST)
 
 
 def _follow(
@@ -496,9 +490,9 @@ def _follow(
 
 
 def _joint_sensors(
-    model: mujoco.MjModel, mechanism: Mechanism, readings: dict[tuple[int, Quantity], _Reading]
+    mechanism: Mechanism, readings: dict[tuple[int, Quantity], _Reading]
 ) -> list[ProposedPair]:
-    pairs = []
+    model, pairs = mechanism.model, []
     for sensor, name in enumerate(sensor_names(model)):
         kind = mujoco.mjtSensor(model.sensor_type[sensor])
         element = int(model.sensor_objid[sensor])
@@ -509,21 +503,10 @@ def _joint_sensors(
         elif kind in _OF_ACTUATORS and element in mechanism.driven:
             quantity, power = _OF_ACTUATORS[kind]
             gear = float(model.actuator_gear[element, 0]) ** power
-            reading = readings.get((mechanism.driven[element][0].id, quantity))
+            reading = readings.get((mechanism.driven[element].id, quantity))
         if name and reading is not None:
             pairs.append(_pair(PairRole.SENSOR, name, reading, gear, 0.0))
     return pairs
-
-
-def _actuators(
-    model: mujoco.MjModel, mechanism: Mechanism, commands: dict[int, _Reading | None]
-) -> list[ProposedPair]:
-    names = actuator_names(model)
-    return [
-        _pair(PairRole.ACTUATOR, names[actuator], reading, law.slope, law.intercept)
-        for actuator, (joint, law) in sorted(mechanism.driven.items())
-        if (reading := commands.get(joint.id)) is not None
-    ]
 
 
 def _pair(
@@ -542,62 +525,6 @@ def _pair(
         reading.reason,
         reading.kind,
     )
-
-
-def _not_taken(scorer: Scorer, found: BestHypothesis) -> dict[int, str]:
-    """Return actuator to why it does not take what its joint is commanded."""
-    reasons = {}
-    for drive, guess in zip(scorer.drives, found.guesses, strict=True):
-        law = scorer.joints[guess.joint].law if guess.joint >= 0 else None
-        if law is None or drive.command is None or law.commanded is drive.commanded:
-            continue
-        column = next(iter(drive.command.columns.values()))
-        reasons[law.actuator] = (
-            f'it takes {law.commanded.value}s, its joint is commanded {drive.commanded.value}s by '
-            f'{column.name}: give the model actuators of that kind'
-        )
-    return reasons
-
-
-def _unmapped(
-    bag: BagColumns, model: mujoco.MjModel, pairs: list[ProposedPair], not_taken: dict[int, str]
-) -> tuple[Unmapped, ...]:
-    used = {(pair.role, pair.name) for pair in pairs}
-    reasons = {
-        (PairRole.ACTUATOR, actuator_names(model)[actuator]): reason
-        for actuator, reason in not_taken.items()
-    }
-    found = [
-        Unmapped(
-            UnmappedKind(role.value),
-            name or '(unnamed)',
-            reasons.get((role, name), 'nothing in the bag is like it'),
-        )
-        for role, names in (
-            (PairRole.SENSOR, sensor_names(model)),
-            (PairRole.ACTUATOR, actuator_names(model)),
-        )
-        for name in names
-        if (role, name) not in used
-    ]
-    columns = {(pair.topic, pair.field, label) for pair in pairs for label in pair.labels}
-    for topic in bag.topics:
-        for field in topic.fields:
-            unsigned = field.name == Quantity.EFFORT.value and are_magnitudes(field)
-            reason = UNSIGNED if unsigned else 'no sensor or actuator of the model is like it'
-            names = [
-                label for label in field.labels if (topic.topic, field.name, label) not in columns
-            ]
-            if len(names) == len(field.labels):
-                found.append(Unmapped(UnmappedKind.COLUMN, f'{topic.topic} {field.name}', reason))
-            else:
-                found += [
-                    Unmapped(
-                        UnmappedKind.COLUMN, column_name(topic.topic, field.name, label), reason
-                    )
-                    for label in names
-                ]
-    return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
 
 
 def mapping_of(proposal: Proposal) -> MappingConfig:
@@ -662,33 +589,107 @@ def _entry(pair: ProposedPair) -> str:
     return ', '.join(parts)
 
 
-class PairSummary(NamedTuple):
-    """A `ProposedPair`, and whether a mapping uses it unless somebody says otherwise."""
-
-    role: PairRole
-    name: str
-    topic: str
-    field: str
-    labels: tuple[str, ...]
-    scale: float
-    offset: float
-    score: float
-    reason: str
-    kind: EffortKind | None
-    used: bool
+def summary(proposal: Proposal) -> dict[str, Any]:
+    """Return what ``sysid map`` says as JSON; pairs from the score ``confidence`` on are used."""
+    pairs = [pair._asdict() | {'used': pair.confident} for pair in proposal.pairs]
+    return vars(proposal) | {'confidence': CONFIDENCE, 'pairs': pairs}
 
 
-class ProposalSummary(NamedTuple):
-    """A `Proposal` with what decides: pairs from the score ``confidence`` on are used."""
+def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
+    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
 
-    bag: str
-    seconds: float
-    confidence: float
-    pairs: tuple[PairSummary, ...]
-    unmapped: tuple[Unmapped, ...]
+    Names of fields and topics tell it; where they do not, what follows the command best. A command
+    of positions may come with velocities that belong to it.
+    """
+    axes = arm_axes(bag)
+    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
+    if not takes_efforts(spec) or (spec.actuators and efforts):
+        return None
+    votes: Counter[Quantity] = Counter()
+    for recorded in recorded_joints(axes, make_motion(axes), frozenset(Quantity)):
+        if recorded.command is not None:
+            told = [quantity for quantity in Quantity if quantity in recorded.command.columns]
+            votes[told[0] if told else recorded.commanded] += 1
+    found = votes.most_common(1)[0][0] if votes else None
+    return None if spec.actuators and found is Quantity.EFFORT else found
 
 
-def summary(proposal: Proposal) -> ProposalSummary:
-    """Return what ``sysid map`` says as JSON."""
-    pairs = tuple(PairSummary(*pair, used=pair.confident) for pair in proposal.pairs)
-    return ProposalSummary(proposal.bag, proposal.seconds, CONFIDENCE, pairs, proposal.unmapped)
+def imply_actuators(
+    spec: mujoco.MjSpec,
+    path: Path,
+    bag: BagColumns,
+    mapping: Literal['auto'] | MappingConfig = 'auto',
+) -> None:
+    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
+
+    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
+    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
+    ``auto`` goes by the joints' names.
+
+    Raises:
+        AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
+        ModelError: The model does not compile.
+    """
+    if mapping != 'auto':
+        add_actuators(spec, mapping.actuators)
+        return
+    quantity = lacking_quantity(spec, bag)
+    if quantity is not None:
+        trial = _with_all(spec, quantity)
+        guessed = implied_actuators(trial)
+        pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
+        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
+
+
+def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
+    """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
+
+    Where there are no commands, motors are driven by the efforts that were measured. Actuators that
+    are proposed are added to the spec that the file was parsed to.
+
+    Raises:
+        AlignmentError: Nothing in the bag can be a sensor or actuator of the model.
+        ModelError: The model does not compile.
+    """
+    quantity = lacking_quantity(spec, bag)
+    if spec.actuators and quantity is None:
+        return propose(bag, compile_spec(spec, path))
+    own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
+    trial = _with_all(spec, quantity or Quantity.EFFORT)
+    guessed = frozenset(implied_actuators(trial))
+    found = propose(bag, compile_spec(trial, path), guessed=guessed)
+    pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
+    add_actuators(spec, [pair.name for pair in pairs if pair.role is PairRole.ACTUATOR])
+    unmapped = tuple(
+        item
+        for item in found.unmapped
+        if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
+    )
+    return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
+
+
+def _with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
+    """Return a copy with an actuator on each joint that follows no other."""
+    trial = spec.copy()
+    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
+    return trial
+
+
+def _by_efforts(pairs: Iterable[ProposedPair], spec: mujoco.MjSpec) -> list[ProposedPair]:
+    """Let measured efforts drive motors; what drives the model is not compared with it."""
+    efforts = {
+        sensor.name: sensor.objname
+        for sensor in spec.sensors
+        if sensor.type == mujoco.mjtSensor.mjSENS_JOINTACTFRC
+    }
+    kept = [pair for pair in pairs if pair.name not in efforts]
+    reason = 'no commands in the bag: the effort that was measured drives the joint'
+    return kept + [
+        pair._replace(
+            role=PairRole.ACTUATOR,
+            name=f'{efforts[pair.name]}_{ActuatorKind.EFFORT}',
+            reason=f'{reason}; {pair.reason}',
+        )
+        for pair in pairs
+        if pair.name in efforts
+    ]

@@ -1,8 +1,8 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which joint each drive of a bag is, in which unit and sign: odds, and a search for the best.
+"""Which joint of a model each joint of a bag is, in which unit and sign.
 
-A hypothesis says so for all drives at once. It is scored by a sum of logarithms of odds:
+A hypothesis says so for all joints at once. It is scored by a sum of logarithms of odds:
 
 - names that are alike, and SI units, positive signs and no offsets (what drivers mostly do);
 - positions inside the joint's range;
@@ -13,7 +13,7 @@ A hypothesis says so for all drives at once. It is scored by a sum of logarithms
 The last two count ``-weight log(unexplained fraction of the variance)``; the weight grows with the
 length of the recording and stays small: models are wrong in ways that more data do not mend.
 
-The search begins from an assignment and changes one or two drives at a time until nothing is
+The search begins from an assignment and changes one or two joints at a time until nothing is
 better. How much worse the best rival is tells how certain a choice is.
 """
 
@@ -32,12 +32,15 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.mapping.axes import SmoothSignal
-from sysid_ros.alignment.mapping.drives import LEAST_CORRELATION, RecordedDrive, Unit, units
+from sysid_ros.alignment.mapping.axes import (
+    LEAST_CORRELATION,
+    RecordedJoint,
+    SmoothSignal,
+    Unit,
+    units,
+)
 from sysid_ros.alignment.mapping.mechanism import (
     LEAST_SHIFT,
-    MASSES,
-    SHOWS,
     Mechanism,
     contradiction,
     law_part,
@@ -60,7 +63,7 @@ _STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
 #: Cost of joints that other columns are named for where the model has this fraction of the bag's
 #: joints at most: a part of a robot moves by what the rest of it does, which such a model lacks.
 _STRANGE, _PARTIAL = 40.0, 0.5
-#: Cost of an offset, and of a drive without a joint while there is a joint without a drive.
+#: Cost of an offset, and of a joint of the bag that is none while there is one of the model left.
 _SHIFTED, _LEFT = 3.0, 6.0
 #: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
 _SLACK = 0.05
@@ -71,11 +74,8 @@ _SWAPPED, _SHUFFLED = 1.5, 4.0
 _REARRANGED = 3.0
 #: Cost of a position or effort in another unit than most of its message.
 _MIXED, _MIXED_EFFORTS = 4.0, 12.0
-#: Cost of efforts that are no torques, less by the second for each but the first of a message, and
-#: more by the third where they are just as large as torques.
-_OWN, _ALL_OWN, _LIKE_TORQUE = 4.0, 2.0, 4.0
-#: Cost of a servo whose gains are far from the model's.
-_OTHER_GAINS = 1.0
+#: Cost of an effort that is no torque.
+_OWN = 4.0
 #: Cost of what the bag says is not so.
 _NEVER = 1000.0
 #: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
@@ -88,14 +88,14 @@ _OUTSIDE = 10.0
 _SMALL, _SMALL_COST = 0.02, 4.0
 #: Improvements below this are none; sweeps after which the search gives up.
 _GAIN, _SWEEPS = 1e-6, 12
-#: With more drives than this, drives are not turned while they are exchanged.
+#: With more joints than this, joints are not turned while they are exchanged.
 _MANY = 12
 #: So many motions' torques are kept.
 _CACHED = 3000
 
 
 class Choice(enum.Enum):
-    """What a hypothesis decides about a drive."""
+    """What a hypothesis decides about a joint of the bag."""
 
     JOINT = enum.auto()
     SIGN = enum.auto()
@@ -106,11 +106,11 @@ class Choice(enum.Enum):
 
 @dataclass(frozen=True)
 class Guess:
-    """What one drive is.
+    """What one joint of the bag is.
 
     Attributes:
         unit: Of the position.
-        joint: Index of the joint, or −1.
+        joint: Index of the model's joint, or −1.
         sign: Of the position, +1 or −1. Command and velocity follow by the data.
         shifted: Whether the position has another zero than the command.
         torque: Whether the effort is one, or in units of its own, as a current.
@@ -130,8 +130,8 @@ class HypothesisScore(NamedTuple):
 
     Attributes:
         total: Logarithm of its odds, up to a constant.
-        offsets: Drive to the offset of its position, in joint units.
-        parts: Drive to the unexplained fractions of the variance: of the servo's law, of the
+        offsets: Of the positions, in joint units.
+        parts: The unexplained fractions of the variance: of the servo's law, of the
             motion; NaN where they are not known.
         evidence: What of the total the values say: all but what is usual.
     """
@@ -146,40 +146,40 @@ class Scorer:
     """Scores hypotheses on one bag and one model.
 
     Attributes:
-        drives: Of the bag.
-        joints: Of the model.
-        alike: (drives, joints) how alike their names are.
-        strange: (drives, joints) where a joint of a part of the robot is another drive's by name.
+        recorded: Joints of the bag.
+        joints: Joints of the model.
+        alike: (recorded, joints) how alike their names are.
+        strange: (recorded, joints) where a joint of a part of the robot is another one's by name.
     """
 
     def __init__(
-        self, drives: tuple[RecordedDrive, ...], mechanism: Mechanism, seconds: float
+        self, recorded: tuple[RecordedJoint, ...], mechanism: Mechanism, seconds: float
     ) -> None:
-        """Compare the names; the longer drives moved, the more their motion says."""
-        self.drives = drives
+        """Compare the names; the longer joints moved, the more their motion says."""
+        self.recorded = recorded
         self.joints = mechanism.joints
         self._mechanism = mechanism
         self._weight = min(_WEIGHT_PER_S * seconds, _MOST_WEIGHT)
         names = [joint.name for joint in self.joints]
-        measured = similarities([drive.axis.name for drive in drives], names)
+        measured = similarities([item.axis.name for item in recorded], names)
         commanded = similarities(
-            [drive.command.name if drive.command else '' for drive in drives], names
+            [item.command.name if item.command else '' for item in recorded], names
         )
         self.alike = np.maximum(measured, commanded)
         # Names that are like none of the model's are no more than places in a message.
-        nameless = not self.alike.any() and len(drives) == len(names)
-        self._in_order = _in_message_order(drives, nameless=nameless)
+        nameless = not self.alike.any() and len(recorded) == len(names)
+        self._in_order = _in_message_order(recorded, nameless=nameless)
         self._least_disorder = _REARRANGED if nameless else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         named = self.alike >= SAME_CORE
-        partial = len(names) <= _PARTIAL * len(drives)
+        partial = len(names) <= _PARTIAL * len(recorded)
         self.strange = named.any(axis=0) & ~named & partial
         self._local: dict[tuple[int, int], Guess] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
-        # Most hypotheses change one drive: what the others explain stays as it is.
+        # Most hypotheses change one joint: what the others explain stays as it is.
         self._explained: dict[tuple[object, ...], tuple[float, float, float]] = {}
         self._count = max(
-            (len(drive.position.values) for drive in drives if drive.position), default=0
+            (len(item.position.values) for item in recorded if item.position), default=0
         )
 
     def score(self, guesses: Sequence[Guess]) -> HypothesisScore:
@@ -207,37 +207,38 @@ class Scorer:
         return HypothesisScore(usual + evidence, tuple(offsets), tuple(parts), evidence)
 
     def _prior(self, row: int, guess: Guess) -> float:
-        drive, hinge = self.drives[row], self.joints[guess.joint].hinge
+        recorded, hinge = self.recorded[row], self.joints[guess.joint].hinge
         # Where a velocity runs against its position, one of them is reversed.
-        negative = guess.sign < 0 or drive.speeding.correlation < -LEAST_CORRELATION
-        against = drive.command is not None and guess.sign * drive.command_sign < 0
+        negative = guess.sign < 0 or recorded.speeding.correlation < -LEAST_CORRELATION
+        against = recorded.command is not None and guess.sign * recorded.command_sign < 0
         cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
         cost -= _BOTH_SIGNS * (negative and against)
         cost += _EFFORT_SIGN * (guess.effort_sign < 0) + _SHIFTED * guess.shifted
         cost += guess.unit.cost + (0.0 if guess.torque else _OWN)
-        cost += _NEVER * (guess.torque and drive.own_efforts)
-        if drive.command is not None:
-            cost += 0.5 * drive.command_unit(guess.unit, hinge=hinge).cost
-        if drive.speeding.correlation:
-            cost += 0.5 * drive.velocity_unit(guess.unit, hinge=hinge).cost
+        cost += _NEVER * (guess.torque and recorded.own_efforts)
+        if recorded.command is not None:
+            cost += 0.5 * recorded.command_unit(guess.unit, hinge=hinge).cost
+        if recorded.speeding.correlation:
+            cost += 0.5 * recorded.velocity_unit(guess.unit, hinge=hinge).cost
         return float(self._names[row, guess.joint]) - cost
 
     def _mixture(self, guesses: Sequence[Guess]) -> float:
         """Return the cost of units that differ in a message; a unit of positions costs once."""
         cost = 0.0
-        topics = {drive.axis.topic for drive in self.drives}
+        topics = {recorded.axis.topic for recorded in self.recorded}
         for topic in topics:
             own = [
-                (drive, guess)
-                for drive, guess in zip(self.drives, guesses, strict=True)
-                if drive.axis.topic == topic and guess.joint >= 0
+                (recorded, guess)
+                for recorded, guess in zip(self.recorded, guesses, strict=True)
+                if recorded.axis.topic == topic and guess.joint >= 0
             ]
             positions = Counter(guess.unit for _, guess in own)
-            efforts = Counter(guess.torque for drive, guess in own if drive.effort is not None)
+            efforts = Counter(
+                guess.torque for recorded, guess in own if recorded.effort is not None
+            )
             for found, price in ((positions, _MIXED), (efforts, _MIXED_EFFORTS)):
                 cost += price * (found.total() - max(found.values(), default=0))
             cost -= sum(unit.cost * (count - 1) for unit, count in positions.items())
-            cost -= _ALL_OWN * max(efforts[False] - 1, 0)
         return cost
 
     def _disorder(self, guesses: Sequence[Guess]) -> float:
@@ -265,22 +266,22 @@ class Scorer:
 
     def _command(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) commands in joint units."""
-        drive = self.drives[row]
-        if drive.command_values is None:
+        recorded = self.recorded[row]
+        if recorded.command_values is None:
             return None
-        unit = drive.command_unit(guess.unit, hinge=self.joints[guess.joint].hinge)
-        return guess.sign * drive.command_sign * unit.factor * drive.command_values
+        unit = recorded.command_unit(guess.unit, hinge=self.joints[guess.joint].hinge)
+        return guess.sign * recorded.command_sign * unit.factor * recorded.command_values
 
     def _torque(self, row: int, guess: Guess) -> NDArray[np.float64] | None:
         """Return the (n,) measured efforts, N·m or N."""
-        effort = self.drives[row].effort
+        effort = self.recorded[row].effort
         return (
             guess.sign * guess.effort_sign * effort if effort is not None and guess.torque else None
         )
 
     def _moved(self, row: int, guess: Guess, offset: float = 0.0) -> SmoothSignal | None:
         """Return how the joint moved, in its own units."""
-        signal = self.drives[row].position
+        signal = self.recorded[row].position
         return None if signal is None else signal.scaled(guess.sign * guess.unit.factor, offset)
 
     def _gain(self, part: float) -> float:
@@ -292,15 +293,15 @@ class Scorer:
         moved = self._moved(row, guess)
         if not guess.shifted or guess.joint < 0 or moved is None:
             return 0.0
-        law, command = self.joints[guess.joint].law, self._command(row, guess)
-        if law is None or not law.known or law.commanded is not Quantity.POSITION:
+        actuator, command = self.joints[guess.joint].drive, self._command(row, guess)
+        if actuator is None or not actuator.known or actuator.commanded is not Quantity.POSITION:
             return 0.0
         if command is None:
             return 0.0
         effort = self._torque(row, guess)
         effort = torque if effort is None else effort
-        load = 0.0 if effort is None else float(np.mean(effort + law.damping * moved.rate))
-        return float(np.mean(command - moved.values)) - load / law.stiffness
+        load = 0.0 if effort is None else float(np.mean(effort + actuator.damping * moved.rate))
+        return float(np.mean(command - moved.values)) - load / actuator.stiffness
 
     def _outside(self, guess: Guess, moved: SmoothSignal) -> float:
         """Return the cost of positions beyond the joint's range."""
@@ -336,22 +337,19 @@ class Scorer:
         self, row: int, guess: Guess, offset: float, torque: NDArray[np.float64] | None
     ) -> tuple[float, float, float]:
         """Return the unexplained fractions of servo and motion, and what the values say in all."""
-        drive, joint = self.drives[row], self.joints[guess.joint]
+        recorded, joint = self.recorded[row], self.joints[guess.joint]
         moved = self._moved(row, guess, offset)
         if moved is None:
             return math.nan, math.nan, 0.0
         cost = self._outside(guess, moved)
-        servo = servo_torque(joint, drive.commanded, self._command(row, guess), moved)
+        servo = servo_torque(joint, recorded.commanded, self._command(row, guess), moved)
         bases = None if torque is None else motion_bases(torque, moved)
         law = motion = math.nan
         effort = self._torque(row, guess)
-        if drive.effort is not None and effort is None:
-            sign, motion = _own_sign(guess.sign * drive.effort, bases)
-            raw = sign * guess.sign * drive.effort
+        if recorded.effort is not None and effort is None:
+            sign, motion = _own_sign(guess.sign * recorded.effort, bases)
+            raw = sign * guess.sign * recorded.effort
             law = math.nan if servo is None else scaled_law_part(raw, servo, moved)
-            if bases is not None and not drive.own_efforts:
-                like = 1 / MASSES < scale_of(raw, bases, SHOWS) < MASSES
-                cost += _LIKE_TORQUE * like + _EFFORT_SIGN * (sign < 0)
         elif effort is not None:
             if servo is not None:
                 law, of_gain = law_part(joint, effort, servo, moved)
@@ -359,20 +357,15 @@ class Scorer:
             motion = math.nan if bases is None else motion_part(joint, effort, bases)
         elif servo is not None and bases is not None:
             motion = motion_part(joint, servo, bases)
-            # With gains that are not the model's, positions behind their commands still tell loads
-            # apart; being less sure, it counts as a standard deviation, not as a variance.
-            loose = math.sqrt(scaled_part(servo, bases))
-            if self._gain(loose) > self._gain(motion) + _OTHER_GAINS:
-                motion, cost = loose, cost + _OTHER_GAINS
         return law, motion, self._gain(law) + self._gain(motion) - cost
 
     def _bases(
         self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
     ) -> NDArray[np.float64] | None:
-        """Return the (n, 4) torques that a drive's joint takes, None where that is not known."""
+        """Return the (n, 4) torques that a joint takes, None where that is not known."""
         torques = self._all_torques(guesses, list(offsets))
         moved = self._moved(row, guesses[row])
-        if self.drives[row].effort is None or moved is None or torques is None:
+        if self.recorded[row].effort is None or moved is None or torques is None:
             return None
         return motion_bases(torques[:, guesses[row].joint], moved)
 
@@ -384,7 +377,7 @@ class Scorer:
         NaN where the motion does not tell: bodies take less than half of it, friction and armature
         the rest.
         """
-        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
         if bases is None or effort is None:
             return math.nan
         sign, _ = _own_sign(effort, bases)
@@ -394,29 +387,29 @@ class Scorer:
         self, row: int, guesses: Sequence[Guess], offsets: Sequence[float], scale: float
     ) -> float | None:
         """Return how many times what the model needs a scaled effort is; None if it may be one."""
-        bases, effort = self._bases(row, guesses, offsets), self.drives[row].effort
+        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
         if bases is None or effort is None:
             return None
         return contradiction(self.joints[guesses[row].joint], scale * effort, bases)
 
     def alone(self, row: int, joint: int) -> Guess:
-        """Return how a drive fits a joint best by itself."""
+        """Return how a joint of the bag fits one of the model best by itself."""
         if (row, joint) not in self._local:
-            unit_choices = self.drives[row].position_units(hinge=self.joints[joint].hinge)
+            unit_choices = self.recorded[row].position_units(hinge=self.joints[joint].hinge)
             rivals = [
                 Guess(unit, joint, sign, shifted, torque)
                 for unit, shifted, sign, torque in itertools.product(
                     unit_choices,
                     (False, True),
                     (1, -1),
-                    (True, False)[: 1 + (self.drives[row].effort is not None)],
+                    (True, False)[: 1 + (self.recorded[row].effort is not None)],
                 )
             ]
             self._local[row, joint] = max(rivals, key=lambda rival: self.merit(row, rival))
         return self._local[row, joint]
 
     def merit(self, row: int, guess: Guess) -> float:
-        """Return how well a guess of a drive fares by itself, without what its motion takes."""
+        """Return how well a guess fares by itself, without the torques that the motion takes."""
         offset = self._offset(row, guess, None)
         return self._prior(row, guess) + self._parts(row, guess, offset, None)[2]
 
@@ -431,17 +424,17 @@ def _own_sign(effort: NDArray[np.float64], bases: NDArray[np.float64] | None) ->
 
 
 def _in_message_order(
-    drives: tuple[RecordedDrive, ...], *, nameless: bool
+    recorded: tuple[RecordedJoint, ...], *, nameless: bool
 ) -> list[tuple[int, int]]:
-    """Return the pairs of drives of one topic, the earlier first.
+    """Return the pairs of joints of one topic, the earlier first.
 
     Drivers list joints along the arm or by the alphabet; the alphabet says nothing of the arm,
     unless the names do not either.
     """
     pairs: list[tuple[int, int]] = []
-    for topic in dict.fromkeys(drive.axis.topic for drive in drives):
-        rows = [row for row, drive in enumerate(drives) if drive.axis.topic == topic]
-        names = [drives[row].axis.name for row in rows]
+    for topic in dict.fromkeys(item.axis.topic for item in recorded):
+        rows = [row for row, item in enumerate(recorded) if item.axis.topic == topic]
+        names = [recorded[row].axis.name for row in rows]
         # An index says as much as an order of names does.
         if nameless or names != sorted(names) or all(name.isdigit() for name in names):
             pairs += itertools.combinations(rows, 2)
@@ -467,9 +460,9 @@ class BestHypothesis(NamedTuple):
     """The best hypothesis.
 
     Attributes:
-        guesses: One per drive.
+        guesses: One per joint of the bag.
         verdict: How it fares.
-        margins: Drive and choice to how much worse the best rival is.
+        margins: Joint of the bag and choice to how much worse the best rival is.
     """
 
     guesses: tuple[Guess, ...]
@@ -488,9 +481,9 @@ def search(scorer: Scorer) -> BestHypothesis:
 
 
 def _assigned(scorer: Scorer) -> list[Guess]:
-    """Choose for each drive the joint that suits it best by itself, each joint once."""
-    guesses = [Guess(drive.position_units(hinge=True)[0]) for drive in scorer.drives]
-    shape = len(scorer.drives), len(scorer.joints)
+    """Choose for each joint of the bag the one that suits it best by itself, each once."""
+    guesses = [Guess(recorded.position_units(hinge=True)[0]) for recorded in scorer.recorded]
+    shape = len(scorer.recorded), len(scorer.joints)
     merit = np.zeros(shape)
     for row, joint in np.ndindex(shape):
         merit[row, joint] = scorer.merit(row, scorer.alone(row, joint))
@@ -500,13 +493,11 @@ def _assigned(scorer: Scorer) -> list[Guess]:
 
 
 def _in_order(scorer: Scorer) -> Iterator[list[Guess]]:
-    """Give the drives the joints in order, in each unit of angles and of efforts."""
-    metres = units(Quantity.POSITION, hinge=False, whole=False)[0]
-    for angle, torque in itertools.product(
-        units(Quantity.POSITION, hinge=True, whole=False), (True, False)
-    ):
-        joints = [*range(len(scorer.joints))][: len(scorer.drives)]
-        joints += [-1] * (len(scorer.drives) - len(joints))
+    """Place the joints in order, in each unit of angles and of efforts."""
+    metres = units(Quantity.POSITION, hinge=False)[0]
+    for angle, torque in itertools.product(units(Quantity.POSITION, hinge=True), (True, False)):
+        joints = [*range(len(scorer.joints))][: len(scorer.recorded)]
+        joints += [-1] * (len(scorer.recorded) - len(joints))
         yield [
             Guess(
                 angle if joint < 0 or scorer.joints[joint].hinge else metres, joint, torque=torque
@@ -543,15 +534,15 @@ def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
 
 def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[int, Guess]]]:
     """Yield all hypotheses that differ in one choice; ``current`` may change on the way."""
-    for row in range(len(scorer.drives)):
+    for row in range(len(scorer.recorded)):
         for choice, changes in _changes(scorer, row, current[row]):
             yield choice, {row: dataclasses.replace(current[row], **changes)}
     yield from _common_moves(scorer, current)
-    signs = (1, -1) if len(scorer.drives) <= _MANY else (1,)
-    for a, b in itertools.combinations(range(len(scorer.drives)), 2):
+    signs = (1, -1) if len(scorer.recorded) <= _MANY else (1,)
+    for a, b in itertools.combinations(range(len(scorer.recorded)), 2):
         for pair in _exchanges(scorer, current, (a, b), signs):
             yield Choice.JOINT, dict(zip((a, b), pair, strict=True))
-    for row in range(len(scorer.drives)):
+    for row in range(len(scorer.recorded)):
         for joint in set(range(len(scorer.joints))) - {guess.joint for guess in current}:
             yield Choice.JOINT, {row: scorer.alone(row, joint)}
             for sign in signs:
@@ -560,16 +551,16 @@ def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[
 
 
 def _changes(scorer: Scorer, row: int, guess: Guess) -> Iterator[tuple[Choice, dict[str, Any]]]:
-    """Yield what changes a drive and leaves its joint."""
+    """Yield what changes a guess and leaves its joint."""
     if guess.joint < 0:
         return
     for sign, shifted in itertools.product((1, -1), (False, True)):
         choice = Choice.SIGN if sign != guess.sign else Choice.OFFSET
         yield choice, {'sign': sign, 'shifted': shifted}
-    drive = scorer.drives[row]
-    for unit in drive.position_units(hinge=scorer.joints[guess.joint].hinge):
+    recorded = scorer.recorded[row]
+    for unit in recorded.position_units(hinge=scorer.joints[guess.joint].hinge):
         yield Choice.UNIT, {'unit': unit}
-    if drive.effort is not None:
+    if recorded.effort is not None:
         for torque, sign in ((True, 1), (True, -1), (False, 1)):
             yield Choice.EFFORT, {'torque': torque, 'effort_sign': sign}
 
@@ -577,20 +568,12 @@ def _changes(scorer: Scorer, row: int, guess: Guess) -> Iterator[tuple[Choice, d
 def _exchanges(
     scorer: Scorer, current: list[Guess], rows: tuple[int, int], signs: tuple[int, ...]
 ) -> Iterator[tuple[Guess, Guess]]:
-    """Yield the ways in which two drives exchange their joints."""
+    """Yield the ways in which two joints of the bag exchange what they are."""
     first, second = (current[row] for row in rows)
     # Of a joint that turns and one that slides, the units are not the same.
     hinges = {scorer.joints[guess.joint].hinge for guess in (first, second) if guess.joint >= 0}
     for turns in itertools.product(signs, signs) if len(hinges) == 1 else ():
-        pair = _given(first, second.joint, turns[0]), _given(second, first.joint, turns[1])
-        yield pair
-        if first.shifted or second.shifted:
-            yield (
-                dataclasses.replace(pair[0], shifted=False),
-                dataclasses.replace(pair[1], shifted=False),
-            )
-    if min(first.joint, second.joint) >= 0:
-        yield scorer.alone(rows[0], second.joint), scorer.alone(rows[1], first.joint)
+        yield _given(first, second.joint, turns[0]), _given(second, first.joint, turns[1])
 
 
 def _given(guess: Guess, joint: int, sign: int) -> Guess:
@@ -601,21 +584,21 @@ def _common_moves(
     scorer: Scorer, current: list[Guess]
 ) -> Iterator[tuple[Choice, dict[int, Guess]]]:
     """Yield the ways in which all hinges of a message change unit, sign or kind of effort."""
-    for topic in dict.fromkeys(drive.axis.topic for drive in scorer.drives):
+    for topic in dict.fromkeys(recorded.axis.topic for recorded in scorer.recorded):
         rows = [
             row
-            for row, drive in enumerate(scorer.drives)
-            if drive.axis.topic == topic
+            for row, recorded in enumerate(scorer.recorded)
+            if recorded.axis.topic == topic
             if current[row].joint >= 0 and scorer.joints[current[row].joint].hinge
         ]
-        measured = [row for row in rows if scorer.drives[row].effort is not None]
+        measured = [row for row in rows if scorer.recorded[row].effort is not None]
         choices: list[tuple[Choice, list[int], dict[str, Any]]] = [
             # A mirrored arm moves as the arm does.
             (Choice.SIGN, rows, {'sign': 1}),
             (Choice.EFFORT, measured, {'torque': True}),
             (Choice.EFFORT, measured, {'torque': False, 'effort_sign': 1}),
         ]
-        angles = units(Quantity.POSITION, hinge=True, whole=False)
+        angles = units(Quantity.POSITION, hinge=True)
         choices += [(Choice.UNIT, rows, {'unit': unit}) for unit in angles]
         for choice, own, changes in choices:
             yield choice, {row: dataclasses.replace(current[row], **changes) for row in own}
@@ -628,9 +611,9 @@ def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
     too: what joints carry has to tell.
     """
     topics: dict[tuple[str, Unit], list[int]] = {}
-    for row, (drive, guess) in enumerate(zip(scorer.drives, best.guesses, strict=True)):
-        if guess.joint >= 0 and guess.unit.cost > 0 and not drive.whole:
-            topics.setdefault((drive.axis.topic, guess.unit), []).append(row)
+    for row, (recorded, guess) in enumerate(zip(scorer.recorded, best.guesses, strict=True)):
+        if guess.joint >= 0 and guess.unit.cost > 0 and not recorded.whole:
+            topics.setdefault((recorded.axis.topic, guess.unit), []).append(row)
     for (_, unit), rows in topics.items():
         for factor in (1 / _OTHER_UNIT, _OTHER_UNIT):
             other = Unit('an unknown unit', factor * unit.factor, unit.cost)

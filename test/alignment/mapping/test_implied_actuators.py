@@ -14,7 +14,7 @@ import pytest
 
 from builders.described_robots import make_robot, record
 from sysid_ros.alignment import PairRole
-from sysid_ros.alignment.mapping.implied import (
+from sysid_ros.alignment.mapping.proposal import (
     imply_actuators,
     lacking_quantity,
     propose_with_actuators,
