@@ -75,8 +75,8 @@ def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
     [
         (None, "There is no baseline 'old.json'; `sysid check --update` writes it."),
         (b'{"schema_', 'is not valid JSON: Unterminated string'),
-        (b'[' * 100_000, "Expected at most 50 values inside each other in 'old.json', found"),
-        (b'{"schema_version": ' + b'9' * 5000 + b'}', 'is not valid JSON: it has a number without'),
+        (b'[' * 100_000, "'old.json' is not valid JSON: "),
+        (b'{"schema_version": ' + b'9' * 5000 + b'}', 'is not valid JSON: Exceeds the limit'),
         (b'{"schema_version": "\\u001b\\n"}', "has schema_version '\\x1b\\n'; this version"),
         (b'{}', 'is not a result of a calibration: it has no schema_version.'),
         (b'{"schema_version": 99}', 'has schema_version 99; this version reads 3.'),
