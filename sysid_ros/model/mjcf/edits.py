@@ -30,7 +30,7 @@ from sysid_ros.model.mjcf.text import (
 )
 from sysid_ros.model.targets import Role, Target, read_spec, subtree
 from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
-from sysid_ros.model.targets.spec import ANGLES, TURNING
+from sysid_ros.model.targets.target import ANGLES, TURNING
 
 _MAIN = 'main'
 #: Attributes of a body that are written into its ``<inertial>``.
