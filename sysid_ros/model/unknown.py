@@ -59,18 +59,12 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where the targets of a pattern are looked for.
+    """Where the targets of a pattern are looked for."""
 
-    Attributes:
-        model: The compiled nominal model.
-        spec: What it was compiled from, for default classes and what the compiler reads.
-        sequences: Runs whose starts can be named.
-        usual: Start and bounds of targets that no model holds; None for others.
-    """
-
-    model: mujoco.MjModel
-    spec: mujoco.MjSpec | None = None
-    sequences: Sequence[str | Trajectory] = ()
+    model: mujoco.MjModel  # nominal
+    spec: mujoco.MjSpec | None = None  # what it was compiled from, for what the compiler reads
+    sequences: Sequence[str | Trajectory] = ()  # runs whose starts can be named
+    #: Start and bounds of targets that no model holds; None for others.
     usual: Callable[[Target], tuple[float, float, float] | None] = lambda _: None
 
 

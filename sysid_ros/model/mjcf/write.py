@@ -82,18 +82,11 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
 
 
 class WrittenModel(NamedTuple):
-    """An identified model on disk.
+    """An identified model on disk."""
 
-    Attributes:
-        path: The main MJCF file; where the model is a URDF, the identified URDF is beside it.
-        notes: Sentences on what a reader of the files must know: gains that were pinned, delays
-            that MuJoCo rounds, references that leave the folder.
-        edited: Whether it is the user's text, with other numbers; else MuJoCo has written it.
-    """
-
-    path: Path
-    notes: tuple[str, ...]
-    edited: bool = True
+    path: Path  # the main MJCF file; where the model is a URDF, the identified URDF is beside it
+    notes: tuple[str, ...]  # what a reader of the files must know, a sentence each
+    edited: bool = True  # whether it is the user's text; else MuJoCo has written it
 
 
 def write_model(

@@ -53,36 +53,24 @@ class Coupling(enum.Enum):
 class Kind:
     """One kind of target.
 
-    Attributes:
-        unit: SI unit of the value, for joints that of a hinge; one per component where they differ.
-        bounds: What physics allows; one pair per component where they differ.
-        slots: The numbers of a compiled model that follow the value linearly.
-        role: Where the value acts.
-        coupling: How numbers follow several components together.
-        size: Number of components; 0 where it depends on the element, see ``count``.
-        bare: What a path without an index means where there are several components: the first,
-            each of them, or one value for all.
-        scalar: Whether component 0 is written without an index, the others extend it.
-        slide_unit: Unit at a slide joint, where it differs.
-        needs: Why an element has no such value: ``needs(model, row, index)`` completes "is not …".
-        count: Number of components of an element, where it depends on the element.
-        reach: Bounds by default around a start, for values that physics leaves open.
-        nominal: The value that changes nothing, where no model holds one.
+    Units and bounds are one per component where they differ; units of joints are those of a hinge.
     """
 
     unit: str | tuple[str, ...]
-    bounds: Bounds | tuple[Bounds, ...]
-    slots: SlotsOf | None = None
+    bounds: Bounds | tuple[Bounds, ...]  # what physics allows
+    slots: SlotsOf | None = None  # the numbers of a compiled model that follow the value linearly
     role: Role = Role.FIELD
     coupling: Coupling | None = None
-    size: int = 1
+    size: int = 1  # number of components; 0 where it depends on the element, see ``count``
+    #: What a path without an index means: the first component, each of them, or one value for all.
     bare: Literal['first', 'each', 'all'] = 'first'
-    scalar: bool = False
-    slide_unit: str | tuple[str, ...] | None = None
-    needs: Need | None = None
+    scalar: bool = False  # whether component 0 is written without an index, the others extend it
+    slide_unit: str | tuple[str, ...] | None = None  # at a slide joint, where it differs
+    needs: Need | None = None  # why an element has no such value
     count: Callable[[mujoco.MjModel, int], int] | None = None
+    #: Bounds by default around a start, for values that physics leaves open.
     reach: Callable[[float, int], Bounds] | None = None
-    nominal: float = 0.0
+    nominal: float = 0.0  # the value that changes nothing, where no model holds one
 
     def components(self, model: mujoco.MjModel, row: int) -> int:
         """Return how many components an element has."""

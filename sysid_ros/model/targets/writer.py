@@ -115,19 +115,11 @@ class _SpringLengths:
 
 
 class Linear(NamedTuple):
-    """Numbers of one field that follow one value each.
-
-    Attributes:
-        field: Name of the field.
-        places: (k,) flat indices in the field; in a `Writer`, places in the assignment of it.
-        columns: (k,) columns of the values.
-        factors: (k,) what one unit of the value makes.
-        offsets: (k,) what the value zero makes.
-    """
+    """Numbers (k,) of one field that follow one value each: ``factor * value + offset``."""
 
     field: str
-    places: Places
-    columns: Places
+    places: Places  # flat indices in the field; in a `Writer`, places in the assignment of it
+    columns: Places  # of the values
     factors: Array
     offsets: Array
 
