@@ -112,9 +112,6 @@ def write_model(
         biases: Name of an actuator to the constant force that it exerts beside its command's, N·m
             or N, before its gear.
 
-    Returns:
-        The main MJCF file in the folder, and notes.
-
     Raises:
         ModelError: A value cannot be written back, or the folder cannot be written; nothing is
             left behind and an existing folder stays.

@@ -67,28 +67,18 @@ _SLIDE = mujoco.mjtJoint.mjJNT_SLIDE
 
 @dataclass(frozen=True)
 class Target:
-    """One scalar that a parameter writes.
+    """One scalar that a parameter writes."""
 
-    Attributes:
-        element: Kind of MJCF element: ``joint``, ``body``, ``geom``, ``actuator``, ``option``, …;
-            ``default`` for a class; ``sequence`` for the start of a run.
-        name: Name of the element, class or sequence; empty for ``option``.
-        attribute: The attribute, as in MJCF; with its element, ``joint/damping``, for a class.
-        index: Component of a vector attribute; None for a scalar one, or for all alike.
-        row: Id of the element in the compiled model; -1 where it has none.
-        unit: SI unit.
-        rows: Elements that take the value from a class: their ids in the compiled model, or,
-            where the model has to be compiled again, their positions in the spec.
-        start: The value of what no compiled model holds, where it is known.
-    """
-
-    element: str
-    name: str
-    attribute: str
-    index: int | None
-    row: int
+    element: str  # of MJCF; ``default`` for a class, ``sequence`` for the start of a run
+    name: str  # of the element, class or sequence; empty for ``option``
+    attribute: str  # as in MJCF; with its element, ``joint/damping``, for a class
+    index: int | None  # component of a vector; None for a scalar, or for all alike
+    row: int  # id of the element in the compiled model; -1 where it has none
     unit: str
+    #: Elements that take the value from a class: their ids in the compiled model, or, where the
+    #: model has to be compiled again, their positions in the spec.
     rows: tuple[int, ...] = ()
+    #: The value of what no compiled model holds, where it is known.
     start: float | None = field(default=None, compare=False)
 
     @property
@@ -247,12 +237,8 @@ def _followers(
 
     An ``mjSpec`` applies classes when it reads an element, and forgets which attributes the element
     had of its own. So the class is changed in the text that the spec writes, the text is read again
-    (which loads no assets), and the elements that changed are those that follow the class, whatever
-    the inheritance between classes. An element that repeats its class's value counts as following
-    it.
-
-    Returns:
-        Positions in the spec's list of such elements.
+    (which loads no assets), and the positions of the elements that changed are returned, whatever
+    the inheritance between classes. An element that repeats its class's value counts, too.
     """
     if element not in _OF_CLASSES:
         raise ParameterError(
