@@ -14,15 +14,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.errors import ConfigError, ResultError, some
+import mujoco
+import numpy as np
+
+from sysid_ros.errors import ConfigError, ModelError, ResultError, some
 from sysid_ros.export.actuators import actuators_text, drives_of, held_by_actuators
 from sysid_ros.export.samples import Drawn, Posterior, samples_text, write_samples
 from sysid_ros.export.stored import Stored, load_stored
-from sysid_ros.export.urdf import urdf_text
 from sysid_ros.files import check_new, check_writable, replace_file
+from sysid_ros.model.description import read_description
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import Document, encode
 from sysid_ros.model.mjcf.write import WrittenModel, left_out, write_model
+from sysid_ros.model.targets import Target
+from sysid_ros.model.urdf.write import Urdf, carried_over, not_held, write_urdf
 
 #: What is beside drawn models: what was found of each parameter, and its values in each model.
 PARAMETERS, SAMPLES = 'parameters.csv', 'samples.csv'
@@ -107,7 +112,7 @@ def export(result: Path, request: ExportRequest) -> Exported:
     if request.format is ExportFormat.CSV:
         text = parameters_text(stored)
     elif request.format is ExportFormat.URDF:
-        text, lost, more = urdf_text(stored, request.urdf, request.packages)
+        text, lost, more = _urdf_text(stored, request)
         notes += more
         head = '\n'.join((f'Identified by sysid_ros: {source}.', *_values(stored, lost)))
         text = Document(text).headed(head)
@@ -122,6 +127,51 @@ def export(result: Path, request: ExportRequest) -> Exported:
         notes += more
     replace_file(request.output, encode(text))
     return Exported(request.format, (request.output,), _values(stored, lost), tuple(notes))
+
+
+def _urdf_text(stored: Stored, request: ExportRequest) -> tuple[str, set[str], list[str]]:
+    """Return a URDF, the paths of the targets that it does not hold, and what to know of it."""
+    described, nominal, fitted = stored.robot.description, stored.nominal, stored.fitted
+    if request.urdf is not None:
+        described = read_description(request.urdf, request.packages)
+    if described.urdf is None:
+        path = str(described.path)
+        raise ModelError(
+            f'The model {path!r} is no URDF; expected --urdf FILE, with one whose links and joints '
+            'have the names of its bodies and joints.'
+            if request.urdf is None
+            else f'Expected a URDF as --urdf, found {path!r}, which is none.'
+        )
+    if request.urdf is not None:
+        nominal, fitted = carried_over(nominal, fitted, described)
+    text = write_urdf(described.urdf, described.path, nominal, fitted)
+    urdf = Urdf(text)
+    targets = [target for target, _ in stored.values]
+    notes = ['A URDF has no place for actuators, armatures, springs and tendons of a model.']
+    if described.path.suffix != '.urdf':
+        notes.append(f'The URDF is that of {str(described.path)!r}, as it was read.')
+    meshes = (node.get('filename') for node in urdf.document.elements if node.tag == 'mesh')
+    beside = [name for name in meshes if name and '://' not in name and not name.startswith('/')]
+    if beside:
+        notes.append(
+            f'Meshes are named by their place beside {described.path.name!r} ({some(beside)}): put '
+            'the file there.'
+        )
+    return text, {*not_held(targets, urdf), *_not_moved(targets, stored.fitted, fitted)}, notes
+
+
+def _not_moved(
+    targets: list[Target], fitted: mujoco.MjModel, written: mujoco.MjModel
+) -> Iterator[str]:
+    """Yield identified places of bodies that the URDF did not take."""
+    for target in targets:
+        if target.element == 'body' and target.attribute in {'pos', 'quat'}:
+            row = mujoco.mj_name2id(written, mujoco.mjtObj.mjOBJ_BODY, target.name)
+            if row < 0 or not all(
+                np.allclose(getattr(written, field)[row], getattr(fitted, field)[target.row])
+                for field in ('body_pos', 'body_quat')
+            ):
+                yield target.path
 
 
 def _values(stored: Stored, paths: Collection[str]) -> tuple[str, ...]:

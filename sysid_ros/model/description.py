@@ -21,19 +21,12 @@ _TOPIC = '*/robot_description'
 
 
 class Description(NamedTuple):
-    """The texts of a model.
+    """The texts of a model."""
 
-    Attributes:
-        path: What was read.
-        mjcf: What is simulated; None where the path is an MJCF file itself.
-        urdf: What that was made from; None where there is none.
-        notes: What a reader has to know, a sentence each.
-    """
-
-    path: Path
-    mjcf: str | None = None
-    urdf: str | None = None
-    notes: tuple[str, ...] = ()
+    path: Path  # what was read
+    mjcf: str | None = None  # what is simulated; None where the path is an MJCF file itself
+    urdf: str | None = None  # what that was made from; None where there is none
+    notes: tuple[str, ...] = ()  # what a reader has to know, a sentence each
 
     @property
     def name(self) -> str:

@@ -18,6 +18,7 @@ import numpy as np
 
 from sysid_ros.errors import ModelError, some
 from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.text import one_sentence
 
 #: Which sensors measure a joint, directly or through its actuator.
 _OF_JOINTS = frozenset(
@@ -53,10 +54,6 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
 
     Models of robots come without sensors more often than not: simulators read positions from the
     state. A model with any sensor of a joint is left as it is: its author chose.
-
-    Args:
-        spec: Parsed model; each hinge and slide joint with a name gets a jointpos, a jointvel and a
-            jointactuatorfrc sensor behind the sensors that there are.
     """
     if any(sensor.type in _OF_JOINTS for sensor in spec.sensors):
         return
@@ -116,14 +113,8 @@ def add_actuators(spec: mujoco.MjSpec, names: Iterable[str]) -> None:
     """Give a model without servos the actuators ``<joint>_servo`` and so on that are named.
 
     A servo's gains are guesses: those with which the joint would follow at `_GUESSED_RATE` without
-    overshoot, by the model's own inertia, and that the time step can simulate.
-
-    Args:
-        spec: Parsed model; left as it is where it has a servo of its own.
-        names: A joint and a `ActuatorKind`, joined by ``_``; others are skipped.
-
-    Raises:
-        ModelError: The model does not compile.
+    overshoot, by the model's own inertia, and that the time step can simulate. Names other than of
+    a joint and an `ActuatorKind`, joined by ``_``, are skipped.
     """
     if not takes_efforts(spec):
         return
@@ -148,9 +139,7 @@ def _guessed_gains(spec: mujoco.MjSpec, joints: list[str]) -> list[tuple[float, 
     try:
         model = spec.copy().compile()
     except (ValueError, mujoco.FatalError) as err:
-        raise ModelError(
-            f'Cannot compile the model: {" ".join(str(err).split()).rstrip(".")}.'
-        ) from err
+        raise ModelError(f'Cannot compile the model: {one_sentence(err)}.') from err
     data = mujoco.MjData(model)
     mujoco.mj_forward(model, data)
     whole, inverse = np.zeros((model.nv, model.nv)), np.eye(model.nv)

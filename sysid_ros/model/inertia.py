@@ -49,20 +49,12 @@ INERTIAL_FIELDS = {'body_mass': 1, 'body_ipos': 3, 'body_iquat': 4, 'body_inerti
 
 
 class Inertial(NamedTuple):
-    """Inertia of bodies as a compiled model has it.
+    """Inertia of bodies as a compiled model has it."""
 
-    Attributes:
-        mass: (…,) kg.
-        ipos: (…, 3) centre of mass in the body frame, m.
-        iquat: (…, 4) orientation of the principal axes in the body frame, w x y z.
-        inertia: (…, 3) principal moments about the centre of mass, kg·m², decreasing where
-            they were computed from θ.
-    """
-
-    mass: Array
-    ipos: Array
-    iquat: Array
-    inertia: Array
+    mass: Array  # (…,) kg
+    ipos: Array  # (…, 3) centre of mass in the body frame, m
+    iquat: Array  # (…, 4) orientation of the principal axes in the body frame, w x y z
+    inertia: Array  # (…, 3) principal moments about the centre of mass, kg·m²; of θ, decreasing
 
     @classmethod
     def of_body(cls, model: mujoco.MjModel, row: int) -> Inertial:
@@ -71,17 +63,10 @@ class Inertial(NamedTuple):
 
 
 def body_from_theta(theta: ArrayLike) -> Inertial:
-    """Turn θ into what MuJoCo's compiler makes of the same ``fullinertia``.
+    """Turn θ (…, 10) into what MuJoCo's compiler makes of the same ``fullinertia``.
 
-    Args:
-        theta: (…, 10).
-
-    Returns:
-        The inertia of the bodies; moments and axes come from the compiler's own eigenvalue
-        routine, so that their order and the quaternion's sign are the compiler's too.
-
-    Raises:
-        ParameterError: The last axis is not of length 10.
+    Moments and axes come from the compiler's own eigenvalue routine, so that their order and the
+    quaternion's sign are the compiler's too.
     """
     theta = _last_axis(theta, _THETA_SIZE, 'θ')
     mass = np.exp(2.0 * theta[..., 0])
@@ -92,16 +77,9 @@ def body_from_theta(theta: ArrayLike) -> Inertial:
 def theta_from_body(
     mass: ArrayLike, ipos: ArrayLike, iquat: ArrayLike, inertia: ArrayLike
 ) -> Array:
-    """Turn the inertia of compiled bodies into θ.
+    """Turn the inertia of compiled bodies into θ (…, 10).
 
-    Args:
-        mass: (…,) kg.
-        ipos: (…, 3) m.
-        iquat: (…, 4) w x y z; need not be normalised.
-        inertia: (…, 3) kg·m², in any order.
-
-    Returns:
-        θ, (…, 10).
+    Moments may be in any order, and quaternions need not be normalised.
 
     Raises:
         ParameterError: The mass is not positive, or the principal moments are those of no body

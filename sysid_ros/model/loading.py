@@ -8,15 +8,14 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.errors import ModelError, ParameterError, nearest, some
 from sysid_ros.model.description import Description, read_description
 from sysid_ros.model.implied import add_joint_sensors
-from sysid_ros.model.mjcf.assets import drop_missing_files
 from sysid_ros.model.targets import (
     Role,
     Target,
@@ -27,6 +26,8 @@ from sysid_ros.model.targets import (
     write_spec,
 )
 from sysid_ros.text import one_sentence
+
+Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
 
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
 #: the version after it: accelerations are wrong and simulations diverge.
@@ -52,35 +53,24 @@ _COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'a
 
 
 class NativeDelay(NamedTuple):
-    """How MuJoCo's own actuator delay represents a delay.
+    """How MuJoCo's own actuator delay represents a delay."""
 
-    Attributes:
-        delay: The attribute ``delay``, s; 0 where no delay is nearer than the shortest.
-        nsample: The attribute ``nsample``: slots of the control history.
-        effective: The delay that the simulation shows, s.
-    """
-
-    delay: float
-    nsample: int
-    effective: float
+    delay: float  # the attribute, s; 0 where no delay is nearer than the shortest
+    nsample: int  # the attribute: slots of the control history
+    effective: float  # the delay that the simulation shows, s
 
 
 class RobotModel(NamedTuple):
-    """A model as it was read, before it is compiled.
-
-    Attributes:
-        description: Its texts.
-        spec: What they were parsed to, with the sensors and actuators that are implied.
-    """
+    """A model as it was read, before it is compiled."""
 
     description: Description
-    spec: mujoco.MjSpec
+    spec: mujoco.MjSpec  # with the sensors and actuators that are implied
 
 
 def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
     """Read a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
 
-    What shows by files that are not there is left out, see `drop_missing_files`.
+    What shows by files that are not there, as passed on models often refer to, is left out.
 
     Args:
         path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
@@ -98,9 +88,97 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
             spec = mujoco.MjSpec.from_string(description.mjcf)
     except (ValueError, mujoco.FatalError) as err:
         raise ModelError(f'Cannot read the model {str(path)!r}: {one_sentence(err)}.') from err
-    notes = (*description.notes, *drop_missing_files(spec, path))
+    notes = (*description.notes, *_drop_missing_files(spec, path))
     add_joint_sensors(spec)
     return RobotModel(description._replace(notes=notes), spec)
+
+
+def _drop_missing_files(spec: mujoco.MjSpec, path: Path) -> tuple[str, ...]:
+    """Take out of a spec the meshes, height fields, textures and skins whose files are not there.
+
+    Models are often passed on without them. They move nothing, unless a body has its inertia from
+    one or touches something with it.
+    """
+    shapes = [asset for asset in (*spec.meshes, *spec.hfields) if _is_missing(spec, asset.file)]
+    missing: list[Asset] = [
+        *shapes,
+        *(skin for skin in spec.skins if _is_missing(spec, skin.file)),
+        *(
+            texture
+            for texture in spec.textures
+            if any(_is_missing(spec, file) for file in (texture.file, *texture.cubefiles))
+        ),
+    ]
+    # Includes and models inside of models have folders of their own, which MuJoCo knows.
+    if not missing or _compiles(spec):
+        return ()
+    names = {asset.name for asset in shapes}
+    geoms = [geom for geom in spec.geoms if {geom.meshname, geom.hfieldname} & names]
+    for geom in geoms:
+        if _gives_inertia(spec, geom):
+            file = next(a.file for a in shapes if a.name in {geom.meshname, geom.hfieldname})
+            raise ModelError(
+                f'Body {geom.parent.name!r} of {str(path)!r} has its inertia from {file!r}, which '
+                'is not there; expected the file, or an <inertial> in the body.'
+            )
+    touching = [geom for geom in geoms if geom.contype or geom.conaffinity]
+    bodies = dict.fromkeys(geom.parent.name or 'a body without a name' for geom in touching)
+    files = dict.fromkeys(asset.file or asset.cubefiles[0] for asset in missing)
+    note = f'Files that are not there are left out: {some(files)}; that changes '
+    note += f'the contacts of {some(bodies)}.' if bodies else 'the view only.'
+    _take_out(spec, geoms, missing)
+    return (note,)
+
+
+def _is_missing(spec: mujoco.MjSpec, file: str) -> bool:
+    if not file:
+        return False
+    inside = Path(file).name if spec.strippath else file
+    folders = (spec.compiler.meshdir, spec.compiler.texturedir, '')
+    return not any((Path(spec.modelfiledir) / folder / inside).is_file() for folder in folders)
+
+
+def _compiles(spec: mujoco.MjSpec) -> bool:
+    try:
+        spec.copy().compile()
+    except (ValueError, mujoco.FatalError):
+        return False
+    return True
+
+
+def _gives_inertia(spec: mujoco.MjSpec, geom: mujoco.MjsGeom) -> bool:
+    """Whether a body that moves has mass from a geom."""
+    body, choice = geom.parent, spec.compiler.inertiafromgeom
+    low, high = spec.compiler.inertiagrouprange
+    weighs = geom.mass > 0 or (math.isnan(geom.mass) and geom.density > 0)
+    if not weighs or not low <= geom.group <= high:
+        return False
+    if choice == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE or (
+        choice == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO and body.explicitinertial
+    ):
+        return False
+    while body.name != 'world' and not body.joints:
+        body = body.parent
+    return bool(body.joints)
+
+
+def _take_out(
+    spec: mujoco.MjSpec, geoms: Sequence[mujoco.MjsGeom], assets: Sequence[Asset]
+) -> None:
+    """Take out geoms, assets, and all that refers to them."""
+    gone = {geom.name for geom in geoms if geom.name}
+    for pair in list(spec.pairs):
+        if {pair.geomname1, pair.geomname2} & gone:
+            spec.delete(pair)
+    for sensor in list(spec.sensors):
+        ends = (sensor.objtype, sensor.objname), (sensor.reftype, sensor.refname)
+        if any(kind == mujoco.mjtObj.mjOBJ_GEOM and name in gone for kind, name in ends):
+            spec.delete(sensor)
+    named = {asset.name for asset in assets if isinstance(asset, mujoco.MjsTexture)}
+    for material in spec.materials:
+        material.textures = ['' if name in named else name for name in material.textures]
+    for entry in (*geoms, *assets):
+        spec.delete(entry)
 
 
 def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
@@ -109,11 +187,7 @@ def load_spec(path: Path, packages: Sequence[Path] = ()) -> mujoco.MjSpec:
 
 
 def compile_spec(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
-    """Compile a spec that was read from a file.
-
-    Raises:
-        ModelError: It does not compile, or this MuJoCo simulates it wrongly.
-    """
+    """Compile a spec of a file; a ModelError where this MuJoCo cannot, or simulates it wrongly."""
     try:
         model = spec.compile()
     except (ValueError, mujoco.FatalError) as err:
@@ -247,8 +321,7 @@ def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjM
 
 def _hold_gains(spec: mujoco.MjSpec) -> None:
     """Replace damping ratios by the velocity gains that they compile to."""
-    ratios = [a for a in spec.actuators if a.biasprm[2] > 0]  # a gain is negative there
-    if not ratios:
+    if not any(actuator.biasprm[2] > 0 for actuator in spec.actuators):  # a gain is negative there
         return
     compiled = spec.copy()
     model = compiled.compile()
@@ -295,15 +368,9 @@ def write_delays(
 def differing_fields(
     a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = 1e-9
 ) -> tuple[str, ...]:
-    """Compare every number of two compiled models.
+    """Return which arrays, sizes, options (``opt.…``) and statistics (``stat.…``) of models differ.
 
-    Args:
-        a: A model.
-        b: Another one.
-        tolerance: Largest difference, relative to the larger number where that is above 1.
-
-    Returns:
-        Names of the arrays, sizes, options (``opt.…``) and statistics (``stat.…``) that differ.
+    The tolerance is relative to the larger number where that is above 1.
     """
     others = dict(_numbers(b))
     return tuple(name for name, value in _numbers(a) if not _close(value, others[name], tolerance))

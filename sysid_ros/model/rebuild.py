@@ -60,14 +60,7 @@ class Rebuild:
         builder: Builder | None = None,
         columns: Sequence[int] = (),
     ) -> None:
-        """Keep what a candidate is made of.
-
-        Args:
-            spec: The user's spec.
-            unknowns: What a candidate's values are.
-            builder: Compiles a candidate on a copy of the spec; only ``compile`` by default.
-            columns: Columns that the builder reads.
-        """
+        """Keep what a candidate is made of, with the columns that the builder reads."""
         self._unknowns = tuple(unknowns)
         targets = [target for unknown in unknowns for target in unknown.targets]
         self._spec = writable_spec(spec, targets)

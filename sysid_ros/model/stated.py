@@ -23,38 +23,27 @@ _KINDS = frozenset({'actuator', 'tendon', 'equality', 'sensor'})
 
 
 class Stated(NamedTuple):
-    """An attribute of a model's text.
+    """An attribute of a model's text."""
 
-    Attributes:
-        key: As ``joint/elbow/damping``, ``default/arm/joint/damping`` or ``option/timestep``.
-        value: As written.
-        file: That holds it, as the user named its folder.
-        line: In that file, from 1; 0 where the file is not the text, as for xacro.
-    """
-
-    key: str
-    value: str
-    file: Path
-    line: int
+    key: str  # ``joint/elbow/damping``, ``default/arm/joint/damping``, ``option/timestep``
+    value: str  # as written
+    file: Path  # that holds it, as the user named its folder
+    line: int  # in that file, from 1; 0 where the file is not the text, as for xacro
 
 
 def stated(description: Description) -> tuple[Stated, ...]:
     """Return what the text of a model states about its motion, in the order of the text.
 
     What only shows is left out. A URDF is taken as it is, not as the MJCF that it becomes.
-
-    Args:
-        description: The texts of the model.
     """
-    path = description.path
-    text = description.urdf if description.urdf is not None else description.mjcf
-    in_file = text is None or path.suffix == '.urdf'
-    if description.urdf is not None:
-        document = Document(description.urdf)
-        documents: Mapping[Path, Document] = {path: document}
-        nodes = document.elements
+    path, mjcf, urdf, _ = description
+    if urdf is not None:
+        in_file = path.suffix == '.urdf'
+        documents = {path: Document(urdf)}
+        nodes = documents[path].elements
     else:
-        source = Source(absolute(path), text)
+        in_file = mjcf is None or path.suffix == '.urdf'
+        source = Source(absolute(path), mjcf)
         documents, nodes = source.documents, source.nodes
     homes = {
         id(node): (_shown(file, path), document)
@@ -71,24 +60,14 @@ def stated(description: Description) -> tuple[Stated, ...]:
 
 
 class Change(NamedTuple):
-    """An attribute of another value in a text that was written for a model.
+    """An attribute of another value in a text that was written for a model."""
 
-    Attributes:
-        file: Of the nominal text, as the user named its folder.
-        line: In that file, of the attribute or, where it is new, of its element; 0 where the file
-            is not the text.
-        element: As ``joint/elbow`` or ``option``.
-        attribute: Its name.
-        old: Value before, empty where there was none.
-        new: Value now, empty where there is none.
-    """
-
-    file: Path
-    line: int
-    element: str
+    file: Path  # of the nominal text, as the user named its folder
+    line: int  # of the attribute or, where it is new, of its element; 0 where that is not known
+    element: str  # ``joint/elbow``, ``option``
     attribute: str
-    old: str
-    new: str
+    old: str  # empty where there was none
+    new: str  # empty where there is none
 
 
 def changed(nominal: Description, written: Description) -> Iterator[Change]:

@@ -21,29 +21,19 @@ _OPEN_BOUND_FACTOR = 100.0
 
 @dataclass(frozen=True)
 class Unknown:
-    """One scalar unknown: a value, its bounds and what it writes.
+    """One scalar unknown: a value, its bounds and what it writes, all in the targets' unit."""
 
-    Attributes:
-        name: Unique name.
-        targets: What the value is written to, at least one, all of the same unit.
-        nominal: Start value, in the targets' unit.
-        min_value: Lower bound, finite.
-        max_value: Upper bound, finite.
-        scale: Whether the solver moves the value itself or, for positive values that may be wrong
-            by a factor, its logarithm.
-        prior: Mean and standard deviation of what is known before the fit, in the value's unit;
-            None where only the bounds are known.
-        in_force: Of a delay, between which delays the command acts that forces are read under;
-            None where the delay itself says which.
-    """
-
-    name: str
-    targets: tuple[Target, ...]
-    nominal: float
-    min_value: float
-    max_value: float
+    name: str  # unique
+    targets: tuple[Target, ...]  # at least one, all of the same unit
+    nominal: float  # start value
+    min_value: float  # finite
+    max_value: float  # finite
+    #: Whether the solver moves the value itself or, for positive values that may be wrong by a
+    #: factor, its logarithm.
     scale: Scale = 'linear'
-    prior: tuple[float, float] | None = None
+    prior: tuple[float, float] | None = None  # mean and standard deviation known before the fit
+    #: Of a delay, between which delays the command acts that forces are read under; None where the
+    #: delay itself says which.
     in_force: tuple[float, float] | None = None
 
     @property
@@ -59,18 +49,12 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Scope:
-    """Where the targets of a pattern are looked for.
+    """Where the targets of a pattern are looked for."""
 
-    Attributes:
-        model: The compiled nominal model.
-        spec: What it was compiled from, for default classes and what the compiler reads.
-        sequences: Runs whose starts can be named.
-        usual: Start and bounds of targets that no model holds; None for others.
-    """
-
-    model: mujoco.MjModel
-    spec: mujoco.MjSpec | None = None
-    sequences: Sequence[str | Trajectory] = ()
+    model: mujoco.MjModel  # nominal
+    spec: mujoco.MjSpec | None = None  # what it was compiled from, for what the compiler reads
+    sequences: Sequence[str | Trajectory] = ()  # runs whose starts can be named
+    #: Start and bounds of targets that no model holds; None for others.
     usual: Callable[[Target], tuple[float, float, float] | None] = lambda _: None
 
 
@@ -123,9 +107,9 @@ def make_unknowns(
     for label, group in groups.items():
         units = list(dict.fromkeys(target.unit for target in group))
         if len(units) > 1:
-            listed = ', '.join(units)
             raise ParameterError(
-                f'The matches of {pattern!r} cannot share a value of different units: {listed}.'
+                f'The matches of {pattern!r} cannot share a value of different units: '
+                f'{", ".join(units)}.'
             )
         start, limits, usual = initial, bounds, where.usual(group[0])
         if usual is not None:
@@ -148,36 +132,39 @@ def _check_values(unknown: Unknown, origin: str) -> None:
     name, nominal = unknown.name, unknown.nominal
     low, high = unknown.min_value, unknown.max_value
     least, most = unknown.targets[0].bounds
+    mean, deviation = unknown.prior or (0.0, 1.0)
     if not (math.isfinite(low) and math.isfinite(high) and math.isfinite(nominal)):
-        raise ParameterError(
+        wrong = (
             f'Parameter {name!r} needs finite bounds and start, got [{low:g}, {high:g}] and '
             f'{nominal}.'
         )
-    if low >= high:
-        raise ParameterError(
+    elif low >= high:
+        wrong = (
             f'The bounds of parameter {name!r} are reversed: expected lower < upper, got '
             f'[{low:g}, {high:g}].'
         )
-    if low < least or high > most:
-        raise ParameterError(
+    elif low < least or high > most:
+        wrong = (
             f'The bounds [{low:g}, {high:g}] of parameter {name!r} leave what is physical: '
             f'[{least:g}, {most:g}].'
         )
-    if not low <= nominal <= high:
-        raise ParameterError(
+    elif not low <= nominal <= high:
+        wrong = (
             f'Parameter {name!r} starts at {nominal:g} ({origin}), outside its bounds '
             f'[{low:g}, {high:g}].'
         )
-    if unknown.scale == 'log' and low <= 0:
-        raise ParameterError(
+    elif unknown.scale == 'log' and low <= 0:
+        wrong = (
             f'Parameter {name!r} has a log scale: expected bounds above 0, got [{low:g}, {high:g}].'
         )
-    mean, deviation = unknown.prior or (0.0, 1.0)
-    if not (math.isfinite(mean) and 0 < deviation < math.inf):
-        raise ParameterError(
+    elif not (math.isfinite(mean) and 0 < deviation < math.inf):
+        wrong = (
             f'The prior of parameter {name!r} needs a finite mean and a standard deviation above '
             f'0, got {mean:g} and {deviation:g}.'
         )
+    else:
+        return
+    raise ParameterError(wrong)
 
 
 def _default_bounds(target: Target, nominal: float, scale: Scale) -> tuple[float, float]:
@@ -196,13 +183,8 @@ def _default_bounds(target: Target, nominal: float, scale: Scale) -> tuple[float
 def check_distinct(parameters: Iterable[Unknown], model: mujoco.MjModel | None = None) -> None:
     """Check that names are unique and that nothing is written twice.
 
-    Args:
-        parameters: The unknowns.
-        model: The compiled model, with which also targets of different kinds that write the same
-            number are found: ``actuator/a/kp`` and ``actuator/a/gainprm``.
-
-    Raises:
-        ParameterError: Two parameters share a name, a target or a number of the model.
+    With a compiled model, targets of different kinds that write the same number are found, too:
+    ``actuator/a/kp`` and ``actuator/a/gainprm``.
     """
     names: set[str] = set()
     paths: dict[str, str] = {}

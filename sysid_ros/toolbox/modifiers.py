@@ -16,7 +16,7 @@ from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.inertia import full_inertia as inertia_to_fullinertia
 from sysid_ros.model.inertia import pi_from_theta, pseudoinertia_from_pi, theta_from_pseudoinertia
 from sysid_ros.model.targets import Role, Target
-from sysid_ros.model.targets.spec import LISTS, write_spec
+from sysid_ros.model.targets.target import LISTS, write_spec
 from sysid_ros.text import one_sentence
 from sysid_ros.toolbox.inertia_parameter import (
     apply_body_inertia,

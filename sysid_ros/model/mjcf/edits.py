@@ -30,7 +30,7 @@ from sysid_ros.model.mjcf.text import (
 )
 from sysid_ros.model.targets import Role, Target, read_spec, subtree
 from sysid_ros.model.targets.kinds import MJCF_NAMES, spec_name
-from sysid_ros.model.targets.spec import ANGLES, TURNING
+from sysid_ros.model.targets.target import ANGLES, TURNING
 
 _MAIN = 'main'
 #: Attributes of a body that are written into its ``<inertial>``.
@@ -83,14 +83,10 @@ _ANCHOR, _POLYNOMIAL = 3, 5
 
 
 class _Place(NamedTuple):
-    """Where the text of an element has a number.
+    """Where the text of an element has a number: an attribute, or a component of it.
 
-    Attributes:
-        name: The attribute.
-        index: Its component; None where it is a single number.
-        vector: All components as they are, in the unit of the text, for those that it leaves to
-            defaults.
-        unit: What one unit of the text is of the value, in SI units.
+    The vector has all components in the unit of the text, for those that it leaves to defaults; the
+    unit is what one of the text is in SI units.
     """
 
     name: str
@@ -109,11 +105,7 @@ class _Place(NamedTuple):
 
 
 def write_values(rewrite: Rewrite, values: Iterable[tuple[Target, float]]) -> None:
-    """Write values into the text of a model.
-
-    Raises:
-        ModelError: The text cannot hold a value.
-    """
+    """Write values into the text of a model; a ModelError where it cannot hold one."""
     changed = [(target, value) for target, value in values if _present(rewrite, target) != value]
     _write_inertials(rewrite, [target for target, _ in changed if _is_inertial(target)])
     added: dict[str, Element] = {}
@@ -161,11 +153,7 @@ def _write(rewrite: Rewrite, node: Element, target: Target, value: float) -> Non
 
 
 def _places(rewrite: Rewrite, node: Element, target: Target) -> list[_Place]:
-    """Return where the text of an element has the numbers of a target.
-
-    Raises:
-        ModelError: The element has no attribute for them.
-    """
+    """Return where the text of an element has the numbers of a target."""
     element, attribute = target.element_and_attribute
     if element == 'option':
         owner = rewrite.spec.option
@@ -230,28 +218,21 @@ def _option(rewrite: Rewrite, target: Target, added: dict[str, Element]) -> Elem
 
 
 def _class(rewrite: Rewrite, target: Target, added: dict[str, Element]) -> Element:
-    """Return the element of a default class that gives an attribute, added where there is none.
-
-    What repeats the value of the class elsewhere is not looked for.
-
-    Raises:
-        ModelError: The text has no such class: it comes with an attached model.
-    """
+    """Return the element of a default class that gives an attribute, added where there is none."""
     element, _ = target.element_and_attribute
     nodes = rewrite.source.nodes
     classes = [n for n in nodes if n.tag == 'default' and (n.get('class') or _MAIN) == target.name]
     if not classes and target.name != _MAIN:
+        # It comes with an attached model.
         raise ModelError(f'{target.path!r} is of a class that the MJCF text does not have.')
     tags = _ACTUATORS if element == 'actuator' else (element,)
     own = [node for node in nodes if node.parent in classes and node.tag in tags]
     if own:
-        saying = [node for node in own if _says(rewrite, node, target)]
-        return (saying or own)[-1]
+        return ([node for node in own if _says(rewrite, node, target)] or own)[-1]
     key = f'{target.name}/{element}'
     if key not in added:
-        draft = Element('general' if element == 'actuator' else element)
         around = classes[-1] if classes else nodes[0].add(Element('default'))
-        added[key] = around.add(draft)
+        added[key] = around.add(Element('general' if element == 'actuator' else element))
     return added[key]
 
 
@@ -287,11 +268,7 @@ def _write_delay(rewrite: Rewrite, node: Element, target: Target, value: float) 
 
 
 def write_bias(rewrite: Rewrite, name: str) -> None:
-    """Write the constant force of an actuator that exerts nothing else but its command's.
-
-    Raises:
-        ModelError: The text does not spell the actuator.
-    """
+    """Write the constant force of an actuator that exerts nothing else but its command's."""
     node = rewrite.source.find('actuator', name)
     row = rewrite.fitted.actuator(name).id
     node.retag('general')

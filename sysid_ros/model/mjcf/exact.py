@@ -25,11 +25,9 @@ def exact_xml(spec: mujoco.MjSpec) -> str:
 
 
 def exact_xml_of_last(model: mujoco.MjModel, path: Path) -> str:
-    """Return the MJCF that was loaded last, with the numbers of its model.
+    """Return the MJCF that ``mujoco.MjModel.from_xml_path`` read last, with a model's numbers.
 
-    Args:
-        model: What ``mujoco.MjModel.from_xml_path`` returned last, changed.
-        path: File to write over.
+    The file is written over.
     """
     with _all_digits():
         mujoco.mj_saveLastXML(str(path), model)

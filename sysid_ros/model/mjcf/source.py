@@ -31,14 +31,9 @@ _FOLDERS = ('meshdir', 'texturedir', 'assetdir')
 
 @dataclass(frozen=True)
 class Rewrite:
-    """The text of a model, and what it means before and after.
+    """The text of a model, and what it means before and after it is identified.
 
-    Attributes:
-        source: The text.
-        spec: The model as parsed, and compiled.
-        nominal: The model as compiled before any change.
-        fitted: The identified model, which the new text must compile to.
-        notes: Filled with what a reader of the new files must know.
+    The notes are filled with what a reader of the new files must know.
     """
 
     source: Source
@@ -58,12 +53,7 @@ class Source:
     """
 
     def __init__(self, path: Path, text: str | None = None) -> None:
-        """Read a model.
-
-        Args:
-            path: The main file.
-            text: What stands in its place, where that is not what is on disk.
-        """
+        """Read a model; a text stands in the place of its main file, where it is not on disk."""
         self.path = path
         self.documents: dict[Path, Document] = {}
         if text is not None:
@@ -100,11 +90,7 @@ class Source:
         raise ModelError(f'Cannot find the file {file!r} that {str(self.path)!r} includes.')
 
     def find(self, element: str, name: str) -> Element:
-        """Find the element of that kind and name.
-
-        Raises:
-            ModelError: The text does not spell it out: it is made by <replicate>, say.
-        """
+        """Find the element of that kind and name, which <replicate>, say, may have made."""
         for node in self.of_kind(element):
             if name and node.get('name') == name:
                 return node

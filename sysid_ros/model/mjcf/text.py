@@ -224,11 +224,7 @@ class Document:
     """
 
     def __init__(self, text: str) -> None:
-        """Locate every element.
-
-        Raises:
-            ModelError: A closing tag does not fit the open element.
-        """
+        """Locate every element."""
         self._text = text
         self.elements: list[Element] = []
         around: list[Element] = []
@@ -314,13 +310,8 @@ def set_component(
 ) -> None:
     """Write one component of a vector attribute and leave the others' text.
 
-    Args:
-        element: The element.
-        name: The attribute.
-        index: The component.
-        value: Its value.
-        nominal: The whole vector, for components that the text leaves to defaults.
-        least: The attribute needs at least so many components.
+    The nominal vector has the components that the text leaves to defaults; ``least`` is how many
+    the attribute needs.
     """
     vector = [float(entry) for entry in nominal]
     text = element.get(name)

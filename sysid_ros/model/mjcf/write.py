@@ -7,15 +7,16 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import mujoco
+import numpy as np
 
 from sysid_ros.errors import ModelError, some
 from sysid_ros.model.description import Description
-from sysid_ros.model.implied import actuators_text, implied_actuators
+from sysid_ros.model.implied import actuators_text, drop_implied, implied_actuators
 from sysid_ros.model.loading import (
     RobotModel,
     compile_spec,
@@ -24,12 +25,13 @@ from sysid_ros.model.loading import (
     found_target,
     load_model,
     read_model,
+    write_delays,
 )
 from sysid_ros.model.mjcf.edits import write_bias, write_values
+from sysid_ros.model.mjcf.exact import exact_xml, exact_xml_of_last
 from sysid_ros.model.mjcf.source import Rewrite, Source, absolute
 from sysid_ros.model.mjcf.text import decode, encode
-from sysid_ros.model.mjcf.whole import write_whole
-from sysid_ros.model.targets import Role, Target
+from sysid_ros.model.targets import Role, Target, write_spec
 from sysid_ros.model.urdf.write import Urdf, not_held, write_urdf
 from sysid_ros.text import one_sentence
 
@@ -42,6 +44,8 @@ _DERIVED = (
     *('stat.', 'body_invweight0', 'dof_invweight0', 'tendon_invweight0', 'actuator_acc0'),
     *('bvh_', 'body_simple', 'dof_simplenum', 'nC', 'M_', 'map'),
 )
+#: Attributes that MuJoCo does not take back from a compiled model.
+_IN_SPEC = frozenset({'gravcomp', 'actuatorfrcrange'})
 #: At most so many differing fields are named in an error.
 _NAMED_FIELDS = 5
 _FOLDER_MODE = 0o755
@@ -78,18 +82,11 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
 
 
 class WrittenModel(NamedTuple):
-    """An identified model on disk.
+    """An identified model on disk."""
 
-    Attributes:
-        path: The main MJCF file; where the model is a URDF, the identified URDF is beside it.
-        notes: Sentences on what a reader of the files must know: gains that were pinned, delays
-            that MuJoCo rounds, references that leave the folder.
-        edited: Whether it is the user's text, with other numbers; else MuJoCo has written it.
-    """
-
-    path: Path
-    notes: tuple[str, ...]
-    edited: bool = True
+    path: Path  # the main MJCF file; where the model is a URDF, the identified URDF is beside it
+    notes: tuple[str, ...]  # what a reader of the files must know, a sentence each
+    edited: bool = True  # whether it is the user's text; else MuJoCo has written it
 
 
 def write_model(
@@ -115,9 +112,6 @@ def write_model(
         biases: Name of an actuator to the constant force that it exerts beside its command's, N·m
             or N, before its gear.
 
-    Returns:
-        The main MJCF file in the folder, and notes.
-
     Raises:
         ModelError: A value cannot be written back, or the folder cannot be written; nothing is
             left behind and an existing folder stays.
@@ -142,8 +136,15 @@ def write_model(
     if described.urdf is not None:
         name = main.with_suffix('.urdf').name
         beside[name] = write_urdf(described.urdf, described.path, nominal, fitted)
-        targets = [target for target, _ in held]
-        rewrite.notes.extend(_only_in_mjcf(targets, Urdf(beside[name]), name, spec))
+        paths = not_held([target for target, _ in held], Urdf(beside[name]))
+        if actuators := implied_actuators(spec):
+            paths = [path for path in paths if not path.startswith('actuator/')]
+            paths.append(f'{len(actuators)} implied actuators')
+        if paths:
+            rewrite.notes.append(
+                'A URDF has no place for what only the MJCF beside '
+                f'{name} holds: {", ".join(paths)}.'
+            )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
@@ -168,16 +169,10 @@ def _write_checked(
     biases: Sequence[str],
     root: Path,
 ) -> bool:
-    """Write the files of a model below a folder, such that they mean the identified model.
+    """Write the files of a model below a folder; return whether its text could be edited.
 
-    Where the edited text does not mean it, as where values are spelled in ways that are not edited
-    here, MuJoCo writes all of the model into the main file.
-
-    Returns:
-        Whether the text was edited.
-
-    Raises:
-        ModelError: What MuJoCo writes does not mean it either.
+    Where the edited text does not mean the identified model, as where values are spelled in ways
+    that are not edited here, MuJoCo writes all of the model into the main file.
     """
     path = root / layout.inside(layout.text.path)
     told = len(rewrite.notes)
@@ -192,7 +187,7 @@ def _write_checked(
         layout.write(root, assets_only=True)
         source = str(layout.text.path)
         try:
-            write_whole(rewrite.spec, rewrite.fitted, values, path)
+            _write_whole(rewrite.spec, rewrite.fitted, values, path)
             _check_meaning(path, rewrite.fitted)
         except (ModelError, ValueError, mujoco.FatalError) as refused:
             raise ModelError(f'Cannot write {source!r} back: {one_sentence(refused)}.') from err
@@ -202,6 +197,54 @@ def _write_checked(
         )
         return False
     return True
+
+
+def _write_whole(
+    spec: mujoco.MjSpec,
+    fitted: mujoco.MjModel,
+    values: Sequence[tuple[Target, float]],
+    path: Path,
+) -> None:
+    """Let MuJoCo write an identified model into one file, without includes and comments.
+
+    MuJoCo may refuse what it wrote, with a ValueError.
+    """
+    copy = spec.copy()
+    drop_implied(copy)
+    for target, value in values:
+        if target.role is Role.SPEC or target.element == 'option' or target.attribute in _IN_SPEC:
+            write_spec(copy, target, value)
+    write_delays(copy, fitted, [entry for entry in values if entry[0].role is Role.COMMAND])
+    _compute_nothing(copy, fitted)
+    path.write_text(exact_xml(copy), 'utf-8')
+    model = mujoco.MjModel.from_xml_path(str(path))
+    for field in mujoco.MjModel._all_fields:  # noqa: SLF001 (named nowhere else)
+        new, old = getattr(fitted, field), getattr(model, field)
+        if isinstance(old, np.ndarray) and old.dtype.kind == 'f' and old.shape == new.shape:
+            old[:] = new
+    path.write_text(exact_xml_of_last(model, path), 'utf-8')
+
+
+def _compute_nothing(spec: mujoco.MjSpec, fitted: mujoco.MjModel) -> None:
+    """Put what the compiler computes into a spec as the identified model has it."""
+    spec.compiler.settotalmass = -1.0
+    spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
+    for joint in spec.joints:
+        joint.springdamper = np.zeros(2)
+        joint.align = mujoco.mjtAlignFree.mjALIGNFREE_FALSE
+    compiled = spec.copy()
+    compiled.compile()
+    for actuator, twin in zip(spec.actuators, compiled.actuators, strict=True):
+        if actuator.inheritrange > 0:
+            actuator.inheritrange = 0.0
+            actuator.ctrlrange = fitted.actuator_ctrlrange[int(fitted.actuator_ctrladr[twin.id])]
+            actuator.actrange = fitted.actuator_actrange[twin.id]
+    for body, row in zip(spec.bodies, [body.id for body in compiled.bodies], strict=True):
+        if fitted.body_mass[row] > 0:
+            body.mass, body.explicitinertial = float(fitted.body_mass[row]), True
+            body.fullinertia = np.full(6, np.nan)
+            for name in ('ipos', 'iquat', 'inertia'):
+                setattr(body, name, getattr(fitted, f'body_{name}')[row])
 
 
 def write_variant(
@@ -217,20 +260,14 @@ def write_variant(
         source: The user's model, as it was read. It is not changed.
         values: Targets and their values in SI units.
         written: The main MJCF file of what `write_model` wrote.
-        name: Of the new file, without its end: MuJoCo writes all of the model into it.
+        name: Of the new main file, without its end: MuJoCo writes all of the model into it.
         biases: As for `write_model`.
-
-    Returns:
-        The new main file.
-
-    Raises:
-        ModelError: The values are of no model that MuJoCo accepts, or cannot be written.
     """
     path, spec = written.with_name(f'{name}.xml'), biased(source.spec, biases or {})
     fitted = fitted_model(source.description.path, values, spec)
     held = [(found_target(t, fitted, spec), float(v)) for t, v in values if t.in_mjcf]
     try:
-        write_whole(spec, fitted, held, path)
+        _write_whole(spec, fitted, held, path)
         _check_meaning(path, fitted)
     except (ModelError, ValueError, mujoco.FatalError) as err:
         path.unlink(missing_ok=True)
@@ -259,15 +296,13 @@ class _Layout(NamedTuple):
     @classmethod
     def of(cls, source: Path, described: Description, actuators: str) -> _Layout:
         """Collect the files."""
-        converted = described.mjcf
+        own = described.mjcf
         if actuators:
-            own = decode(source.read_bytes()) if converted is None else converted
-            text = Source(source, _with_actuators(own, actuators))
-        else:
-            text = Source(source, converted)
-        if converted is not None:
-            files, root = set(text.documents), source.parent
-            return cls(text, tuple(sorted(files)), root, ())
+            own = decode(source.read_bytes()) if own is None else own
+            own = _with_actuators(own, actuators)
+        text = Source(source, own)
+        if described.mjcf is not None:
+            return cls(text, tuple(sorted(text.documents)), source.parent, ())
         try:
             listed = mujoco.mju_getXMLDependencies(str(source))
         except (ValueError, mujoco.FatalError) as err:
@@ -314,18 +349,6 @@ def _with_actuators(text: str, actuators: str) -> str:
     gap = '' if text[:end].endswith('\n') else line
     lines = ['  <actuator>', *actuators.splitlines(), '  </actuator>', '']
     return text[:end] + gap + line.join(lines) + text[end:]
-
-
-def _only_in_mjcf(
-    targets: Sequence[Target], urdf: Urdf, name: str, spec: mujoco.MjSpec
-) -> Iterator[str]:
-    """Say what the URDF beside the MJCF does not hold."""
-    paths = not_held(targets, urdf)
-    if actuators := implied_actuators(spec):
-        paths = [path for path in paths if not path.startswith('actuator/')]
-        paths.append(f'{len(actuators)} implied actuators')
-    if paths:
-        yield f'A URDF has no place for what only the MJCF beside {name} holds: {", ".join(paths)}.'
 
 
 def _refuse_own_source(layout: _Layout, folder: Path) -> None:

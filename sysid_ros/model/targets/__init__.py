@@ -10,12 +10,17 @@ attributes that are in no table are written to a spec, which is compiled again. 
 text is the business of ``sysid_ros.model.mjcf.write``.
 """
 
-from sysid_ros.model.targets.kinds import Kind, Role
-from sysid_ros.model.targets.paths import element_names, object_id, of_sequence, resolve
+from sysid_ros.model.targets.kinds import KINDS, MOST_TRAJECTORIES, Kind, Role, kind_of
 from sysid_ros.model.targets.slots import Assignment, Slot, subtree
-from sysid_ros.model.targets.spec import read_spec, write_spec
-from sysid_ros.model.targets.table import KINDS, MOST_TRAJECTORIES
-from sysid_ros.model.targets.target import Target, kind_of
+from sysid_ros.model.targets.target import (
+    Target,
+    element_names,
+    object_id,
+    of_sequence,
+    read_spec,
+    resolve,
+    write_spec,
+)
 from sysid_ros.model.targets.writer import Writer, write_value
 
 __all__ = [

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is common to all targets of one kind: role, unit, bounds, and the numbers that it writes."""
+"""Kinds of targets: role, unit, bounds and the numbers that each writes, and the table of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import Any, Literal
 import mujoco
 import numpy as np
 
-from sysid_ros.model.targets.slots import SlotsOf
+from sysid_ros.model.targets import slots
+from sysid_ros.model.targets.slots import Need, SlotsOf
 
 #: Where nothing bounds a value.
 INFINITY = math.inf
@@ -52,36 +53,24 @@ class Coupling(enum.Enum):
 class Kind:
     """One kind of target.
 
-    Attributes:
-        unit: SI unit of the value, for joints that of a hinge; one per component where they differ.
-        bounds: What physics allows; one pair per component where they differ.
-        slots: The numbers of a compiled model that follow the value linearly.
-        role: Where the value acts.
-        coupling: How numbers follow several components together.
-        size: Number of components; 0 where it depends on the element, see ``count``.
-        bare: What a path without an index means where there are several components: the first,
-            each of them, or one value for all.
-        scalar: Whether component 0 is written without an index, the others extend it.
-        slide_unit: Unit at a slide joint, where it differs.
-        needs: Why an element has no such value: ``needs(model, row, index)`` completes "is not …".
-        count: Number of components of an element, where it depends on the element.
-        reach: Bounds by default around a start, for values that physics leaves open.
-        nominal: The value that changes nothing, where no model holds one.
+    Units and bounds are one per component where they differ; units of joints are those of a hinge.
     """
 
     unit: str | tuple[str, ...]
-    bounds: Bounds | tuple[Bounds, ...]
-    slots: SlotsOf | None = None
+    bounds: Bounds | tuple[Bounds, ...]  # what physics allows
+    slots: SlotsOf | None = None  # the numbers of a compiled model that follow the value linearly
     role: Role = Role.FIELD
     coupling: Coupling | None = None
-    size: int = 1
+    size: int = 1  # number of components; 0 where it depends on the element, see ``count``
+    #: What a path without an index means: the first component, each of them, or one value for all.
     bare: Literal['first', 'each', 'all'] = 'first'
-    scalar: bool = False
-    slide_unit: str | tuple[str, ...] | None = None
-    needs: Callable[[mujoco.MjModel, int, int], str | None] | None = None
+    scalar: bool = False  # whether component 0 is written without an index, the others extend it
+    slide_unit: str | tuple[str, ...] | None = None  # at a slide joint, where it differs
+    needs: Need | None = None  # why an element has no such value
     count: Callable[[mujoco.MjModel, int], int] | None = None
+    #: Bounds by default around a start, for values that physics leaves open.
     reach: Callable[[float, int], Bounds] | None = None
-    nominal: float = 0.0
+    nominal: float = 0.0  # the value that changes nothing, where no model holds one
 
     def components(self, model: mujoco.MjModel, row: int) -> int:
         """Return how many components an element has."""
@@ -177,3 +166,354 @@ def spec_kind(element: str, attribute: str) -> Kind | None:
     if size is None:
         return None
     return Kind('', (-INFINITY, INFINITY), role=Role.SPEC, size=size)
+
+
+#: Numbers of the laws of servos, which are those of ``sysid_ros.servos``. The armature of a servo
+#: is that of its joint: ``joint/NAME/armature``.
+_SERVO_UNITS = {
+    'kt': 'N·m/A',
+    'R': 'Ω',
+    'error_gain_ratio': '1',
+    'ratio': '1',
+    'max_velocity': 'rad/s',
+    'max_torque': 'N·m',
+    'current_limit': 'A',
+    'friction_base': 'N·m',
+    'friction_stribeck': 'N·m',
+    'load_friction_base': '1',
+    'load_friction_stribeck': '1',
+    'load_friction_motor': '1',
+    'load_friction_external': '1',
+    'load_friction_motor_stribeck': '1',
+    'load_friction_external_stribeck': '1',
+    'load_friction_motor_quad': '1/(N·m)',
+    'load_friction_external_quad': '1/(N·m)',
+    'dtheta_stribeck': 'rad/s',
+    'alpha': '1',
+    'friction_viscous': 'N·m·s/rad',
+}
+#: Of these, the ones that are divisors or exponents.
+_SERVO_DIVISORS = frozenset({'R', 'dtheta_stribeck', 'alpha'})
+_POSITIVE = (1e-6, INFINITY)
+_NONNEGATIVE = (0.0, INFINITY)
+
+#: Attributes that an actuator has where a servo's law drives its joint.
+SERVO: dict[str, Kind] = {
+    name: Kind(
+        unit,
+        _POSITIVE if name in _SERVO_DIVISORS else _NONNEGATIVE,
+        role=Role.LAW,
+        needs=slots.ON_SCALAR_JOINT,
+    )
+    for name, unit in _SERVO_UNITS.items()
+}
+
+
+_ANY = (-INFINITY, INFINITY)
+#: A body must have mass to move: MuJoCo refuses moving bodies below mjMINVAL.
+_MASS = (1e-6, INFINITY)
+_POLYNOMIAL = (_NONNEGATIVE, _ANY, _ANY)
+#: dmin, dmax, width, midpoint, power; MuJoCo clamps the first two and the fourth to [1e-4, .9999].
+_SOLIMP = ((0.0, 1.0), (0.0, 1.0), _NONNEGATIVE, (0.0, 1.0), (1.0, INFINITY))
+_DAMPING = ('N·m·s/rad', 'N·m·s²/rad²', 'N·m·s³/rad³')
+_SLIDE_DAMPING = ('N·s/m', 'N·s²/m²', 'N·s³/m³')
+_STIFFNESS = ('N·m/rad', 'N·m/rad²', 'N·m/rad³')
+_SLIDE_STIFFNESS = ('N/m', 'N/m²', 'N/m³')
+#: Units of θ: logarithms of a mass's root and of lengths, then shears and the centre of mass.
+_THETA_UNITS = ('1', '1', '1', '1', 'm', 'm', 'm', 'm', 'm', 'm')
+#: Free components of θ are at most a factor of 10 in mass, 10 in size and 1 m away by default.
+_THETA_REACH = (0.5 * math.log(10),) + 3 * (math.log(10),) + 6 * (1.0,)
+#: A delay is not longer than this unless told otherwise, s.
+_LONGEST_DELAY = 0.1
+#: A joint's zero is at most so far from the model's unless told otherwise, rad or m: 17°.
+_FARTHEST_ZERO = 0.3
+
+
+def _delay(nominal: float, _: int) -> Bounds:
+    return (0.0, max(_LONGEST_DELAY, 2 * nominal))
+
+
+def _within(reach: float) -> Callable[[float, int], Bounds]:
+    return lambda nominal, _: (nominal - reach, nominal + reach)
+
+
+def _theta(nominal: float, index: int) -> Bounds:
+    return (nominal - _THETA_REACH[index], nominal + _THETA_REACH[index])
+
+
+def _mass_or_length(nominal: float, index: int) -> Bounds:
+    # The centre of mass is at most 1 m from where the model has it.
+    return (nominal - 1.0, nominal + 1.0) if index else (_MASS[0], 100 * max(nominal, 1.0))
+
+
+def _same_sign(nominal: float, _: int) -> Bounds:
+    # Two positive numbers of a solref are time constant and damping ratio, two negative ones
+    # stiffness and damping; one of each is an error.
+    bounds = (nominal / 100, nominal * 100)
+    return (min(bounds), max(bounds)) if nominal else (-1.0, 1.0)
+
+
+def _field(
+    unit: str | tuple[str, ...],
+    bounds: Bounds | tuple[Bounds, ...],
+    field: str | SlotsOf,
+    need: Need | None = None,
+    **more: Any,
+) -> Kind:
+    """Return a kind that is a field of the compiled model, by the field's name or its slots."""
+    return Kind(
+        unit, bounds, slots.row(field) if isinstance(field, str) else field, needs=need, **more
+    )
+
+
+def _solref(field: str | SlotsOf, need: Need | None = None) -> Kind:
+    return _field('', _ANY, field, need, size=2, reach=_same_sign)
+
+
+def _solimp(field: str | SlotsOf, need: Need | None = None) -> Kind:
+    return _field('', _SOLIMP, field, need, size=5)
+
+
+def _range(unit: str, field: str | SlotsOf, need: Need, slide: str | None = None) -> Kind:
+    return _field(unit, _ANY, field, need, size=2, slide_unit=slide)
+
+
+def _place(field: str, need: Need | None = None) -> Kind:
+    return _field('m', _ANY, field, need, size=3, bare='each', reach=_within(1.0))
+
+
+def _quaternion(field: str, need: Need | None = None) -> Kind:
+    more: Any = {'coupling': Coupling.UNIT, 'bare': 'each', 'reach': _within(0.5)}
+    return _field('1', _ANY, field, need, size=4, **more)
+
+
+def _polynomial(
+    units: tuple[str, ...],
+    field: SlotsOf,
+    need: Need | None = None,
+    slide: tuple[str, ...] | None = None,
+) -> Kind:
+    return _field(units, _POLYNOMIAL, field, need, size=3, scalar=True, slide_unit=slide)
+
+
+def _mass_ipos(mass: SlotsOf, need: Need | None = None) -> Kind:
+    bounds = (_MASS, _ANY, _ANY, _ANY)
+    more: Any = {'bare': 'each', 'reach': _mass_or_length}
+    return _field(('kg', 'm', 'm', 'm'), bounds, slots.mass_ipos(mass), need, size=4, **more)
+
+
+def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kind:
+    return Kind(
+        unit,
+        _ANY,
+        role=Role.SEQUENCE,
+        size=0,
+        bare='each',
+        count=lambda model, _: int(getattr(model, width)),
+        slide_unit=slide,
+        reach=_within(reach),
+    )
+
+
+_limits = slots.limits
+_DRIVEN_JOINT = _limits('jnt_actfrclimited', 'a joint with actuator force limits')
+_STRONG_TENDON = _limits('tendon_actfrclimited', 'a tendon with actuator force limits')
+_SHORT_TENDON = _limits('tendon_limited', 'a tendon with limits')
+_STRONG_ACTUATOR = _limits('actuator_forcelimited', 'an actuator with a force range')
+_HELD_ACTIVATION = _limits('actuator_actlimited', 'an actuator with an activation range')
+_HELD_CONTROL = slots.control_limits('an actuator with a control range')
+_PLAY = slots.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
+_DEAD_BAND = slots.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
+_EITHER_WAY = slots.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
+
+_ROTOR: Any = {'slide_unit': 'kg'}
+_FORCE: Any = {'slide_unit': 'N'}
+_LENGTH: Any = {'slide_unit': 'm'}
+_JOINT_DAMPING = slots.polynomial(slots.dof('dof_damping'), slots.dof('dof_dampingpoly'))
+_FRICTION = ('1', '1', 'm', 'm', 'm')
+_GAIN_REACH: Any = {'nominal': 1.0, 'reach': lambda _, __: (0.1, 10.0)}
+
+_JOINT: dict[str, Kind] = {
+    'armature': _field('kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), slots.NOT_FREE, **_ROTOR),
+    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, slots.NOT_FREE, _SLIDE_DAMPING),
+    'frictionloss': _field(
+        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), slots.NOT_FREE, **_FORCE
+    ),
+    'stiffness': _polynomial(
+        _STIFFNESS, slots.row_polynomial('jnt_stiffness'), slots.NOT_FREE, _SLIDE_STIFFNESS
+    ),
+    'springref': _field('rad', _ANY, slots.of_joint('qpos_spring'), slots.SCALAR_JOINT, **_LENGTH),
+    # What encoder and commands share, written as ref: the compiled model holds it, too.
+    'zero': _field(
+        'rad',
+        _ANY,
+        slots.of_joint('qpos0'),
+        slots.SCALAR_JOINT,
+        reach=_within(_FARTHEST_ZERO),
+        **_LENGTH,
+    ),
+    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=slots.SCALAR_JOINT, **_LENGTH),
+    'range': _range('rad', 'jnt_range', slots.joint_range, 'm'),
+    'margin': _field('rad', _NONNEGATIVE, 'jnt_margin', **_LENGTH),
+    'actuatorfrcrange': _range('N·m', 'jnt_actfrcrange', _DRIVEN_JOINT, 'N'),
+    'solreflimit': _solref('jnt_solref'),
+    'solimplimit': _solimp('jnt_solimp'),
+    'solreffriction': _solref(slots.dof('dof_solref'), slots.NOT_FREE),
+    'solimpfriction': _solimp(slots.dof('dof_solimp'), slots.NOT_FREE),
+    'pos': _place('jnt_pos', slots.NOT_FREE),
+}
+
+_BODY: dict[str, Kind] = {
+    'mass': _field('kg', _MASS, 'body_mass'),
+    'mass_scaled': _field('kg', _MASS, slots.mass_scaled, slots.MASSIVE),
+    'ipos': _place('body_ipos'),
+    'mass_ipos': _mass_ipos(slots.row('body_mass')),
+    'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, slots.MASSIVE),
+    'inertia': Kind(
+        _THETA_UNITS,
+        _ANY,
+        coupling=Coupling.THETA,
+        size=10,
+        bare='each',
+        needs=slots.VOLUMINOUS,
+        reach=_theta,
+    ),
+    'subtree_mass': Kind('1', _MASS, coupling=Coupling.SCALE, **_GAIN_REACH),
+    'gravcomp': _field('1', _ANY, 'body_gravcomp'),
+    'pos': _place('body_pos', slots.FIXED_START),
+    'quat': _quaternion('body_quat', slots.FIXED_START),
+}
+
+_GEOM: dict[str, Kind] = {
+    'friction': _field(('1', 'm', 'm'), _NONNEGATIVE, 'geom_friction', size=3),
+    'solref': _solref('geom_solref'),
+    'solimp': _solimp('geom_solimp'),
+    'margin': _field('m', _NONNEGATIVE, 'geom_margin'),
+    'gap': _field('m', _NONNEGATIVE, 'geom_gap'),
+    'solmix': _field('1', _NONNEGATIVE, 'geom_solmix'),
+    'size': Kind('m', _NONNEGATIVE, role=Role.SPEC, size=3),
+    'density': Kind('kg/m³', _NONNEGATIVE, role=Role.SPEC),
+    'mass': Kind('kg', _NONNEGATIVE, role=Role.SPEC),
+}
+
+_SITE: dict[str, Kind] = {'pos': _place('site_pos'), 'quat': _quaternion('site_quat')}
+
+_PAIR: dict[str, Kind] = {
+    'friction': _field(_FRICTION, _NONNEGATIVE, 'pair_friction', size=5),
+    'solref': _solref('pair_solref'),
+    'solreffriction': _field('', _ANY, 'pair_solreffriction', size=2),
+    'solimp': _solimp('pair_solimp'),
+    'margin': _field('m', _NONNEGATIVE, 'pair_margin'),
+    'gap': _field('m', _NONNEGATIVE, 'pair_gap'),
+}
+
+_TENDON: dict[str, Kind] = {
+    'stiffness': _polynomial(_SLIDE_STIFFNESS, slots.row_polynomial('tendon_stiffness')),
+    'damping': _polynomial(_SLIDE_DAMPING, slots.row_polynomial('tendon_damping')),
+    'frictionloss': _field('N', _NONNEGATIVE, 'tendon_frictionloss'),
+    'armature': _field('kg', _NONNEGATIVE, 'tendon_armature'),
+    'springlength': _field('m', _NONNEGATIVE, 'tendon_lengthspring', size=2, bare='all'),
+    'range': _range('m', 'tendon_range', _SHORT_TENDON),
+    # Widths of ranges around zero: how far a gear turns freely, and what a servo does not correct.
+    'play': _field('m', _NONNEGATIVE, slots.around_zero('tendon_range'), _PLAY),
+    'deadband': _field('m', _NONNEGATIVE, slots.around_zero('tendon_lengthspring'), _DEAD_BAND),
+    'margin': _field('m', _NONNEGATIVE, 'tendon_margin'),
+    'actuatorfrcrange': _range('N', 'tendon_actfrcrange', _STRONG_TENDON),
+    'solreflimit': _solref('tendon_solref_lim'),
+    'solimplimit': _solimp('tendon_solimp_lim'),
+    'solreffriction': _solref('tendon_solref_fri'),
+    'solimpfriction': _solimp('tendon_solimp_fri'),
+}
+
+_EQUALITY: dict[str, Kind] = {
+    'solref': _solref('eq_solref'),
+    'solimp': _solimp('eq_solimp'),
+    'data': _field('', _ANY, 'eq_data', slots.equality_data, size=12),
+}
+
+_ACTUATOR: dict[str, Kind] = {
+    'kp': _field('N·m/rad', _NONNEGATIVE, slots.kp, slots.POSITION_SERVO),
+    'kv': _field('N·m·s/rad', _NONNEGATIVE, slots.kv, slots.AFFINE_BIAS),
+    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', slots.PID),
+    'gear': _field('1', _ANY, slots.gear, size=6),
+    'gainprm': _field('', _ANY, 'actuator_gainprm', slots.stateless('actuator_gainprm'), size=10),
+    'biasprm': _field('', _ANY, 'actuator_biasprm', size=10),
+    'dynprm': _field('', _ANY, 'actuator_dynprm', slots.stateless('actuator_dynprm'), size=10),
+    'forcerange': _range('N·m', 'actuator_forcerange', _STRONG_ACTUATOR),
+    # What a servo pushes with at most, both ways.
+    'forcelimit': _field(
+        'N·m', _NONNEGATIVE, slots.around_zero('actuator_forcerange', share=1.0), _EITHER_WAY
+    ),
+    'ctrlrange': _range('', slots.control_range, _HELD_CONTROL),
+    'actrange': _range('', 'actuator_actrange', _HELD_ACTIVATION),
+    'armature': _field('kg·m²', _NONNEGATIVE, 'actuator_armature'),
+    'damping': _polynomial(_DAMPING, slots.row_polynomial('actuator_damping')),
+    'gain': Kind('1', _ANY, role=Role.COMMAND, **_GAIN_REACH),
+    'bias': Kind('', _ANY, role=Role.COMMAND),
+    'delay': Kind('s', _NONNEGATIVE, role=Role.COMMAND, reach=_delay),
+}
+
+_OF_SENSOR: Any = {
+    'role': Role.SENSOR,
+    'size': 0,
+    'count': lambda model, sensor: int(model.sensor_dim[sensor]),
+}
+_SENSOR: dict[str, Kind] = {
+    'gain': Kind('1', _ANY, bare='all', **_OF_SENSOR, **_GAIN_REACH),
+    'bias': Kind('', _ANY, bare='each', **_OF_SENSOR),
+    # Stamps may also be late, which is a negative delay of the values that they belong to.
+    'delay': Kind('s', _ANY, role=Role.SENSOR, reach=_within(_LONGEST_DELAY)),
+}
+
+_OPTION: dict[str, Kind] = {
+    'gravity': _field('m/s²', _ANY, slots.option('gravity'), size=3),
+    'wind': _field('m/s', _ANY, slots.option('wind'), size=3),
+    'magnetic': _field('T', _ANY, slots.option('magnetic'), size=3),
+    'density': _field('kg/m³', _NONNEGATIVE, slots.option('density')),
+    'viscosity': _field('Pa·s', _NONNEGATIVE, slots.option('viscosity')),
+    'impratio': _field('1', _MASS, slots.option('impratio')),
+    'o_margin': _field('m', _NONNEGATIVE, slots.option('o_margin')),
+    'o_solref': _solref(slots.option('o_solref')),
+    'o_solimp': _solimp(slots.option('o_solimp')),
+    'o_friction': _field(_FRICTION, _NONNEGATIVE, slots.option('o_friction'), size=5),
+}
+
+#: Only so many messages of a sequence have an offset each.
+MOST_TRAJECTORIES = 20
+_SEQUENCE: dict[str, Kind] = {
+    'arrival_offset': Kind('s', _ANY, role=Role.SEQUENCE, reach=_within(0.025)),
+    # Of each message that a controller interpolates between the points of, in turn.
+    'trajectory_offset': Kind(
+        's', _ANY, role=Role.SEQUENCE, size=MOST_TRAJECTORIES, reach=_within(0.025)
+    ),
+    'update_phase': Kind('s', _ANY, role=Role.SEQUENCE, reach=_within(0.01)),
+    'update_ripple': Kind('1', _ANY, role=Role.SEQUENCE, reach=_within(2.0)),
+    'update_blur': Kind('1', _ANY, role=Role.SEQUENCE, reach=_within(2.0)),
+    'initial_qpos': _state('rad', 'nq', 1.0, 'm'),
+    'initial_qvel': _state('rad/s', 'nv', 10.0, 'm/s'),
+    'initial_act': _state('', 'na', 10.0),
+}
+
+#: Every kind, by element and attribute.
+KINDS: dict[tuple[str, str], Kind] = {
+    (element, attribute): kind
+    for element, table in (
+        ('joint', _JOINT),
+        ('body', _BODY),
+        ('geom', _GEOM),
+        ('site', _SITE),
+        ('pair', _PAIR),
+        ('tendon', _TENDON),
+        ('equality', _EQUALITY),
+        ('actuator', {**_ACTUATOR, **SERVO}),
+        ('sensor', _SENSOR),
+        ('option', _OPTION),
+        ('sequence', _SEQUENCE),
+    )
+    for attribute, kind in table.items()
+}
+
+
+def kind_of(element: str, attribute: str) -> Kind | None:
+    """Return the kind of an attribute of an element; None where it has none that moves anything."""
+    return KINDS.get((element, attribute)) or spec_kind(element, attribute)

@@ -26,27 +26,15 @@ _OPTION = 'opt.'
 
 
 class Slot(NamedTuple):
-    """One number of a compiled model that follows a value: ``factor * value``.
+    """One number of a compiled model that follows a value: ``factor * value``."""
 
-    Attributes:
-        field: As in ``mujoco.batch.MODEL_FIELDS``: ``dof_armature``, ``opt.gravity``.
-        place: Flat index into the field.
-        factor: What one unit of the value makes.
-    """
-
-    field: str
-    place: int
+    field: str  # as in ``mujoco.batch.MODEL_FIELDS``: ``dof_armature``, ``opt.gravity``
+    place: int  # flat index into the field
     factor: float = 1.0
 
 
 class Assignment(NamedTuple):
-    """Numbers that candidates put into one field of a model.
-
-    Attributes:
-        field: As in ``mujoco.batch.MODEL_FIELDS``: ``dof_armature``, ``opt.gravity``.
-        index: (k,) flat indices into that field of one model.
-        data: (m, k) numbers of m candidates.
-    """
+    """Numbers (m, k) that m candidates put into k flat indices of one field of a model."""
 
     field: str
     index: NDArray[np.int64]  # type: ignore[assignment]  # hides tuple.index

@@ -24,25 +24,17 @@ Places: TypeAlias = NDArray[np.int64]
 APART = mujoco.mjtSameFrame.mjSAMEFRAME_NONE.value
 
 
-def moved_frames(
-    model: mujoco.MjModel, written: Mapping[str, NDArray[np.int64]]
-) -> dict[str, NDArray[np.int64]]:
+def _moved_frames(model: mujoco.MjModel, written: Mapping[str, Places]) -> dict[str, Places]:
     """Find the marks of the frames that candidates move.
 
     ``mj_setConst`` marks an inertial frame, geom or site within about 1e-6 of another frame as
     lying on it, and kinematics then copies that frame (MuJoCo 4.0). So the smallest moves, of which
     derivatives are made, would move nothing; unmarked, each frame is computed from its own numbers.
-
-    Args:
-        model: The compiled model.
-        written: Flat indices that candidates write, by field.
-
-    Returns:
-        Flat indices by the field of the marks; those of geoms and sites also where the inertial
-        frame moves on which they may lie.
+    Both are flat indices by field. Geoms and sites are found also where the inertial frame moves on
+    which they may lie.
     """
 
-    def rows(element: str, pos: str, quat: str) -> NDArray[np.int64]:
+    def rows(element: str, pos: str, quat: str) -> Places:
         nothing = np.empty(0, dtype=np.int64)
         moved = written.get(f'{element}_{pos}', nothing) // 3
         return np.union1d(moved, written.get(f'{element}_{quat}', nothing) // 4)
@@ -108,7 +100,7 @@ class _SpringLengths:
             follows[place // 2] = False
         return cls(model, np.flatnonzero(follows).tolist()) if np.any(follows) else None
 
-    def lengths(self, assignments: Sequence[Assignment], count: int) -> NDArray[np.float64]:
+    def lengths(self, assignments: Sequence[Assignment], count: int) -> Array:
         """Return the (count, 2 k) rest lengths of candidates, in the order of ``indices``."""
         made = np.empty((count, 2 * len(self._tendons)))
         for candidate in range(count):
@@ -123,21 +115,13 @@ class _SpringLengths:
 
 
 class Linear(NamedTuple):
-    """Numbers of one field that follow one value each.
-
-    Attributes:
-        field: Name of the field.
-        places: (k,) flat indices in the field; in a `Writer`, places in the assignment of it.
-        columns: (k,) columns of the values.
-        factors: (k,) what one unit of the value makes.
-        offsets: (k,) what the value zero makes.
-    """
+    """Numbers (k,) of one field that follow one value each: ``factor * value + offset``."""
 
     field: str
-    places: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    factors: NDArray[np.float64]
-    offsets: NDArray[np.float64]
+    places: Places  # flat indices in the field; in a `Writer`, places in the assignment of it
+    columns: Places  # of the values
+    factors: Array
+    offsets: Array
 
 
 class _Places:
@@ -146,7 +130,7 @@ class _Places:
     def __init__(self) -> None:
         self.fields: dict[str, dict[int, int]] = {}
 
-    def add(self, field: str, indices: Iterable[int]) -> NDArray[np.int64]:
+    def add(self, field: str, indices: Iterable[int]) -> Places:
         """Return the places of flat indices in the assignment of a field."""
         inside = self.fields.setdefault(field, {})
         return np.array([inside.setdefault(int(index), len(inside)) for index in indices], np.int64)
@@ -160,7 +144,7 @@ class Writer:
 
     Attributes:
         fields: The fields that are written.
-        frames: Field of marks to flat indices: those of frames that move, see `moved_frames`.
+        frames: Field of marks to flat indices: those of frames that move.
     """
 
     def __init__(
@@ -198,7 +182,7 @@ class Writer:
             field: read_field(model, field)[index] for field, index in self._index.items()
         }
         self.fields = frozenset(self._index)
-        self.frames = moved_frames(model, self._index)
+        self.frames = _moved_frames(model, self._index)
 
     @property
     def places(self) -> dict[str, set[int]]:
@@ -213,7 +197,7 @@ class Writer:
         """
         return self.fields.isdisjoint(mujoco.MjModel._setconst_inputs)  # noqa: SLF001
 
-    def assignments(self, values: NDArray[np.float64]) -> list[Assignment]:
+    def assignments(self, values: Array) -> list[Assignment]:
         """Return what to write for (m, columns) values of candidates, in the targets' units."""
         count = len(values)
         data = {
@@ -231,32 +215,28 @@ class Writer:
             data[_LENGTH][:, where] = self._springs.lengths(made, count)
         return made
 
-    def write(self, model: mujoco.MjModel, values: NDArray[np.float64]) -> None:
+    def write(self, model: mujoco.MjModel, values: Array) -> None:
         """Write one candidate's (columns,) values into a model; the caller runs ``mj_setConst``."""
         for field, index, data in self.assignments(np.asarray(values, dtype=np.float64)[None, :]):
             write_field(model, field, index, data[0])
 
 
-def _linear(model: mujoco.MjModel, targets: list[tuple[Target, int]]) -> list[Linear]:
+def _linear(model: mujoco.MjModel, targets: list[tuple[Target, int]]) -> Iterator[Linear]:
     latest: dict[str, dict[int, tuple[int, float]]] = {}
     for target, column in targets:
         for slot in target.slots(model):
             latest.setdefault(slot.field, {})[slot.place] = (column, slot.factor)
-    made = []
     for field, inside in latest.items():
-        columns, factors = zip(*inside.values(), strict=True)
-        own = np.array(list(inside), np.int64)
-        made.append(Linear(field, own, np.array(columns), np.array(factors), np.zeros(len(own))))
-    return made
+        columns, factors = map(np.array, zip(*inside.values(), strict=True))
+        yield Linear(
+            field, np.array(list(inside), np.int64), columns, factors, np.zeros(len(factors))
+        )
 
 
 def _coupled_rules(
     model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
 ) -> Iterator[Callable[[Array, dict[str, Array]], None]]:
-    """Yield what puts (m, columns) values into (m, k) numbers that follow several of them.
-
-    These come behind the numbers that follow one value each, which they may change.
-    """
+    """Yield what puts (m, columns) values into (m, k) numbers that follow several of them."""
     bodies: dict[int, dict[int, int]] = {}
     for target, column in targets:
         if target.kind.coupling is Coupling.THETA:

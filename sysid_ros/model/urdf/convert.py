@@ -176,16 +176,10 @@ def _moments(body: mujoco.MjsBody) -> NDArray[np.float64]:
 
 
 def find_package(name: str, near: Path, given: Sequence[Path]) -> Path | None:
-    """Find a package.
+    """Find the folder of a package; None where there is none.
 
-    Args:
-        name: Its name.
-        near: Folder of the file that names it: often inside of the package.
-        given: Folders of packages, or that hold such folders; they win.
-
-    Returns:
-        Its folder: one of the given, one around the file, or in ``ROS_PACKAGE_PATH`` or the ament
-        index (``share`` of each folder in ``AMENT_PREFIX_PATH``); None where it is in none.
+    Folders that are given or in ``ROS_PACKAGE_PATH``, and those inside of them, win. Then come
+    folders around the file that names it, and ``share`` of each folder in ``AMENT_PREFIX_PATH``.
     """
     return next((folder for folder in _candidates(name, near, given) if folder.is_dir()), None)
 
@@ -223,10 +217,7 @@ def _listed(variable: str) -> list[Path]:
 def find_mesh(uri: str, near: Path, given: Sequence[Path]) -> Path | str:
     """Find the file of a mesh; a sentence's part that says why not where it is of no use.
 
-    Args:
-        uri: As the URDF has it: ``package://``, ``file://``, or a path relative to the URDF.
-        near: Folder of the URDF.
-        given: See `find_package`.
+    The URI is ``package://``, ``file://``, or a path relative to the folder of the URDF.
     """
     scheme, separator, rest = uri.partition('://')
     if not separator:

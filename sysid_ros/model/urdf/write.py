@@ -1,19 +1,33 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Identified values in the text of a URDF: inertias, places of links, damping and friction."""
+"""Identified values in the text of a URDF: inertias, places of links, damping and friction.
+
+The model may be an MJCF of the same robot, whose bodies stand for links that are fixed to each
+other.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import ModelError
-from sysid_ros.model.inertia import Inertial, full_inertia, rotation_from_quat
+from sysid_ros.errors import ModelError, nearest
+from sysid_ros.model.description import Description
+from sysid_ros.model.inertia import (
+    Inertial,
+    full_inertia,
+    pi_from_inertial,
+    principal_axes,
+    pseudoinertia_from_pi,
+    rotation_from_quat,
+)
+from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.mjcf.edits import INERTIAL
 from sysid_ros.model.mjcf.text import (
     Document,
@@ -49,19 +63,18 @@ _HELD = {
 _SAME = 1e-12
 #: What is written must be read as the identified model this closely, relative to the largest.
 _TOLERANCE = 1e-9
+#: Frames and axes of a URDF and of a model are the same up to this, m and rad, and numbers that
+#: nobody identified up to this part: a text of six digits has angles to 4e-6 rad, which a metre
+#: away is less than this.
+_SAME_TEXT = 1e-4
+#: A second moment of mass that is negative by less than this part of their sum is rounded.
+_ROUNDING = 1e-9
 
 
 class Urdf:
-    """The elements of a URDF by name, with the changes that are wanted in its text.
-
-    Attributes:
-        document: The text.
-        links: Elements of links.
-        joints: Elements of joints.
-    """
+    """The elements of a URDF by name, with the changes that are wanted in its text."""
 
     def __init__(self, text: str) -> None:
-        """Locate the elements of a text that MuJoCo has read."""
         self.document = Document(text)
         top = self.document.elements[0]
         self.links = {node.get('name') or '': node for node in top.inside('link')}
@@ -89,8 +102,13 @@ def write_urdf(text: str, path: Path, nominal: mujoco.MjModel, fitted: mujoco.Mj
     for name, joint in urdf.joints.items():
         child = _inside(joint, 'child').get('link') or ''
         body = mujoco.mj_name2id(nominal, mujoco.mjtObj.mjOBJ_BODY, child)
-        if body > 0:
-            _write_origin(joint, nominal, fitted, body)
+        place, quat = fitted.body_pos[body], fitted.body_quat[body]
+        if body > 0 and not np.array_equal(nominal.body_pos[body], place):
+            for axis in range(3):
+                _write_number(_inside(joint, 'origin'), 'xyz', axis, float(place[axis]), place)
+        if body > 0 and not np.array_equal(nominal.body_quat[body], quat):
+            angles = rpy_from_rotation(rotation_from_quat(quat))
+            _inside(joint, 'origin').set('rpy', join(angles))
         row = mujoco.mj_name2id(nominal, mujoco.mjtObj.mjOBJ_JOINT, name)
         if row < 0 or joint.get('type') == 'floating':
             continue
@@ -115,6 +133,142 @@ def not_held(targets: Iterable[Target], urdf: Urdf) -> list[str]:
     ]
 
 
+def _bodies(model: mujoco.MjModel) -> dict[str, int]:
+    return {model.body(row).name: row for row in range(1, model.nbody)}
+
+
+def _moving(model: mujoco.MjModel) -> dict[str, int]:
+    return {model.joint(r).name: r for r in range(model.njnt) if model.jnt_type[r] in SCALAR_JOINTS}
+
+
+def carried_over(
+    before: mujoco.MjModel, after: mujoco.MjModel, described: Description
+) -> tuple[mujoco.MjModel, mujoco.MjModel]:
+    """Return what a URDF of the same robot means, and that with the identified numbers.
+
+    Inertias, damping and friction that nobody identified are carried over as well where they
+    differ, as what was identified goes with them. A link whose fixed links are no bodies of the
+    model is one body with them there: it gets what is left when theirs is taken away.
+
+    Raises:
+        ModelError: It is of another robot, or fixed links have more than the body that they are in.
+    """
+    # What is in the text of the URDF; sensors and actuators are of no interest.
+    spec = mujoco.MjSpec.from_string(described.mjcf or '')
+    nominal, fitted = (compile_spec(spec, described.path) for _ in range(2))
+    path = str(described.path)
+    _check_same_robot(before, nominal, path)
+    links = _bodies(nominal)
+    for name, body in _bodies(after).items():
+        if name in links:
+            _carry_inertia((before, after), nominal, fitted, name, path)
+            # Places are relative to the parent, which may be another one.
+            parents = (after.body_parentid[body], nominal.body_parentid[links[name]])
+            if after.body(parents[0]).name == nominal.body(parents[1]).name:
+                for field in ('body_pos', 'body_quat'):
+                    value = getattr(after, field)[body]
+                    if not np.array_equal(getattr(before, field)[body], value):
+                        getattr(fitted, field)[links[name]] = value
+    for name, joint in _moving(after).items():
+        ours, theirs = after.jnt_dofadr[joint], nominal.jnt_dofadr[_moving(nominal)[name]]
+        for field in ('dof_damping', 'dof_frictionloss'):
+            value, told = getattr(after, field)[ours], getattr(nominal, field)[theirs]
+            identified = value != getattr(before, field)[ours]
+            if identified or not np.isclose(value, told, rtol=_SAME_TEXT, atol=0):
+                getattr(fitted, field)[theirs] = value
+    return nominal, fitted
+
+
+def _carry_inertia(
+    models: tuple[mujoco.MjModel, mujoco.MjModel],
+    nominal: mujoco.MjModel,
+    fitted: mujoco.MjModel,
+    name: str,
+    path: str,
+) -> None:
+    """Carry the inertia of a body over to the link of its name."""
+    link, body = nominal.body(name).id, models[1].body(name).id
+    before, after = (Inertial.of_body(model, body) for model in models)
+    wanted = pseudoinertia_from_pi(pi_from_inertial(*after))
+    merged = dict(_merged(models[1], nominal, link))
+    for row, relative in merged.items():
+        moments = pseudoinertia_from_pi(pi_from_inertial(*Inertial.of_body(nominal, row)))
+        wanted = wanted - relative @ moments @ relative.T
+    told = pseudoinertia_from_pi(pi_from_inertial(*Inertial.of_body(nominal, link)))
+    same = np.allclose(wanted, told, atol=_SAME_TEXT * np.abs(told).max())
+    if same and all(map(np.array_equal, before, after)):
+        return
+    mass = float(wanted[3, 3])
+    place = wanted[:3, 3] / (mass or 1.0)
+    second = wanted[:3, :3] - mass * np.outer(place, place)
+    if mass <= 0 or np.linalg.eigvalsh(second)[0] < -_ROUNDING * np.trace(second):
+        others = [nominal.body(row).name for row in merged]
+        raise ModelError(
+            f'Link {name!r} of {path!r} cannot have what was identified for the body, as the links '
+            f'fixed to it ({", ".join(others)}) have more of it; expected a model in which these '
+            'are bodies of their own.'
+        )
+    inertia, iquat = principal_axes(float(np.trace(second)) * np.eye(3) - second)
+    fitted.body_mass[link], fitted.body_ipos[link] = mass, place
+    fitted.body_iquat[link], fitted.body_inertia[link] = iquat, inertia
+
+
+def _merged(model: mujoco.MjModel, urdf: mujoco.MjModel, link: int) -> Iterator[tuple[int, Array]]:
+    """Yield the links fixed to one that are no bodies of a model, each with its (4, 4) pose."""
+    data = mujoco.MjData(urdf)
+    mujoco.mj_kinematics(urdf, data)
+    inverse = np.linalg.inv(_pose(data, urdf.body(link).name))
+    around = {link}
+    for row in range(link + 1, urdf.nbody):
+        name, fixed = urdf.body(row).name, not urdf.body_jntnum[row]
+        if fixed and urdf.body_parentid[row] in around and name not in _bodies(model):
+            around.add(row)
+            if urdf.body_mass[row] > 0:
+                yield row, inverse @ _pose(data, name)
+
+
+def _pose(data: mujoco.MjData, name: str) -> Array:
+    """Return the (4, 4) pose of a body in the world."""
+    pose = np.eye(4)
+    pose[:3, :3], pose[:3, 3] = data.body(name).xmat.reshape(3, 3), data.body(name).xpos
+    return pose
+
+
+def _check_same_robot(model: mujoco.MjModel, urdf: mujoco.MjModel, path: str) -> None:
+    """Check that bodies and joints are those of a URDF and move alike, wherever it stands."""
+    heavy = {name: row for name, row in _bodies(model).items() if model.body_mass[row] > 0}
+    for what, needed, known in (
+        (f'a link of {path!r} for each body of the model', heavy, _bodies(urdf)),
+        (f'a joint of {path!r} for each joint of the model', _moving(model), _moving(urdf)),
+        (f'a joint of the model for each that moves in {path!r}', _moving(urdf), _moving(model)),
+    ):
+        for name in needed:
+            if name not in known:
+                hint = nearest(name, known)
+                raise ModelError(f'Expected {what}, found none for {name!r}; {hint}.')
+    ours, theirs = mujoco.MjData(model), mujoco.MjData(urdf)
+    shared = [name for name in _bodies(model) if name in _bodies(urdf)]
+    rng = np.random.default_rng(0)
+    base = np.eye(4)
+    for turn in (0.0, 0.5):  # as they are drawn, and turned somehow
+        for name, row in _moving(model).items():
+            position = turn * rng.uniform(-1, 1)
+            ours.qpos[model.jnt_qposadr[row]] = position
+            theirs.qpos[urdf.jnt_qposadr[_moving(urdf)[name]]] = position
+        mujoco.mj_kinematics(model, ours)
+        mujoco.mj_kinematics(urdf, theirs)
+        if not turn and shared:
+            base = _pose(ours, shared[0]) @ np.linalg.inv(_pose(theirs, shared[0]))
+        for name in shared:
+            off = _pose(ours, name) - base @ _pose(theirs, name)
+            if np.abs(off).max() > _SAME_TEXT:
+                raise ModelError(
+                    f'Expected link {name!r} of {path!r} where the model has its body, found it '
+                    f'{1e3 * float(np.linalg.norm(off[:3, 3])):.3g} mm away or turned: inertias '
+                    'cannot be put back into another frame.'
+                )
+
+
 def _write_inertial(link: Element, wanted: Inertial) -> None:
     inertial = _inside(link, 'inertial')
     origin = _inside(inertial, 'origin')
@@ -130,18 +284,6 @@ def _write_inertial(link: Element, wanted: Inertial) -> None:
         told = numbers_of(_inside(inertial, 'inertia'), name)
         if not told or abs(told[0] - value) > _SAME * largest:
             _inside(inertial, 'inertia').set(name, number(value))
-
-
-def _write_origin(
-    joint: Element, nominal: mujoco.MjModel, fitted: mujoco.MjModel, body: int
-) -> None:
-    place, quat = fitted.body_pos[body], fitted.body_quat[body]
-    if not np.array_equal(nominal.body_pos[body], place):
-        for axis in range(3):
-            _write_number(_inside(joint, 'origin'), 'xyz', axis, float(place[axis]), place)
-    if not np.array_equal(nominal.body_quat[body], quat):
-        angles = rpy_from_rotation(rotation_from_quat(quat))
-        _inside(joint, 'origin').set('rpy', join(angles))
 
 
 def _write_number(
