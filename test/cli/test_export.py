@@ -100,6 +100,8 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
         (('export', result, '--format', 'urdf', '-o', 'new'), 'is no URDF; expected --urdf FILE'),
         (('export', result, '--samples', '3', '-o', 'new'), 'Expected a result with a covariance'),
         (('export', result, '--samples', '0', '-o', 'new'), 'Expected one sample or more'),
+        (('export', result, '--format', 'csv', '--samples', '3', '-o', 'new'), 'Samples are MJCF'),
+        (('export', result, '--format', 'csv', '--urdf', 'a.urdf', '-o', 'new'), '--urdf is what'),
         (('export', result, '--format', 'sdf', '-o', 'new'), "'sdf' is not one of 'mjcf'"),
         (('export', result, '--format', 'csv', '-o', 'calibration.yaml/new'), 'Cannot write'),
     ):

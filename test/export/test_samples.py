@@ -14,8 +14,8 @@ import scipy.stats
 from numpy.typing import NDArray
 
 from builders.stored_results import Found, store
-from sysid_ros.errors import ConfigError, ResultError
-from sysid_ros.export.export import Exported, ExportFormat, ExportRequest, Samples, export
+from sysid_ros.errors import ResultError
+from sysid_ros.export.export import Exported, ExportFormat, export
 from sysid_ros.export.samples import Posterior
 from sysid_ros.export.stored import load_stored
 from sysid_ros.model.inertia import Inertial, full_inertia, theta_from_body
@@ -39,7 +39,7 @@ CORRELATION = np.array(
 
 def sampled(result: Path, output: Path, count: int = 64, seed: int = 0) -> Exported:
     """Export samples."""
-    return export(result, ExportRequest(ExportFormat.MJCF, output, samples=Samples(count, seed)))
+    return export(result, ExportFormat.MJCF, output, samples=count, seed=seed)
 
 
 def p_values(samples: Array, mean: Array, covariance: Array) -> tuple[float, float]:
@@ -243,10 +243,3 @@ def test_bounds_that_leave_nothing_end_with_a_sentence(
     with pytest.raises(ResultError, match='Expected 64 samples, found 0 in 5001 draws'):
         sampled(result, tmp_path / 'out')
     assert sorted(path.name for path in tmp_path.iterdir()) == ['result.json']
-
-
-def test_samples_are_of_mjcf_only(tmp_path: Path) -> None:
-    request = ExportRequest(ExportFormat.URDF, tmp_path / 'out', samples=Samples(3))
-
-    with pytest.raises(ConfigError, match='expected --format mjcf'):
-        export(tmp_path, request)
