@@ -25,7 +25,7 @@ from sysid_ros.alignment.health import aggregated
 from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables
-from sysid_ros.report.film import Film
+from sysid_ros.report.rendering import Film
 from sysid_ros.results import headline as headlines
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import (
