@@ -105,13 +105,18 @@ def drives_of(model: mujoco.MjModel) -> tuple[list[Drive], list[str]]:
 
 def actuators_text(drives: list[Drive], source: str) -> str:
     """Return YAML with the numbers of drives, by program, joint and key."""
-    document = {}
+    document: dict[str, dict[str, dict[str, str | float]]] = {}
     for program, keys in KEYS.items():
-        document[program] = {
-            drive.joint: {'law': str(drive.law), **_numbers(program, keys, drive)}
-            for drive in drives
-            if program != 'ros2_control' or drive.law is not Quantity.EFFORT
-        }
+        document[program] = {}
+        for drive in drives:
+            found = {key: getattr(drive, field) for key, field in keys.items()}
+            if program == 'ros2_control' and drive.law is Quantity.EFFORT:
+                continue
+            if program == 'ros2_control' and drive.law is Quantity.VELOCITY:
+                found |= {'p': drive.damping, 'd': 0.0}
+            # Nine digits at most: no identified value is known better.
+            numbers = {key: float(f'{x:.9g}') for key, x in found.items() if x is not None}
+            document[program][drive.joint] = {'law': str(drive.law), **numbers}
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return _HEAD.format(source=' '.join(source.split())) + text
 
@@ -127,14 +132,6 @@ def held_by_actuators(stored: Stored, drives: list[Drive]) -> set[str]:
         and not (target.index and target.element_and_attribute[1] == 'damping')
         and (target.element == 'default' or (target.element, target.name) in driven)
     }
-
-
-def _numbers(program: str, keys: dict[str, str], drive: Drive) -> dict[str, float]:
-    found = {key: getattr(drive, field) for key, field in keys.items()}
-    if program == 'ros2_control' and drive.law is Quantity.VELOCITY:
-        found |= {'p': drive.damping, 'd': 0.0}
-    # Nine digits at most: no identified value is known better.
-    return {key: float(f'{value:.9g}') for key, value in found.items() if value is not None}
 
 
 def _not_plain(model: mujoco.MjModel, row: int) -> str:

@@ -21,7 +21,7 @@ from sysid_ros.export.urdf import urdf_text
 from sysid_ros.files import check_new, check_writable, replace_file
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import Document, encode
-from sysid_ros.model.mjcf.write import WrittenModel, left_out, write_model
+from sysid_ros.model.mjcf.write import left_out, write_model
 
 #: What is beside drawn models: what was found of each parameter, and its values in each model.
 PARAMETERS, SAMPLES = 'parameters.csv', 'samples.csv'
@@ -160,9 +160,10 @@ def _export_mjcf(
 ) -> Exported:
     """Write the identified MJCF and what it needs, and models drawn around it."""
     lost = _values(stored, {target.path for target, _ in stored.values if not target.in_mjcf})
+    told = left_out(stored.values)  # These are in ``lost``.
     if samples is None:
         written = write_model(stored.robot, stored.values, output, stored.biases)
-        notes += _new(written, stored)
+        notes += [note for note in written.notes if note not in told]
         return Exported(_beside(written.path, output, output), lost, tuple(notes))
     posterior = Posterior.of(stored)
     temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f'.{output.name}.'))
@@ -180,14 +181,8 @@ def _export_mjcf(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     files = (output / PARAMETERS, output / SAMPLES, *_beside(written.path, made, output))
-    notes += (*_new(written, stored), *drawn.notes)
+    notes += [*(note for note in written.notes if note not in told), *drawn.notes]
     return Exported(files, lost, tuple(notes), drawn)
-
-
-def _new(written: WrittenModel, stored: Stored) -> tuple[str, ...]:
-    """Return the notes on a written model without those that say what is lost."""
-    told = left_out(stored.values)
-    return tuple(note for note in written.notes if note not in told)
 
 
 def _beside(written: Path, made: Path, output: Path) -> tuple[Path, ...]:

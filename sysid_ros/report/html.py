@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import itertools
 import json
@@ -142,16 +143,6 @@ def _half_width(result: CalibrationResult, change: ModelChange, number: float) -
     return math.nan
 
 
-def _truths(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, float]:
-    """Return true values by the names of parameters; they are known by these or by targets."""
-    return {
-        parameter.name: float(truth[name])
-        for parameter in result.parameters
-        for name in (*parameter.targets, parameter.name)
-        if truth is not None and name in truth
-    }
-
-
 def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str, str]:
     """Draw what the result has data for, as SVG in base64."""
     drawn = {}
@@ -163,20 +154,8 @@ def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str
         drawn['recordings'] = figures.draw_recordings(result, _MOST_DRAWN)
     if result.solver.trace:
         drawn['trace'] = figures.draw_trace(result)
-    return {
-        name: base64.b64encode(figures.svg(drawing).encode()).decode()
-        for name, drawing in drawn.items()
-    }
-
-
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what a configuration says otherwise than the defaults; nothing of other tools."""
-    try:
-        return CalibrationConfig.model_validate(config).model_dump(
-            mode='json', exclude_defaults=True
-        )
-    except ValidationError:
-        return {}
+    texts = {name: figures.svg(drawing).encode() for name, drawing in drawn.items()}
+    return {name: base64.b64encode(text).decode() for name, text in texts.items()}
 
 
 def _yaml_lines(config: dict[str, Any]) -> list[str]:
@@ -237,7 +216,12 @@ def _text(folder: str, name: str) -> str:
 
 def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, Any]:
     """Gather what the template names."""
-    known = _truths(result, truth)
+    known = {
+        parameter.name: float(truth[name])
+        for parameter in result.parameters
+        for name in (*parameter.targets, parameter.name)
+        if truth is not None and name in truth
+    }
     findings = aggregated(result.health)
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
@@ -248,6 +232,11 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
+    settings: dict[str, Any] = {}
+    # The configurations of other tools are shown as they are only.
+    with contextlib.suppress(ValidationError):
+        validated = CalibrationConfig.model_validate(config)
+        settings = validated.model_dump(mode='json', exclude_defaults=True)
     scripts = (_text('vendor', 'uPlot.iife.min.js'), _text('templates', 'report.js'))
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     last_first = result.bases[::-1]
@@ -282,7 +271,7 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         'correlations': result.inference.correlation if result.inference and few else (),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
-        'settings': _yaml_lines(_settings(config)),
+        'settings': _yaml_lines(settings),
         'config_lines': _yaml_lines(config),
         # These hold no text of the user's.
         'style': Markup(_text('vendor', 'uPlot.min.css') + _text('templates', 'report.css')),  # noqa: S704
