@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
@@ -144,15 +145,9 @@ def parameters_text(stored: Stored) -> str:
     table.writerow(('name', 'targets', 'unit', 'value', 'low_95', 'high_95', 'initial', 'verdict'))
     for found in stored.record.parameters:
         numbers = (found.value, found.low, found.high, found.initial)
-        table.writerow(
-            (found.name, ' '.join(found.targets), found.unit, *map(_plain, numbers), found.verdict)
-        )
+        known = ('' if math.isnan(x) else repr(x) for x in numbers)
+        table.writerow((found.name, ' '.join(found.targets), found.unit, *known, found.verdict))
     return text.getvalue()
-
-
-def _plain(value: float) -> str:
-    """Write a number; nothing where there is none."""
-    return repr(value) if value == value else ''  # noqa: PLR0124 (NaN equals nothing)
 
 
 def _export_mjcf(

@@ -105,11 +105,7 @@ class Posterior:
 
 
 def _root(covariance: Array) -> Array:
-    """Return R with R Rᵀ = covariance.
-
-    Raises:
-        ResultError: It is no covariance.
-    """
+    """Return R with R Rᵀ = covariance, or raise where it is none."""
     deviation = np.sqrt(np.abs(np.diag(covariance)))
     scaled = covariance / np.outer(deviation, deviation)
     whole = np.isfinite(scaled).all()

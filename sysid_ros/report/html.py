@@ -90,7 +90,7 @@ def _meaning(correlation: float) -> str:
 
 
 class Hunk(NamedTuple):
-    """What changed in one element: the attributes as they were and as they are."""
+    """What changed in one element: its attributes as they were and as they are."""
 
     element: str
     line: int

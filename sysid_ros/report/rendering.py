@@ -364,14 +364,7 @@ class Copy(NamedTuple):
 
 
 class Film(NamedTuple):
-    """A film of one sequence, which repeats.
-
-    Attributes:
-        sequence: What was filmed.
-        webp: An animated picture.
-        shown: The copies with the colour of each, as ``(name, '#rrggbb')``.
-        note: What is to be known of it; empty where nothing is.
-    """
+    """An animated picture of one sequence, its copies as ``(name, '#rrggbb')``, and a caption."""
 
     sequence: str
     webp: bytes
