@@ -57,24 +57,23 @@ def export_model(
     hold. With --samples, writes models that vary as much as the data leave open.
     """
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.export.export import ExportFormat, ExportRequest, Samples, export
+    from sysid_ros.export.export import ExportFormat, export
 
     found = export(
         result,
-        ExportRequest(
-            format=ExportFormat(form),
-            output=output,
-            model=model,
-            urdf=urdf,
-            packages=tuple(packages),
-            samples=None if samples is None else Samples(samples, seed),
-        ),
+        ExportFormat(form),
+        output,
+        model=model,
+        urdf=urdf,
+        packages=packages,
+        samples=samples,
+        seed=seed,
     )
     drawn = found.drawn
     if json:
         print_json(
             {
-                'format': found.format,
+                'format': form,
                 'files': found.files,
                 'lost': found.lost,
                 'notes': found.notes,
@@ -89,7 +88,7 @@ def export_model(
         )
         return 0
     if found.lost:
-        say(f'identified, and not in a file of format {found.format}:')
+        say(f'identified, and not in a file of format {form}:')
     for entry in found.lost:
         say(f'  {entry}')
     for note in found.notes:

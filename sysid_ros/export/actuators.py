@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import math
-from enum import StrEnum
 from typing import NamedTuple
 
 import mujoco
@@ -13,6 +12,7 @@ import yaml
 
 from sysid_ros.export.stored import Stored
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.vocabulary import Quantity
 
 #: The keys of each program, and what of a `Drive` they are. IsaacLab: ``ImplicitActuatorCfg`` from
 #: 2.3 on; mjlab: ``Builtin…ActuatorCfg``; ros2_control: gains of ``joint_trajectory_controller``.
@@ -63,14 +63,6 @@ _HEAD = """\
 """
 
 
-class Law(StrEnum):
-    """What a drive is told."""
-
-    POSITION = 'position'
-    VELOCITY = 'velocity'
-    EFFORT = 'effort'
-
-
 class Drive(NamedTuple):
     """A hinge or slide and its one actuator, as seen at the joint, in SI units.
 
@@ -89,7 +81,7 @@ class Drive(NamedTuple):
 
     joint: str
     actuator: str
-    law: Law
+    law: Quantity
     stiffness: float
     damping: float
     effort: float | None
@@ -113,13 +105,18 @@ def drives_of(model: mujoco.MjModel) -> tuple[list[Drive], list[str]]:
 
 def actuators_text(drives: list[Drive], source: str) -> str:
     """Return YAML with the numbers of drives, by program, joint and key."""
-    document = {}
+    document: dict[str, dict[str, dict[str, str | float]]] = {}
     for program, keys in KEYS.items():
-        document[program] = {
-            drive.joint: {'law': str(drive.law), **_numbers(program, keys, drive)}
-            for drive in drives
-            if program != 'ros2_control' or drive.law is not Law.EFFORT
-        }
+        document[program] = {}
+        for drive in drives:
+            found = {key: getattr(drive, field) for key, field in keys.items()}
+            if program == 'ros2_control' and drive.law is Quantity.EFFORT:
+                continue
+            if program == 'ros2_control' and drive.law is Quantity.VELOCITY:
+                found |= {'p': drive.damping, 'd': 0.0}
+            # Nine digits at most: no identified value is known better.
+            numbers = {key: float(f'{x:.9g}') for key, x in found.items() if x is not None}
+            document[program][drive.joint] = {'law': str(drive.law), **numbers}
     text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return _HEAD.format(source=' '.join(source.split())) + text
 
@@ -135,14 +132,6 @@ def held_by_actuators(stored: Stored, drives: list[Drive]) -> set[str]:
         and not (target.index and target.element_and_attribute[1] == 'damping')
         and (target.element == 'default' or (target.element, target.name) in driven)
     }
-
-
-def _numbers(program: str, keys: dict[str, str], drive: Drive) -> dict[str, float]:
-    found = {key: getattr(drive, field) for key, field in keys.items()}
-    if program == 'ros2_control' and drive.law is Law.VELOCITY:
-        found |= {'p': drive.damping, 'd': 0.0}
-    # Nine digits at most: no identified value is known better.
-    return {key: float(f'{value:.9g}') for key, value in found.items() if value is not None}
 
 
 def _not_plain(model: mujoco.MjModel, row: int) -> str:
@@ -171,15 +160,16 @@ def _not_plain(model: mujoco.MjModel, row: int) -> str:
 def _drive(model: mujoco.MjModel, row: int) -> Drive:
     joint = int(model.actuator_trnid[row, 0])
     dof, gear = int(model.jnt_dofadr[joint]), float(model.actuator_gear[row, 0])
-    gain, law = float(model.actuator_gainprm[row, 0]), Law.EFFORT
+    gain, law = float(model.actuator_gainprm[row, 0]), Quantity.EFFORT
+    damped = 0.0
     if model.actuator_biastype[row] == mujoco.mjtBias.mjBIAS_AFFINE:
-        stiff, damped = model.actuator_biasprm[row, 1:3]
-        law = Law.POSITION if stiff else Law.VELOCITY if damped else Law.EFFORT
+        stiff, damped = (float(bias) for bias in model.actuator_biasprm[row, 1:3])
+        law = Quantity.POSITION if stiff else Quantity.VELOCITY if damped else Quantity.EFFORT
     ranges = []
     if model.actuator_forcelimited[row]:
         ranges.append(gear * model.actuator_forcerange[row])
     control = int(model.actuator_ctrladr[row])
-    if law is Law.EFFORT and model.actuator_ctrllimited[control]:
+    if law is Quantity.EFFORT and model.actuator_ctrllimited[control]:
         ranges.append(gear * gain * model.actuator_ctrlrange[control])
     if model.jnt_actfrclimited[joint]:
         ranges.append(model.jnt_actfrcrange[joint])
@@ -189,8 +179,10 @@ def _drive(model: mujoco.MjModel, row: int) -> Drive:
         joint=model.joint(joint).name,
         actuator=model.actuator(row).name,
         law=law,
-        stiffness=gear**2 * gain if law is Law.POSITION else 0.0,
-        damping=0.0 if law is Law.EFFORT else -(gear**2) * float(model.actuator_biasprm[row, 2]),
+        stiffness=gear**2 * gain if law is Quantity.POSITION else 0.0,
+        damping=0.0
+        if law is Quantity.EFFORT
+        else -(gear**2) * float(model.actuator_biasprm[row, 2]),
         effort=limit if math.isfinite(limit) else None,
         delay=float(model.actuator_delay[row]),
         armature=float(model.dof_armature[dof] + gear**2 * model.actuator_armature[row]),

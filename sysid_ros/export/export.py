@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -25,7 +25,7 @@ from sysid_ros.files import check_new, check_writable, replace_file
 from sysid_ros.model.description import read_description
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import Document, encode
-from sysid_ros.model.mjcf.write import WrittenModel, left_out, write_model
+from sysid_ros.model.mjcf.write import left_out, write_model
 from sysid_ros.model.targets import Target
 from sysid_ros.model.urdf.write import Urdf, carried_over, not_held, write_urdf
 
@@ -42,77 +42,69 @@ class ExportFormat(StrEnum):
     ACTUATORS = 'actuators'
 
 
-@dataclass(frozen=True)
-class Samples:
-    """How many models to draw, and from which seed."""
-
-    count: int
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class ExportRequest:
-    """What is to be written.
-
-    Attributes:
-        format: The format.
-        output: The new file, or the new folder for ``mjcf``.
-        model: Where the model that was calibrated is now, if it was moved.
-        urdf: The URDF to write into, where the model is none.
-        packages: Folders of packages that it refers to.
-        samples: Models to draw from what the data leave open, for ``mjcf``.
-    """
-
-    format: ExportFormat
-    output: Path
-    model: Path | None = None
-    urdf: Path | None = None
-    packages: tuple[Path, ...] = ()
-    samples: Samples | None = None
-
-
-@dataclass(frozen=True)
-class Exported:
+class Exported(NamedTuple):
     """What was written.
 
     Attributes:
-        format: The format.
         files: The new files that matter, the main one first.
         lost: Identified values that they do not hold, each with its unit.
         notes: What to know of them, a sentence each.
         drawn: How samples were drawn; None without any.
     """
 
-    format: ExportFormat
     files: tuple[Path, ...]
     lost: tuple[str, ...]
     notes: tuple[str, ...]
     drawn: Drawn | None = None
 
 
-def export(result: Path, request: ExportRequest) -> Exported:
+def export(
+    result: Path,
+    form: ExportFormat,
+    output: Path,
+    *,
+    model: Path | None = None,
+    urdf: Path | None = None,
+    packages: Sequence[Path] = (),
+    samples: int | None = None,
+    seed: int = 0,
+) -> Exported:
     """Write what a calibration found in a format of others.
 
     Args:
         result: ``result.json``, or a folder that holds it.
-        request: What is to be written.
+        form: The format.
+        output: The new file, or the new folder for MJCF.
+        model: Where the model that was calibrated is now, if it was moved.
+        urdf: The URDF to write into, where the model is none.
+        packages: Folders of packages that it refers to.
+        samples: How many models to draw from what the data leave open, for MJCF.
+        seed: Of these draws.
 
     Raises:
-        ConfigError: The request contradicts itself, or the output exists.
+        ConfigError: The options do not fit together, or the output exists.
         SysidError: In one sentence, what is wrong with the result, its model or the URDF; nothing
             was written.
     """
-    _check(request)
-    stored = load_stored(result, request.model)
+    if samples is not None and form is not ExportFormat.MJCF:
+        raise ConfigError(f'Samples are MJCF: expected --format mjcf with them, found {form}.')
+    if samples is not None and samples < 1:
+        raise ConfigError(f'Expected one sample or more, found {samples}.')
+    if urdf is not None and form is not ExportFormat.URDF:
+        raise ConfigError(f'--urdf is what --format urdf writes into; found it with {form}.')
+    if not (form is ExportFormat.MJCF and output.is_dir() and not any(output.iterdir())):
+        check_new(output)
+    check_writable(output.parent)
+    stored = load_stored(result, model)
     source = f'{stored.path} of {Path(stored.record.model).name}'
     notes = list(_remarks(stored))
+    if form is ExportFormat.MJCF:
+        return _export_mjcf(stored, output, notes, samples, seed)
     lost: Collection[str] = set()
-    if request.format is ExportFormat.MJCF:
-        return _export_mjcf(stored, request, notes)
-    if request.format is ExportFormat.CSV:
+    if form is ExportFormat.CSV:
         text = parameters_text(stored)
-    elif request.format is ExportFormat.URDF:
-        text, lost, more = _urdf_text(stored, request)
+    elif form is ExportFormat.URDF:
+        text, lost, more = _urdf_text(stored, urdf, packages)
         notes += more
         head = '\n'.join((f'Identified by sysid_ros: {source}.', *_values(stored, lost)))
         text = Document(text).headed(head)
@@ -125,24 +117,26 @@ def export(result: Path, request: ExportRequest) -> Exported:
         text = actuators_text(drives, source)
         lost = {target.path for target, _ in stored.values} - held_by_actuators(stored, drives)
         notes += more
-    replace_file(request.output, encode(text))
-    return Exported(request.format, (request.output,), _values(stored, lost), tuple(notes))
+    replace_file(output, encode(text))
+    return Exported((output,), _values(stored, lost), tuple(notes))
 
 
-def _urdf_text(stored: Stored, request: ExportRequest) -> tuple[str, set[str], list[str]]:
+def _urdf_text(
+    stored: Stored, file: Path | None, packages: Sequence[Path]
+) -> tuple[str, set[str], list[str]]:
     """Return a URDF, the paths of the targets that it does not hold, and what to know of it."""
     described, nominal, fitted = stored.robot.description, stored.nominal, stored.fitted
-    if request.urdf is not None:
-        described = read_description(request.urdf, request.packages)
+    if file is not None:
+        described = read_description(file, packages)
     if described.urdf is None:
         path = str(described.path)
         raise ModelError(
             f'The model {path!r} is no URDF; expected --urdf FILE, with one whose links and joints '
             'have the names of its bodies and joints.'
-            if request.urdf is None
+            if file is None
             else f'Expected a URDF as --urdf, found {path!r}, which is none.'
         )
-    if request.urdf is not None:
+    if file is not None:
         nominal, fitted = carried_over(nominal, fitted, described)
     text = write_urdf(described.urdf, described.path, nominal, fitted)
     urdf = Urdf(text)
@@ -196,30 +190,6 @@ def _remarks(stored: Stored) -> Iterator[str]:
         )
 
 
-def _check(request: ExportRequest) -> None:
-    """Check what can be checked before any work.
-
-    Raises:
-        ConfigError: Options do not fit together, or the output exists.
-        ResultError: The output cannot be written.
-    """
-    if request.samples is not None and request.format is not ExportFormat.MJCF:
-        raise ConfigError(
-            f'Samples are MJCF: expected --format mjcf with them, found {request.format}.'
-        )
-    if request.samples is not None and request.samples.count < 1:
-        raise ConfigError(f'Expected one sample or more, found {request.samples.count}.')
-    if request.urdf is not None and request.format is not ExportFormat.URDF:
-        raise ConfigError(
-            f'--urdf is what --format urdf writes into; found it with {request.format}.'
-        )
-    output = request.output
-    folder = request.format is ExportFormat.MJCF
-    if not (folder and output.is_dir() and not any(output.iterdir())):
-        check_new(output)
-    check_writable(output.parent)
-
-
 def parameters_text(stored: Stored) -> str:
     """Return CSV with what was found of each parameter, in SI units."""
     text = io.StringIO()
@@ -227,35 +197,27 @@ def parameters_text(stored: Stored) -> str:
     table.writerow(('name', 'targets', 'unit', 'value', 'low_95', 'high_95', 'initial', 'verdict'))
     for found in stored.record.parameters:
         numbers = (found.value, found.low, found.high, found.initial)
-        table.writerow(
-            (found.name, ' '.join(found.targets), found.unit, *map(_plain, numbers), found.verdict)
-        )
+        known = ('' if math.isnan(x) else repr(x) for x in numbers)
+        table.writerow((found.name, ' '.join(found.targets), found.unit, *known, found.verdict))
     return text.getvalue()
 
 
-def _plain(value: float) -> str:
-    """Write a number; nothing where there is none."""
-    return repr(value) if value == value else ''  # noqa: PLR0124 (NaN equals nothing)
-
-
-def _export_mjcf(stored: Stored, request: ExportRequest, notes: list[str]) -> Exported:
+def _export_mjcf(
+    stored: Stored, output: Path, notes: list[str], samples: int | None, seed: int
+) -> Exported:
     """Write the identified MJCF and what it needs, and models drawn around it."""
-    output = request.output
-    absent = {target.path for target, _ in stored.values if not target.in_mjcf}
-    lost = _values(stored, absent)
-    if request.samples is None:
+    lost = _values(stored, {target.path for target, _ in stored.values if not target.in_mjcf})
+    told = left_out(stored.values)  # These are in ``lost``.
+    if samples is None:
         written = write_model(stored.robot, stored.values, output, stored.biases)
-        main = written.path.relative_to(absolute(output))
-        notes += _new(written, stored)
-        return Exported(request.format, _beside(output / main), lost, tuple(notes))
+        notes += [note for note in written.notes if note not in told]
+        return Exported(_beside(written.path, output, output), lost, tuple(notes))
     posterior = Posterior.of(stored)
     temporary = Path(tempfile.mkdtemp(dir=output.parent, prefix=f'.{output.name}.'))
     try:
         made = temporary / 'made'
         written = write_model(stored.robot, stored.values, made, stored.biases)
-        samples = request.samples
-        drawn = write_samples(stored, posterior, written.path, samples.count, samples.seed)
-        main = written.path.relative_to(absolute(made))
+        drawn = write_samples(stored, posterior, written.path, samples, seed)
         (made / PARAMETERS).write_text(parameters_text(stored), 'utf-8')
         (made / SAMPLES).write_text(samples_text(posterior, drawn), 'utf-8')
         if output.exists():
@@ -265,18 +227,13 @@ def _export_mjcf(stored: Stored, request: ExportRequest, notes: list[str]) -> Ex
         raise ResultError(f'Cannot write {str(output)!r}: {err.strerror}.') from err
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    files = (output / PARAMETERS, output / SAMPLES, *_beside(output / main))
-    notes += (*_new(written, stored), *drawn.notes)
-    return Exported(request.format, files, lost, tuple(notes), drawn)
+    files = (output / PARAMETERS, output / SAMPLES, *_beside(written.path, made, output))
+    notes += [*(note for note in written.notes if note not in told), *drawn.notes]
+    return Exported(files, lost, tuple(notes), drawn)
 
 
-def _new(written: WrittenModel, stored: Stored) -> tuple[str, ...]:
-    """Return the notes on a written model without those that say what is lost."""
-    told = left_out(stored.values)
-    return tuple(note for note in written.notes if note not in told)
-
-
-def _beside(main: Path) -> tuple[Path, ...]:
-    """Return a main file, and the URDF beside it where there is one."""
+def _beside(written: Path, made: Path, output: Path) -> tuple[Path, ...]:
+    """Return where a file of one folder is in another, and the URDF beside it if there is one."""
+    main = output / written.relative_to(absolute(made))
     also = main.with_suffix('.urdf')
     return (main, also) if also.exists() else (main,)

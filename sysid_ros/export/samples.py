@@ -31,6 +31,12 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-6
 #: So many are drawn at once.
 _BLOCK = 1024
+#: Draws until bounds are said to leave nothing.
+_MOST_DRAWS = 2_000_000
+#: Drawn models that MuJoCo refuses, for each one that is wanted, until there is an error.
+_MOST_REFUSED = 10
+#: A parameter is named when bounds refuse more than this part of its draws.
+_MUCH = 0.01
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,14 @@ class Posterior:
 
     Attributes:
         parameters: All that are no starts of recordings, p of them.
+        targets: What each of them writes; nothing for what is of recordings.
         columns: (k,) places of those with an interval.
         covariance: (k, k) in their units.
         bounds: (p, 2) what physics and the calibration allow.
     """
 
     parameters: tuple[ParameterResult, ...]
+    targets: tuple[tuple[Target, ...], ...]
     columns: NDArray[np.int64]
     covariance: Array
     bounds: Array
@@ -66,21 +74,22 @@ class Posterior:
         own = [i for i, p in enumerate(record.parameters) if not any(map(of_sequence, p.targets))]
         parameters = tuple(record.parameters[i] for i in own)
         variance = np.diag(whole)[own]
-        known = [
-            np.isfinite([p.low, p.high, variance[i]]).all() and variance[i] > 0
-            for i, p in enumerate(parameters)
-        ]
+        ends = np.array([(p.low, p.high) for p in parameters]).reshape(-1, 2)
+        known = np.isfinite(ends).all(axis=1) & np.isfinite(variance) & (variance > 0)
         columns = np.flatnonzero(known)
         if not len(columns):
             raise ResultError(f'No parameter of {str(stored.path)!r} has an interval to draw from.')
         rows = np.array(own)[columns]
-        bounds = np.array([_bounds(parameter, stored) for parameter in parameters])
-        return cls(parameters, columns, whole[np.ix_(rows, rows)], bounds)
-
-    @property
-    def mean(self) -> Array:
-        """(p,) values."""
-        return np.array([parameter.value for parameter in self.parameters])
+        targets = tuple(
+            tuple(target for path in p.targets for target in stored.targets.get(path, ()))
+            for p in parameters
+        )
+        allowed = [
+            np.array([p.bounds, *(target.bounds for target in of)])
+            for p, of in zip(parameters, targets, strict=True)
+        ]
+        bounds = np.array([(ends[:, 0].max(), ends[:, 1].min()) for ends in allowed])
+        return cls(parameters, targets, columns, whole[np.ix_(rows, rows)], bounds)
 
     def draws(self, seed: int) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
         """Yield (p,) values without end, and (p,) which of them are out of their bounds."""
@@ -89,29 +98,14 @@ class Posterior:
         known = np.zeros(len(self.parameters), bool)
         known[self.columns] = True
         while True:
-            values = np.tile(self.mean, (_BLOCK, 1))
+            values = np.tile([p.value for p in self.parameters], (_BLOCK, 1))
             values[:, self.columns] += rng.standard_normal((_BLOCK, len(root))) @ root.T
             out = known & ((values < self.bounds[:, 0]) | (values > self.bounds[:, 1]))
             yield from zip(values, out, strict=True)
 
 
-def targets_of(parameter: ParameterResult, stored: Stored) -> list[Target]:
-    """Return what a parameter writes; none for what is of recordings."""
-    return [target for path in parameter.targets for target in stored.targets.get(path, ())]
-
-
-def _bounds(parameter: ParameterResult, stored: Stored) -> tuple[float, float]:
-    """Return what the calibration and physics allow."""
-    pairs = [parameter.bounds, *(target.bounds for target in targets_of(parameter, stored))]
-    return max(low for low, _ in pairs), min(high for _, high in pairs)
-
-
 def _root(covariance: Array) -> Array:
-    """Return R with R Rᵀ = covariance.
-
-    Raises:
-        ResultError: It is no covariance.
-    """
+    """Return R with R Rᵀ = covariance, or raise where it is none."""
     deviation = np.sqrt(np.abs(np.diag(covariance)))
     scaled = covariance / np.outer(deviation, deviation)
     whole = np.isfinite(scaled).all()
@@ -122,14 +116,6 @@ def _root(covariance: Array) -> Array:
             f'{float(values[0]):.3g} of the correlations.'
         )
     return np.asarray(deviation[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
-
-
-#: Draws until bounds are said to leave nothing.
-_MOST_DRAWS = 2_000_000
-#: Drawn models that MuJoCo refuses, for each one that is wanted, until there is an error.
-_MOST_REFUSED = 10
-#: A parameter is named when bounds refuse more than this part of its draws.
-_MUCH = 0.01
 
 
 class Drawn(NamedTuple):
@@ -144,12 +130,12 @@ class Drawn(NamedTuple):
         notes: What to know of them.
     """
 
-    files: tuple[str, ...]
+    files: list[str]
     values: Array
     beyond_bounds: int
     refused: int
     by_parameter: dict[str, int]
-    notes: tuple[str, ...]
+    notes: list[str]
 
 
 def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, seed: int) -> Drawn:
@@ -186,8 +172,8 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
             continue
         given = [
             (target, float(value))
-            for parameter, value in zip(posterior.parameters, own, strict=True)
-            for target in targets_of(parameter, stored)
+            for targets, value in zip(posterior.targets, own, strict=True)
+            for target in targets
         ]
         held, biases = with_biases(stored.record, stored.robot, given)
         name = f'sample_{len(files):0{max(3, len(str(count - 1)))}}'
@@ -198,40 +184,26 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
             continue
         files.append(path.name)
         values.append(own)
-    by_parameter = {
-        parameter.name: int(times)
-        for parameter, times in zip(posterior.parameters, often, strict=True)
-        if times
-    }
-    return Drawn(
-        tuple(files),
-        np.array(values),
-        beyond,
-        refused,
-        by_parameter,
-        tuple(_notes(posterior, drawn, beyond, refused, by_parameter)),
-    )
-
-
-def _notes(
-    posterior: Posterior, drawn: int, beyond: int, refused: int, by_parameter: dict[str, int]
-) -> Iterator[str]:
-    """Say how draws went."""
+    names = [parameter.name for parameter in posterior.parameters]
+    by_parameter = {name: int(times) for name, times in zip(names, often, strict=True) if times}
+    notes = []
     if beyond or refused:
-        yield (
+        notes.append(
             f'{drawn} draws: {beyond} refused and redrawn with values out of bounds, {refused} '
             'that MuJoCo accepts as no model.'
         )
     much = [name for name, times in by_parameter.items() if times > _MUCH * drawn]
     if much:
-        yield (
+        notes.append(
             f'Bounds cut the ranges of {", ".join(much)}, so that samples spread less than the '
             'covariance says, and their means are off the values.'
         )
-    fixed = set(range(len(posterior.parameters))) - set(posterior.columns.tolist())
+    fixed = [name for i, name in enumerate(names) if i not in posterior.columns]
     if fixed:
-        names = ', '.join(posterior.parameters[i].name for i in sorted(fixed))
-        yield f'Without an interval, and in all samples at their values: {names}.'
+        notes.append(
+            f'Without an interval, and in all samples at their values: {", ".join(fixed)}.'
+        )
+    return Drawn(files, np.array(values), beyond, refused, by_parameter, notes)
 
 
 def samples_text(posterior: Posterior, drawn: Drawn) -> str:

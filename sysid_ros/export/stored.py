@@ -19,22 +19,6 @@ from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import CURRENT, RESULT, find
 
 
-class ReadAgain(NamedTuple):
-    """A model as it was calibrated.
-
-    Attributes:
-        robot: As read, with the actuators that were implied.
-        nominal: What it compiles to.
-        targets: What the paths of parameters stand for in it, without those of recordings.
-        values: All of these targets, and what was found for them, in SI units.
-    """
-
-    robot: RobotModel
-    nominal: mujoco.MjModel
-    targets: dict[str, tuple[Target, ...]]
-    values: list[tuple[Target, float]]
-
-
 class Stored(NamedTuple):
     """A stored result and its model.
 
@@ -95,8 +79,15 @@ def load_stored(path: Path, model: Path | None = None) -> Stored:
     return Stored(found, record, robot, nominal, targets, held, biases, fitted)
 
 
-def read_again(record: CalibrationResult) -> ReadAgain:
+def read_again(
+    record: CalibrationResult,
+) -> tuple[RobotModel, mujoco.MjModel, dict[str, tuple[Target, ...]], list[tuple[Target, float]]]:
     """Return the model as it was calibrated.
+
+    Returns:
+        The model as read, with the actuators that were implied; what it compiles to; what the
+        paths of parameters stand for in it, without those of recordings; and all of these targets
+        with what was found for them, in SI units.
 
     Raises:
         ModelError: It is not there, or has not what was calibrated.
@@ -119,4 +110,4 @@ def read_again(record: CalibrationResult) -> ReadAgain:
         for name in found.targets
         for target in targets.get(name, ())
     ]
-    return ReadAgain(robot, nominal, targets, values)
+    return robot, nominal, targets, values

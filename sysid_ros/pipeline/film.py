@@ -16,9 +16,10 @@ from sysid_ros.model.loading import compile_spec, fitted_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.pipeline.windowed import predict_in_windows
-from sysid_ros.report.film import (
+from sysid_ros.report.rendering import (
     FITTED,
     FRAMERATE,
+    FULLPHYSICS,
     LONGEST,
     MEASURED,
     NOMINAL,
@@ -26,7 +27,6 @@ from sysid_ros.report.film import (
     draw_film,
     lit,
 )
-from sysid_ros.report.rendering import FULLPHYSICS
 from sysid_ros.results.result import ROLE_NAMES, EstimatorKind, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.toolbox.timeseries import state_mappings
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.estimators import Estimated
     from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.report.film import Film
+    from sysid_ros.report.rendering import Film
     from sysid_ros.signals.trajectory import Trajectory
 
     Values = NDArray[np.float64]

@@ -16,18 +16,7 @@ from sysid_ros.results.case import Case
 from sysid_ros.text import one_line
 
 _DIGITS = 5
-#: Rows of the Markdown table where all passed; what failed is listed in full.
-_ROWS = 60
-
-
-def properties(case: Case) -> Iterator[tuple[str, str]]:
-    """Yield the numbers of a case that are known, and its unit, by name."""
-    for name in ('value', 'baseline', 'limit', 'low', 'high'):
-        number = getattr(case, name)
-        if math.isfinite(number):
-            yield name, repr(float(number))
-    if case.unit:
-        yield 'unit', case.unit
+_NUMBERS = ('value', 'baseline', 'limit', 'low', 'high')
 
 
 def said(case: Case) -> str:
@@ -44,12 +33,7 @@ def said(case: Case) -> str:
 
 
 def junit(suite: str, cases: Sequence[Case]) -> bytes:
-    """Return cases as JUnit XML, with their numbers as properties.
-
-    Args:
-        suite: Name of the suite.
-        cases: What was checked.
-    """
+    """Return cases as JUnit XML, with their numbers as properties."""
     failed = str(sum(not case.passed for case in cases))
     root = etree.Element('testsuites')
     parent = etree.SubElement(root, 'testsuite', name=_xml(suite))
@@ -67,11 +51,13 @@ def junit(suite: str, cases: Sequence[Case]) -> bytes:
         if case.place is not None:
             node.set('file', _xml(case.place.file))
             node.set('line', str(case.place.line))
-        known = list(properties(case))
+        numbers = {name: getattr(case, name) for name in _NUMBERS}
+        known = {name: repr(float(x)) for name, x in numbers.items() if math.isfinite(x)}
+        known |= {'unit': _xml(case.unit)} if case.unit else {}
         if known:
             holder = etree.SubElement(node, 'properties')
-            for name, value in known:
-                etree.SubElement(holder, 'property', name=name, value=_xml(value))
+            for name, value in known.items():
+                etree.SubElement(holder, 'property', name=name, value=value)
         if not case.passed:
             message = _xml(said(case))
             etree.SubElement(node, 'failure', message=message, type=str(case.kind)).text = message
@@ -85,43 +71,23 @@ def workflow_commands(cases: Iterable[Case]) -> Iterator[str]:
     """
     for case in cases:
         if not case.passed:
-            place = case.place
-            marks = [] if place is None else [f'file={_property(place.file)}']
-            if place is not None and place.line:
-                marks.append(f'line={place.line}')
-            marks.append(f'title={_property(case.name)}')
-            yield f'::error {",".join(marks)}::{_data(said(case))}'
+            marks = {'title': case.name}
+            if case.place is not None:
+                line = {'line': str(case.place.line)} if case.place.line else {}
+                marks = {'file': case.place.file, **line, **marks}
+            written = ','.join(f'{name}={_property(text)}' for name, text in marks.items())
+            yield f'::error {written}::{_data(said(case))}'
 
 
 def markdown(title: str, cases: Sequence[Case], notes: Sequence[str] = ()) -> str:
-    """Return cases as Markdown: what failed first, then the rest folded."""
+    """Return what failed as a list of Markdown, below how many did."""
     failed = [case for case in cases if not case.passed]
     word = f'{len(failed)} of {len(cases)} failed' if failed else f'all {len(cases)} passed'
-    lines = [f'### {_cell(title)}: {word}', '', *(f'- {_cell(note)}' for note in notes), '']
-    lines += _table(failed)
-    passed = [case for case in cases if case.passed]
-    if passed:
-        more = len(passed) - _ROWS
-        lines += ['<details><summary>passed</summary>', '', *_table(passed[:_ROWS])]
-        lines += [*([f'and {more} more', ''] if more > 0 else []), '</details>', '']
-    return '\n'.join(lines)
-
-
-def _table(cases: Sequence[Case]) -> Iterator[str]:
-    if not cases:
-        return
-    yield '| | recording | value | limit | baseline | unit | |'
-    yield '|---|---|--:|--:|--:|---|---|'
-    for case in cases:
-        place = '' if case.place is None else str(case.place)
-        verdict = '' if case.passed else f'**{_cell(case.sentence)}** {_cell(place)}'
-        numbers = (
-            significant(number, _DIGITS) if math.isfinite(number) else ''
-            for number in (case.value, case.limit, case.baseline)
-        )
-        cells = (_cell(case.name), _cell(case.bag), *numbers, _cell(case.unit), verdict)
-        yield f'| {" | ".join(cells)} |'
-    yield ''
+    lines = [f'### {_cell(title)}: {word}', '', *(f'- {_cell(note)}' for note in notes)]
+    for case in failed:
+        place = '' if case.place is None else f' ({case.place})'
+        lines.append(f'- {_cell(said(case))}{_cell(place)}')
+    return '\n'.join([*lines, ''])
 
 
 def _xml(text: str) -> str:
@@ -130,9 +96,9 @@ def _xml(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return text for a line of Markdown, in which nothing of it is markup."""
-    line = one_line(text)
-    return re.sub(r'([\\`*_\[\]|#~])', r'\\\1', html.escape(line, quote=False))
+    """Escape a line for Markdown, in which nothing of it is markup."""
+    escaped = html.escape(one_line(text), quote=False)
+    return re.sub(r'([\\`*_\[\]|#~])', r'\\\1', escaped)
 
 
 def _data(text: str) -> str:

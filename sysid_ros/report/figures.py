@@ -137,17 +137,9 @@ def draw_parameters(result: CalibrationResult, truth: Mapping[str, float] | None
     They have different units, so each is divided by its nominal value, or, where that is zero, by
     the size of the fitted value.
     """
-    groups = [
-        (title, own)
-        for title, own in (
-            ('value ÷ nominal value', [p for p in result.parameters if p.initial]),
-            (
-                'nominal value is zero: value ÷ its size',
-                [p for p in result.parameters if not p.initial],
-            ),
-        )
-        if own
-    ]
+    titles = ('value ÷ nominal value', 'nominal value is zero: value ÷ its size')
+    parts = ([p for p in result.parameters if bool(p.initial) is known] for known in (True, False))
+    groups = [(title, own) for title, own in zip(titles, parts, strict=True) if own]
     heights = [_ROW_HEIGHT * len(own) + 0.6 for _, own in groups]
     figure = blank(sum(heights), _NARROW)
     grid = figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights)

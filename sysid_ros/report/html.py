@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import itertools
 import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,34 +22,25 @@ import yaml
 from markupsafe import Markup, escape
 from pydantic import ValidationError
 
-from sysid_ros.alignment.health import Grade, aggregated
-from sysid_ros.config.calibration import CalibrationConfig, VerdictKind
+from sysid_ros.alignment.health import aggregated
+from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables
-from sysid_ros.report.film import Film
+from sysid_ros.report.rendering import Film
 from sysid_ros.results import headline as headlines
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.result import (
     ROLE_NAMES,
     ROLES,
     CalibrationResult,
+    LinkNumber,
     ModelChange,
     ParameterResult,
-    Standing,
 )
 from sysid_ros.text import one_line
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')
-#: Symbol and tone of each verdict; the text always stands beside it.
-_VERDICTS = {
-    VerdictKind.IDENTIFIED: ('✓', 'good'),
-    VerdictKind.AT_BOUND: ('▲', 'warn'),
-    VerdictKind.PRIOR_DOMINATED: ('◐', 'warn'),
-    VerdictKind.MODEL_LIMITED: ('≠', 'warn'),
-    VerdictKind.CONFOUNDED: ('⇄', 'bad'),
-    VerdictKind.NOT_EXCITED: ('○', 'bad'),
-}
 #: Correlations of this size are listed by name; of this one, little is known of each alone.
 _STRONG, _VERY_STRONG = 0.5, 0.9
 #: So many pairs of correlated parameters, and events of a recording, are written.
@@ -59,80 +51,6 @@ _MOST_CORRELATED = 30
 _MOST_DRAWN = 30
 #: Numbers of a text and of a result are the same when they differ by less than this part.
 _SAME = 1e-9
-
-
-class Tag(NamedTuple):
-    """A word with the symbol and the tone (``good``, ``warn``, ``bad``) that go with it.
-
-    ``detail`` is what follows the word, as ``with a, b``.
-    """
-
-    word: str
-    symbol: str
-    tone: str
-    detail: str = ''
-
-
-class ParameterRow(NamedTuple):
-    """A parameter with the true value, where that is known from elsewhere."""
-
-    parameter: ParameterResult
-    truth: float | None
-
-    @property
-    def verdict(self) -> Tag:
-        """What the data say of it."""
-        others = self.parameter.confounded_with
-        kind = self.parameter.verdict_kind
-        return Tag(kind, *_VERDICTS[kind], f'with {", ".join(others)}' if others else '')
-
-    @property
-    def change(self) -> str:
-        """What the fit changed, in words."""
-        found = self.parameter
-        return numbers.change(found.initial, found.value, found.half_width)
-
-    @property
-    def truth_inside(self) -> bool | None:
-        """Whether the true value lies in the interval; None when there is no such question."""
-        if self.truth is None or math.isnan(self.parameter.low) or math.isnan(self.parameter.high):
-            return None
-        return self.parameter.low <= self.truth <= self.parameter.high
-
-
-class CorrelatedPair(NamedTuple):
-    """Two parameters whose estimates move together."""
-
-    first: str
-    second: str
-    correlation: float
-
-    @property
-    def meaning(self) -> str:
-        """What that says of them, in a clause."""
-        opposite = self.correlation < 0
-        move = 'one rises as the other falls' if opposite else 'they rise together'
-        known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
-        if abs(self.correlation) < _VERY_STRONG:
-            return f'{move}; {known} is known better than each'
-        return f'{move}; only {known} is known well'
-
-
-#: Word, symbol and tone of what a finding does to a result.
-_GRADES = {
-    Grade.FAULT: Tag(Grade.FAULT, '✕', 'bad'),
-    Grade.CAUTION: Tag(Grade.CAUTION, '!', 'warn'),
-    Grade.NOTE: Tag(Grade.NOTE, 'i', 'note'),
-}
-#: Word, symbol and tone of what may be done with a result.
-_STANDING = {
-    standing: Tag(standing.capitalize(), symbol, tone)
-    for standing, symbol, tone in (
-        (Standing.ACCEPTED, '✓', 'good'),
-        (Standing.RESERVED, '!', 'warn'),
-        (Standing.REJECTED, '✕', 'bad'),
-    )
-}
 
 
 def _sentence(result: CalibrationResult) -> str:
@@ -147,22 +65,32 @@ def _sentence(result: CalibrationResult) -> str:
     return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
 
 
-def strong_pairs(result: CalibrationResult) -> list[CorrelatedPair]:
-    """List the correlations of the estimates that are strong, the strongest first."""
+def strong_pairs(result: CalibrationResult) -> list[tuple[str, str, float]]:
+    """List the names and correlations of estimates that move together, the strongest first."""
     if result.inference is None:
         return []
     names = [parameter.name for parameter in result.parameters]
     pairs = [
-        CorrelatedPair(names[i], names[j], correlation)
+        (names[i], names[j], correlation)
         for i, row in enumerate(result.inference.correlation)
         for j, correlation in enumerate(row[:i])
         if abs(correlation) >= _STRONG
     ]
-    return sorted(pairs, key=lambda pair: -abs(pair.correlation))
+    return sorted(pairs, key=lambda pair: -abs(pair[2]))
+
+
+def _meaning(correlation: float) -> str:
+    """Say in a clause what a correlation says of its pair."""
+    opposite = correlation < 0
+    move = 'one rises as the other falls' if opposite else 'they rise together'
+    known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
+    if abs(correlation) < _VERY_STRONG:
+        return f'{move}; {known} is known better than each'
+    return f'{move}; only {known} is known well'
 
 
 class Hunk(NamedTuple):
-    """What changed in one element: the attributes as they were and as they are."""
+    """What changed in one element: its attributes as they were and as they are."""
 
     element: str
     line: int
@@ -170,47 +98,31 @@ class Hunk(NamedTuple):
     new: str
 
 
-class FileDiff(NamedTuple):
-    """What changed in one file."""
-
-    file: str
-    hunks: tuple[Hunk, ...]
-
-
-def model_diff(result: CalibrationResult) -> tuple[FileDiff, ...]:
+def model_diff(result: CalibrationResult) -> dict[str, list[Hunk]]:
     """Group what was changed in the model's text by file and element, in the order of the text."""
-    return tuple(
-        FileDiff(file, tuple(_hunks(result, list(changes))))
-        for file, changes in itertools.groupby(
-            sorted(result.changes, key=lambda change: (change.file, change.line)),
-            key=lambda change: change.file,
-        )
-    )
-
-
-def _hunks(result: CalibrationResult, changes: list[ModelChange]) -> Iterator[Hunk]:
-    for element, group in itertools.groupby(changes, key=lambda change: change.element):
+    files: dict[str, list[Hunk]] = {}
+    changes = sorted(result.changes, key=lambda change: (change.file, change.line))
+    for (file, element), group in itertools.groupby(changes, lambda c: (c.file, c.element)):
         own = list(group)
-        yield Hunk(
-            element,
-            own[0].line,
-            ' '.join(f'{each.attribute}="{each.old}"' for each in own if each.old),
-            ' '.join(f'{each.attribute}="{_rounded(result, each)}"' for each in own if each.new),
-        )
+        old = ' '.join(f'{each.attribute}="{each.old}"' for each in own if each.old)
+        new = ' '.join(f'{each.attribute}="{_rounded(result, each)}"' for each in own if each.new)
+        files.setdefault(file, []).append(Hunk(element, own[0].line, old, new))
+    return files
 
 
 def _rounded(result: CalibrationResult, change: ModelChange) -> str:
     """Return the new value, what is new of its numbers rounded to what their intervals support."""
-    old = change.old.split()
     words = []
-    for place, word in enumerate(change.new.split()):
+    for old, new in itertools.zip_longest(change.old.split(), change.new.split()):
+        if new is None:
+            break
         try:
-            number = float(word)
+            number = float(new)
         except ValueError:
-            words.append(word)
-            continue
-        same = place < len(old) and old[place] == word
-        words.append(word if same else numbers.rounded(number, _half_width(result, change, number)))
+            words.append(new)
+        else:
+            half_width = _half_width(result, change, number)
+            words.append(new if new == old else numbers.rounded(number, half_width))
     return ' '.join(words)
 
 
@@ -219,28 +131,16 @@ def _half_width(result: CalibrationResult, change: ModelChange, number: float) -
 
     It is a parameter's value or a link's number, or what a parameter's target names in other units.
     """
-    known = [(own.value, own.half_width) for own in result.parameters]
-    known += [
-        (own.value, (own.high - own.low) / 2) for link in result.links for own in link.numbers
-    ]
-    for value, half_width in known:
-        if math.isclose(number, value, rel_tol=_SAME):
-            return half_width
+    known: list[ParameterResult | LinkNumber] = [*result.parameters]
+    known += (own for link in result.links for own in link.numbers)
+    for own in known:
+        if math.isclose(number, own.value, rel_tol=_SAME):
+            return (own.high - own.low) / 2
     written = f'{change.element}/{change.attribute}'
     for parameter in result.parameters:
         if parameter.value and any(t.partition('[')[0] == written for t in parameter.targets):
             return abs(number / parameter.value) * parameter.half_width
     return math.nan
-
-
-def _truths(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, float]:
-    """Return true values by the names of parameters; they are known by these or by targets."""
-    return {
-        parameter.name: float(truth[name])
-        for parameter in result.parameters
-        for name in (*parameter.targets, parameter.name)
-        if truth is not None and name in truth
-    }
 
 
 def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str, str]:
@@ -254,26 +154,15 @@ def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str
         drawn['recordings'] = figures.draw_recordings(result, _MOST_DRAWN)
     if result.solver.trace:
         drawn['trace'] = figures.draw_trace(result)
-    return {
-        name: base64.b64encode(figures.svg(drawing).encode()).decode()
-        for name, drawing in drawn.items()
-    }
-
-
-def _settings(config: dict[str, Any]) -> dict[str, Any]:
-    """Return what a configuration says otherwise than the defaults; nothing of other tools."""
-    try:
-        return CalibrationConfig.model_validate(config).model_dump(
-            mode='json', exclude_defaults=True
-        )
-    except ValidationError:
-        return {}
+    texts = {name: figures.svg(drawing).encode() for name, drawing in drawn.items()}
+    return {name: base64.b64encode(text).decode() for name, text in texts.items()}
 
 
 def _yaml_lines(config: dict[str, Any]) -> list[str]:
-    return yaml.safe_dump(
-        config, sort_keys=False, allow_unicode=True, default_flow_style=None
-    ).splitlines()
+    if not config:
+        return []
+    text = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, default_flow_style=None)
+    return text.splitlines()
 
 
 def _breakable(text: str) -> Markup:
@@ -293,12 +182,6 @@ def _number(value: float, text: str) -> Markup:
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(float(value)), text)
 
 
-def _source_hash(script: str) -> str:
-    """Return the hash by which a content security policy allows an inline script."""
-    digest = hashlib.sha256(script.encode('utf-8')).digest()
-    return 'sha256-' + base64.b64encode(digest).decode('ascii')
-
-
 def _environment() -> jinja2.Environment:
     """Return what renders the templates of the report: names are escaped, numbers for people."""
     made = jinja2.Environment(
@@ -312,9 +195,11 @@ def _environment() -> jinja2.Environment:
     made.filters.update(breakable=_breakable, unbroken=_unbroken)
     made.globals.update(
         bounds=numbers.bounds,
+        changed=numbers.change,
         duration=numbers.duration,
         figures=headlines.figures,
         interval=numbers.interval,
+        meaning=_meaning,
         number=_number,
         padded=numbers.padded,
         role_names=ROLE_NAMES,
@@ -331,43 +216,47 @@ def _text(folder: str, name: str) -> str:
 
 def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> dict[str, Any]:
     """Gather what the template names."""
-    known = _truths(result, truth)
-    rows = [ParameterRow(own, known.get(own.name)) for own in result.parameters]
+    known = {
+        parameter.name: float(truth[name])
+        for parameter in result.parameters
+        for name in (*parameter.targets, parameter.name)
+        if truth is not None and name in truth
+    }
     findings = aggregated(result.health)
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
-    counts = Counter(row.verdict.word for row in rows)
+    verdicts = Counter(parameter.verdict_kind for parameter in result.parameters)
     groups = signals.sequences(result)
     bags = list(dict.fromkeys(topic.bag for topic in result.topics))
     ends = sorted(
         start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
     )
     config = json.loads(json.dumps(result.provenance.config, default=str))
-    settings = _settings(config)
+    settings: dict[str, Any] = {}
+    # The configurations of other tools are shown as they are only.
+    with contextlib.suppress(ValidationError):
+        validated = CalibrationConfig.model_validate(config)
+        settings = validated.model_dump(mode='json', exclude_defaults=True)
     scripts = (_text('vendor', 'uPlot.iife.min.js'), _text('templates', 'report.js'))
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     last_first = result.bases[::-1]
-    inference = result.inference
-    few = inference is not None and 1 < len(rows) <= _MOST_CORRELATED
+    few = result.inference is not None and 1 < len(result.parameters) <= _MOST_CORRELATED
     return {
         'result': result,
-        'standing': _STANDING[result.standing],
+        'truth': known,
         'sentence': _sentence(result),
         'counted': headlines.counted(result),
         'headline': headlines.headline(result),
         'next_steps': next_steps(result),
         'pictures': _pictures(result, known),
-        'parameters': [row for row in rows if row.parameter.name not in result.of_links],
         'known_links': tables.link_rows(result, known=True),
         'wide_links': tables.link_rows(result, known=False),
         'bases': [base for known in (True, False) for base in last_first if base.known is known],
-        'known_bases': sum(base.known for base in result.bases),
-        'link_numbers': [row for row in rows if row.parameter.name in result.of_links],
-        'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in counts.items()),
-        'with_truth': bool(known),
+        'verdict_counts': ', '.join(f'{count} {kind}' for kind, count in verdicts.items()),
         'with_bands': any(plot.band for plot in result.plots),
+        'with_commands': any(plot.command for plot in result.plots),
         'model_diff': model_diff(result),
         'findings': findings,
-        'grade_tags': _GRADES,
         'grades_in_words': tables.grades_in_words(findings),
         'events': signals.events(result),
         'most_events': _MOST_EVENTS,
@@ -376,22 +265,19 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
             for name, unit in units.items()
         ],
         'sequences': groups,
-        'noise_sources': list(dict.fromkeys(scale.source for scale in result.noise)),
-        'unsure': [p for p in result.parameters if p.explanation and p.name not in result.of_links],
         'pairs': strong_pairs(result),
         'most_pairs': _MOST_PAIRS,
         'strong': _STRONG,
-        'correlations': inference.correlation if inference is not None and few else (),
-        'with_commands': any(plot.command for plot in result.plots),
+        'correlations': result.inference.correlation if result.inference and few else (),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
-        'settings': _yaml_lines(settings) if settings else (),
-        'config_lines': _yaml_lines(config) if config else (),
+        'settings': _yaml_lines(settings),
+        'config_lines': _yaml_lines(config),
         # These hold no text of the user's.
         'style': Markup(_text('vendor', 'uPlot.min.css') + _text('templates', 'report.css')),  # noqa: S704
         'scripts': [Markup(script) for script in scripts],  # noqa: S704
         'curves': signals.curves_json(result, groups),
-        'script_sources': ' '.join(f"'{_source_hash(text)}'" for text in scripts),
+        'script_sources': ' '.join(f"'sha256-{digest.decode()}'" for digest in hashes),
     }
 
 
@@ -413,16 +299,9 @@ def render_report(
         films: Of the motion, shown before the signals.
         no_film: Why there is none, in a sentence, where there should be one.
     """
-    return (
-        _environment()
-        .get_template('report.html.j2')
-        .render(
-            _context(result, truth),
-            title=title or f'Calibration of {result.model}',
-            films=films,
-            no_film=no_film,
-        )
-    )
+    page = _environment().get_template('report.html.j2')
+    title = title or f'Calibration of {result.model}'
+    return page.render(_context(result, truth), title=title, films=films, no_film=no_film)
 
 
 def write_report(

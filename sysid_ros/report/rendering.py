@@ -3,17 +3,23 @@
 """Pictures of simulated motions, several models in one scene, with or without a display.
 
 MuJoCo chooses its OpenGL platform by MUJOCO_GL when it is imported, a window system unless told
-otherwise; here it is chosen when something is drawn.
+otherwise; here it is chosen when something is drawn. A film is drawn in a process of its own: a
+graphics driver that aborts or hangs is a sentence in the report then, not the end of a calibration.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -21,7 +27,6 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
 
-Pixels = NDArray[np.uint8]
 Color = tuple[float, float, float, float]
 
 #: ``mjtState`` bits of the state vectors of the toolbox: everything that advances in time.
@@ -46,6 +51,28 @@ _SLACK = 1.0
 _ROUNDING = 1e-6
 _GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
 _GL_MODULES = ('egl', 'osmesa', 'glfw')
+
+#: Frames per second, and the size of the picture in pixels: about 2 kB a frame.
+FRAMERATE = 10.0
+WIDTH, HEIGHT = 400, 300
+#: A film shows at most so many seconds.
+LONGEST = 6.0
+#: The copies of the model and their colours, which are those of the report's curves.
+NOMINAL, FITTED, MEASURED = 'nominal', 'fitted', 'measured'
+COLORS = {NOMINAL: '#c2570c', FITTED: '#0b5cad', MEASURED: '#9aa0a9'}
+_OPACITY = 0.6
+#: Of WebP: of pictures, 0 to 100, and of the search for a small file, 0 to 6.
+_QUALITY, _METHOD = 50, 4
+#: Colours above and below the horizon, and the light from all sides.
+_SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
+_TEXELS = 64
+#: Without a graphics card, smoothing edges takes as long as all else.
+_SAMPLES = 0
+#: How long drawing may take, s: some hundred times what it takes.
+_PATIENCE = 120.0
+_BAD_INPUT = 2
+_SCENE, _FILM = 'scene.npz', 'film.webp'
+_OTHER = 'choose another OpenGL platform, as MUJOCO_GL=osmesa with apt install libosmesa6.'
 
 
 def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
@@ -93,7 +120,6 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     models = _one_per_motion(model, states)
     tints = _tints(models, colors)
     datas = [_scratch(m, data) for m in models]
-    frames = []
     shown = _rows(models, states, framerate)
     option = mujoco.MjvOption()
     option.geomgroup[_SPARE_GROUP] = not all(
@@ -101,35 +127,42 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     )
     view = camera if isinstance(camera, mujoco.MjvCamera) else _camera(models[0], camera)
     if view is not camera and view.type == mujoco.mjtCamera.mjCAMERA_FREE:
-        boxes = [
-            box
-            for motion, (own, data_) in enumerate(zip(models, datas, strict=True))
-            if (box := _box(own, data_, states[motion, np.unique(shown[:, motion])], _axes(view)))
-        ]
-        _look_at(view, boxes, width / height, models[0].vis.global_.fovy)
-    with _drawing(models[0], width, height) as picture:
+        motions = [own[np.unique(rows)] for own, rows in zip(states, shown.T, strict=True)]
+        _look_at(view, models, datas, motions, width / height)
+    viewport = mujoco.MjrRect(0, 0, width, height)
+    frames = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(gl_context(width, height))
+        context = mujoco.MjrContext(models[0], mujoco.mjtFontScale.mjFONTSCALE_150.value)
+        stack.callback(context.free)
+        mujoco.mjr_resizeOffscreen(width, height, context)
+        mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
         scene = mujoco.MjvScene(models[0], _SCENE_GEOMS)
         # Copies that are seen through each other would shade each other; and without a graphics
         # card most of the time goes into shadows.
         scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = len(models) == 1
         for rows in shown:
             scene.ngeom = 0
-            drawn = False
-            for motion, row in enumerate(rows):
-                if np.isfinite(states[motion, row]).all():
-                    own, data_ = models[motion], datas[motion]
-                    mujoco.mj_setState(own, data_, states[motion, row], FULLPHYSICS)
-                    mujoco.mj_forward(own, data_)
-                    start = scene.ngeom if drawn else 0
-                    if drawn:  # the first brings the surroundings
-                        mujoco.mjv_addGeoms(own, data_, option, mujoco.MjvPerturb(), _MOVING, scene)
-                    else:
-                        mujoco.mjv_updateScene(own, data_, option, None, view, _ALL, scene)
-                    _tint(scene.geoms[start : scene.ngeom], tints[motion])
-                    drawn = True
+            now = states[np.arange(len(rows)), rows]
+            for own, data_, tint, found in zip(models, datas, tints, now, strict=True):
+                if not np.isfinite(found).all():
+                    continue
+                mujoco.mj_setState(own, data_, found, FULLPHYSICS)
+                mujoco.mj_forward(own, data_)
+                start = scene.ngeom
+                if start:
+                    mujoco.mjv_addGeoms(own, data_, option, mujoco.MjvPerturb(), _MOVING, scene)
+                else:  # The first brings the surroundings.
+                    mujoco.mjv_updateScene(own, data_, option, None, view, _ALL, scene)
+                for geom in scene.geoms[start : scene.ngeom]:
+                    if tint is not None and geom.category == _MOVING:
+                        geom.rgba, geom.matid, geom.transparent = tint, -1, int(tint[3] < 1)
             if light_pos is not None:
                 _add_spotlight(scene, light_pos)
-            frames.append(picture(scene))
+            image = np.empty((height, width, 3), dtype=np.uint8)
+            mujoco.mjr_render(viewport, scene, context)
+            mujoco.mjr_readPixels(image, None, viewport, context)
+            frames.append(image[::-1].copy())
     return frames
 
 
@@ -152,17 +185,13 @@ def _one_per_motion(
             raise ModelError(
                 f'Model {number} has states of {size} numbers, got states of {states.shape[2]}.'
             )
-        found, shared = _assets(one), _assets(models[0])
+        found, shared = ((m.nmesh, m.nhfield, m.ntex) for m in (one, models[0]))
         if found != shared:
             raise ModelError(
                 'Models in one scene share meshes, height fields and textures: the first has '
                 f'{shared} of them, model {number} has {found}.'
             )
     return models
-
-
-def _assets(model: mujoco.MjModel) -> tuple[int, int, int]:
-    return model.nmesh, model.nhfield, model.ntex
 
 
 def _tints(models: list[mujoco.MjModel], colors: Sequence[Color] | None) -> list[Color | None]:
@@ -211,61 +240,42 @@ def _rows(
     return np.stack(rows, axis=1).astype(np.int64)
 
 
-def _axes(view: mujoco.MjvCamera) -> NDArray[np.float64]:
-    """Return (3, 3): the directions right, up and ahead of a free camera, in the world."""
-    turn, tilt = np.radians([view.azimuth, view.elevation])
-    ahead = np.array([np.cos(tilt) * np.cos(turn), np.cos(tilt) * np.sin(turn), np.sin(tilt)])
-    right = np.array([np.sin(turn), -np.cos(turn), 0.0])
-    return np.stack([right, np.cross(right, ahead), ahead])
-
-
-def _box(
-    model: mujoco.MjModel,
-    data: mujoco.MjData,
-    states: NDArray[np.float64],
-    axes: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return the (3,) lowest and highest places along axes that moving geoms get to."""
-    moving = model.body_weldid[model.geom_bodyid] != 0
-    places = []
-    for state in states[np.isfinite(states).all(axis=1)]:
-        mujoco.mj_setState(model, data, state, FULLPHYSICS)
-        mujoco.mj_kinematics(model, data)
-        places.append(data.geom_xpos[moving] @ axes.T)
-    if not places or not moving.any():
-        return None
-    reach = model.geom_rbound[moving][:, None]
-    low, high = np.min(places, axis=0) - reach, np.max(places, axis=0) + reach
-    return low.min(axis=0), high.max(axis=0)
-
-
 def _look_at(
     view: mujoco.MjvCamera,
-    boxes: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    models: list[mujoco.MjModel],
+    datas: list[mujoco.MjData],
+    motions: list[NDArray[np.float64]],
     aspect: float,
-    fovy: float,
 ) -> None:
     """Point a free camera at where moving geoms get, and not at all of the ground.
 
     The last motion is always seen whole: those before it may fly off.
     """
-    if not boxes:
+    turn, tilt = np.radians([view.azimuth, view.elevation])
+    ahead = np.array([np.cos(tilt) * np.cos(turn), np.cos(tilt) * np.sin(turn), np.sin(tilt)])
+    right = np.array([np.sin(turn), -np.cos(turn), 0.0])
+    axes = np.stack([right, np.cross(right, ahead), ahead])
+    lows, highs = [], []
+    for model, data, states in zip(models, datas, motions, strict=True):
+        moving = model.body_weldid[model.geom_bodyid] != 0
+        reach = model.geom_rbound[moving][:, None]
+        places = []
+        for state in states[np.isfinite(states).all(axis=1)]:
+            mujoco.mj_setState(model, data, state, FULLPHYSICS)
+            mujoco.mj_kinematics(model, data)
+            places.append(data.geom_xpos[moving] @ axes.T)
+        if places and moving.any():
+            lows.append(np.min(places - reach, axis=(0, 1)))
+            highs.append(np.max(places + reach, axis=(0, 1)))
+    if not lows:
         return
-    low, high = boxes[-1]
-    slack = _SLACK * (high - low).max()
-    low = np.maximum(np.min([box[0] for box in boxes], axis=0), low - slack)
-    high = np.minimum(np.max([box[1] for box in boxes], axis=0), high + slack)
-    half = np.tan(np.radians(fovy) / 2)
+    slack = _SLACK * (highs[-1] - lows[-1]).max()
+    low = np.maximum(np.min(lows, axis=0), lows[-1] - slack)
+    high = np.minimum(np.max(highs, axis=0), highs[-1] + slack)
+    half = np.tan(np.radians(models[0].vis.global_.fovy) / 2)
     across, up, deep = (high - low) / 2
-    view.lookat = _axes(view).T @ ((low + high) / 2)
+    view.lookat = axes.T @ ((low + high) / 2)
     view.distance = max(across / (half * aspect), up / half) + deep
-
-
-def _tint(geoms: Sequence[mujoco.MjvGeom], tint: Color | None) -> None:
-    """Give moving geoms a colour; None leaves them theirs."""
-    for geom in geoms:
-        if tint is not None and geom.category == _MOVING:
-            geom.rgba, geom.matid, geom.transparent = tint, -1, int(tint[3] < 1)
 
 
 def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
@@ -281,44 +291,20 @@ def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
     scene.nlight += 1
 
 
-@contextlib.contextmanager
-def _drawing(model: mujoco.MjModel, width: int, height: int) -> Iterator[Callable[..., Pixels]]:
-    """Open an OpenGL context; what is returned draws a scene, (height, width, 3) RGB."""
-    viewport = mujoco.MjrRect(0, 0, width, height)
-    with gl_context(width, height):
-        context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_150.value)
-
-        def picture(scene: mujoco.MjvScene) -> Pixels:
-            image = np.empty((height, width, 3), dtype=np.uint8)
-            mujoco.mjr_render(viewport, scene, context)
-            mujoco.mjr_readPixels(image, None, viewport, context)
-            upright: Pixels = image[::-1].copy()
-            return upright
-
-        try:
-            mujoco.mjr_resizeOffscreen(width, height, context)
-            mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN.value, context)
-            yield picture
-        finally:
-            context.free()
-
-
 def _camera(model: mujoco.MjModel, camera: str | int) -> mujoco.MjvCamera:
     """Find a camera of a model."""
     view = mujoco.MjvCamera()
     mujoco.mjv_defaultFreeCamera(model, view)
+    number = camera
     if isinstance(camera, str):
         number = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_CAMERA, camera)
         if number < 0:
             names = [model.camera(row).name for row in range(model.ncam)]
             raise ModelError(f'No camera is named {camera!r}; {nearest(camera, names)}.')
-    else:
-        number = camera
-        if not -1 <= number < model.ncam:
-            raise ModelError(f'Expected a camera from -1 (free) to {model.ncam - 1}, got {number}.')
-    if number >= 0:
-        view.type = mujoco.mjtCamera.mjCAMERA_FIXED
-        view.fixedcamid = number
+    elif not -1 <= camera < model.ncam:
+        raise ModelError(f'Expected a camera from -1 (free) to {model.ncam - 1}, got {camera}.')
+    if number != -1:
+        view.type, view.fixedcamid = mujoco.mjtCamera.mjCAMERA_FIXED, number
     return view
 
 
@@ -361,3 +347,126 @@ def gl_context(width: int, height: int) -> Iterator[None]:
         yield
     finally:
         context.free()
+
+
+class Copy(NamedTuple):
+    """One of the robots in a film.
+
+    Attributes:
+        name: A key of `COLORS`.
+        model: What it looks like, from a spec that is `lit`.
+        states: (n, nstate) ``mjSTATE_FULLPHYSICS`` vectors; not finite where it is not drawn.
+    """
+
+    name: str
+    model: mujoco.MjModel
+    states: NDArray[np.float64]
+
+
+class Film(NamedTuple):
+    """An animated picture of one sequence, its copies as ``(name, '#rrggbb')``, and a caption."""
+
+    sequence: str
+    webp: bytes
+    shown: tuple[tuple[str, str], ...]
+    note: str = ''
+    width: int = WIDTH
+    height: int = HEIGHT
+
+    @property
+    def text(self) -> str:
+        """The picture in base64."""
+        return base64.b64encode(self.webp).decode('ascii')
+
+
+def lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
+    """Return a copy before a light sky, and bright enough without lights of its own."""
+    copy = spec.copy()
+    if all(texture.type != mujoco.mjtTexture.mjTEXTURE_SKYBOX for texture in copy.textures):
+        copy.add_texture(
+            name='sysid_ros_sky',
+            type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+            builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+            rgb1=_SKY,
+            rgb2=_GROUND,
+            width=_TEXELS,
+            height=6 * _TEXELS,
+        )
+    copy.visual.headlight.ambient = np.maximum(copy.visual.headlight.ambient, _AMBIENT)
+    copy.visual.quality.offsamples = _SAMPLES
+    return copy
+
+
+def draw_film(sequence: str, copies: Sequence[Copy], *, note: str = '') -> Film:
+    """Draw copies of a robot in one scene, as the times in their states say.
+
+    Args:
+        sequence: What is filmed.
+        copies: All with the same number of states at the same times.
+        note: For the caption.
+
+    Raises:
+        ModelError: Nothing can be drawn here; the sentence says what to install.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        for number, copy in enumerate(copies):
+            mujoco.mj_saveModel(copy.model, str(folder / f'{number}.mjb'))
+        names = [copy.name for copy in copies]
+        np.savez(folder / _SCENE, states=np.stack([copy.states for copy in copies]), names=names)
+        try:
+            done = subprocess.run(
+                [sys.executable, '-m', __name__, place],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors='replace',
+                timeout=_PATIENCE,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as err:
+            raise ModelError(f'Drawing took longer than {_PATIENCE:g} s; {_OTHER}') from err
+        last = done.stderr.strip().rpartition('\n')[2]
+        if done.returncode == _BAD_INPUT:
+            raise ModelError(last)
+        if done.returncode:
+            last = last or f'code {done.returncode}'
+            raise ModelError(f'OpenGL ended the process that drew it ({last}); {_OTHER}')
+        webp = (folder / _FILM).read_bytes()
+    return Film(sequence, webp, tuple((name, COLORS[name]) for name in names), note)
+
+
+def main(folder: Path) -> int:
+    """Draw what a folder holds into a film in that folder."""
+    from PIL import Image, ImageColor  # noqa: PLC0415 (only the process that draws needs it)
+
+    with np.load(folder / _SCENE) as scene:
+        states, names = scene['states'], scene['names'].tolist()
+    models = [
+        mujoco.MjModel.from_binary_path(str(folder / f'{number}.mjb'))
+        for number in range(len(states))
+    ]
+    parts = (ImageColor.getrgb(COLORS[name]) for name in names)
+    colors: list[Color] = [(r / 255, g / 255, b / 255, _OPACITY) for r, g, b, *_ in parts]
+    try:
+        pictures = render_rollout(
+            models, None, states, FRAMERATE, width=WIDTH, height=HEIGHT, colors=colors
+        )
+    except ModelError as err:
+        print(err, file=sys.stderr)  # noqa: T201 (read by the process that asked for it)
+        return _BAD_INPUT
+    first, *others = map(Image.fromarray, pictures)
+    first.save(
+        folder / _FILM,
+        save_all=True,
+        append_images=others,
+        duration=round(1000 / FRAMERATE),  # ms
+        loop=0,
+        quality=_QUALITY,
+        method=_METHOD,
+    )
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(Path(sys.argv[1])))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -85,23 +86,21 @@ class SequenceFigures(NamedTuple):
     figures: tuple[Figure, ...]
 
 
-def sequences(result: CalibrationResult) -> tuple[SequenceFigures, ...]:
+def sequences(result: CalibrationResult) -> list[SequenceFigures]:
     """Group the plots by sequence, held-out sequences first."""
     errors = {(error.sensor, error.role): error for error in result.errors}
     groups: dict[tuple[Role, str], list[SignalPlot]] = {}
-    for plot in result.plots:
+    for plot in sorted(result.plots, key=lambda plot: plot.role != 'validate'):
         groups.setdefault((plot.role, plot.sequence), []).append(plot)
-    ordered = sorted(groups.items(), key=lambda group: group[0][0] != 'validate')
-    found: list[SequenceFigures] = []
-    number = 0
-    for (role, name), plots in ordered:
-        figures = tuple(
-            Figure(number + offset, plot, errors.get((plot.sensor, role)))
-            for offset, plot in enumerate(plots)
+    number = itertools.count()
+    return [
+        SequenceFigures(
+            name,
+            role,
+            tuple(Figure(next(number), own, errors.get((own.sensor, role))) for own in plots),
         )
-        number += len(figures)
-        found.append(SequenceFigures(name, role, figures))
-    return tuple(found)
+        for (role, name), plots in groups.items()
+    ]
 
 
 def limits(plot: SignalPlot) -> tuple[float, float] | None:
@@ -237,16 +236,13 @@ def _events(result: CalibrationResult, bag: RecordedBag) -> Iterator[Event]:
             told = finding.subject == finding.bag or finding.subject in finding.kind
             where = '' if told else f' in {finding.subject}'
             yield Event(finding.kind.grade, f'{finding.kind}{where}', finding.spans)
+    # What part of its range a position may stand still for, as was asked for.
+    gate = result.provenance.config.get('gate')
+    share = gate.get('stuck_share') if isinstance(gate, dict) else None
+    allowed = float(share) if isinstance(share, int | float) else GateConfig().stuck_share
     for still in result.diagnostics.standstills:
-        stuck = still.predicted_movement > still.least_movement(_stuck_share(result))
+        stuck = still.predicted_movement > still.least_movement(allowed)
         if stuck and still.sequence in begins:
             begin = begins[still.sequence] + still.start
             span = (begin, begin + still.seconds)
             yield Event(Grade.FAULT, f'standstill in {still.sensor}', (span,))
-
-
-def _stuck_share(result: CalibrationResult) -> float:
-    """Return what part of its range a position may stand still for, as was asked for."""
-    gate = result.provenance.config.get('gate')
-    share = gate.get('stuck_share') if isinstance(gate, dict) else None
-    return float(share) if isinstance(share, int | float) else GateConfig().stuck_share

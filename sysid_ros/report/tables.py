@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregated
-from sysid_ros.alignment.pairs import PairRole, Unmapped, column_name
+from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed
 from sysid_ros.inference.combinations import Combination
@@ -26,7 +26,6 @@ from sysid_ros.results.headline import headline_lines
 from sysid_ros.results.history import ValueSummary
 from sysid_ros.results.next_steps import COMMAND, step_lines
 from sysid_ros.results.result import (
-    BaseParameter,
     CalibrationResult,
     CombinationResult,
     ParameterResult,
@@ -43,8 +42,6 @@ _LINES = 15
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>nominal', 'verdict')
 #: The ratio is below 1 where a fit made the error smaller.
 _ERROR_COLUMNS = ('>nominal', '>fitted', '>fitted/nominal')
-#: Of base parameters.
-BASE_COLUMNS = ('sum', '>value', '>95 % ±', 'unit')
 #: So many terms of a sum are printed.
 _TERMS = 3
 
@@ -97,7 +94,10 @@ def print_result(
     _print_bases(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
-    _print_folds(console, result)
+    if result.folds:
+        rows = [(fold.name, *_errors(fold.before, fold.after)) for fold in result.folds]
+        title = 'Fitted to the other bags (error in units of the noise)'
+        print_table(console, title, ('held out', *_ERROR_COLUMNS), rows)
     print_findings(console, result.health)
     for warning in result.warnings:
         console.print(f'warning: {warning}')
@@ -114,7 +114,17 @@ def _print_parameters(
     truth: Mapping[str, float] | None = None,
 ) -> None:
     columns = list(_PARAMETER_COLUMNS)
-    rows = [_parameter_row(parameter) for parameter in parameters]
+    rows = [
+        [
+            p.name,
+            rounded(p.value, p.half_width),
+            interval(p.low, p.high),
+            p.unit,
+            significant(p.initial),
+            p.verdict,
+        ]
+        for p in parameters
+    ]
     if truth:
         columns.insert(-1, '>true')
         for row in rows:
@@ -140,63 +150,50 @@ def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
 
 def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print links instead of the ten numbers by which the inertia of each was fitted."""
-    if result.links:
-        numbers = result.of_links
-        counts = Counter(str(p.verdict_kind) for p in result.parameters if p.name in numbers)
-        said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
-        title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
-        columns = ('link', *_PARAMETER_COLUMNS[1:-1])
-        rows = link_rows(result, known=True)
-        every = sum(len(link.numbers) for link in result.links)
-        if rows:
-            print_table(console, title, columns, rows)
-        else:
-            console.print(title)
-        if len(rows) < every:
-            console.print(
-                f'Of the {every} masses, centres and moments of links, {every - len(rows)} stay '
-                'wide and are in the report only.',
-            )
-            console.print()
-
-
-def base_row(base: BaseParameter, most: int | None = None) -> list[str]:
-    """Return the cells of `BASE_COLUMNS`, of sums with more terms than ``most`` the first."""
-    return [
-        base.expression(most),
-        rounded(base.value, base.half_width),
-        significant(base.half_width, 2),
-        base.unit,
-    ]
+    if not result.links:
+        return
+    numbers = result.of_links
+    counts = Counter(str(p.verdict_kind) for p in result.parameters if p.name in numbers)
+    said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
+    title = f'Links, fitted by {len(numbers)} log-Cholesky numbers: {said}'
+    rows, wide = (link_rows(result, known=known) for known in (True, False))
+    if rows:
+        print_table(console, title, ('link', *_PARAMETER_COLUMNS[1:-1]), rows)
+    else:
+        console.print(title)
+    if wide:
+        console.print(
+            f'Of the {len(rows) + len(wide)} masses, centres and moments of links, {len(wide)} '
+            'stay wide and are in the report only.',
+        )
+        console.print()
 
 
 def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the sums of numbers of links that are known, those of the last links first."""
     known = [base for base in reversed(result.bases) if base.known]
-    if known:
-        title = (
-            f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
-            'are known to 10 % of their largest term'
+    if not known:
+        return
+    title = (
+        f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
+        'are known to 10 % of their largest term'
+    )
+    rows = [
+        (
+            base.expression(_TERMS),
+            rounded(base.value, base.half_width),
+            significant(base.half_width, 2),
+            base.unit,
         )
-        rows = [base_row(base, _TERMS) for base in known[:_LINES]]
-        print_table(console, title, BASE_COLUMNS, rows)
-        more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
-        console.print(
-            f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
-            'bodies; the report has all terms.',
-        )
-        console.print()
-
-
-def _parameter_row(parameter: ParameterResult) -> list[str]:
-    return [
-        parameter.name,
-        rounded(parameter.value, parameter.half_width),
-        interval(parameter.low, parameter.high),
-        parameter.unit,
-        significant(parameter.initial),
-        parameter.verdict,
+        for base in known[:_LINES]
     ]
+    print_table(console, title, ('sum', '>value', '>95 % ±', 'unit'), rows)
+    more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
+    console.print(
+        f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
+        'bodies; the report has all terms.',
+    )
+    console.print()
 
 
 def determined(found: CombinationResult | Combination) -> str:
@@ -248,15 +245,6 @@ def _print_trust(console: LiteralConsole, result: CalibrationResult) -> None:
     console.print()
 
 
-def _print_folds(console: LiteralConsole, result: CalibrationResult) -> None:
-    """Print the error on each bag of a fit to the others."""
-    if not result.folds:
-        return
-    columns = ('held out', *_ERROR_COLUMNS)
-    rows = [(fold.name, *_errors(fold.before, fold.after)) for fold in result.folds]
-    print_table(console, 'Fitted to the other bags (error in units of the noise)', columns, rows)
-
-
 def _print_errors(console: LiteralConsole, result: CalibrationResult) -> None:
     """Print the error of each sensor, nominal and fitted, held-out where there is any."""
     held_out = [error for error in result.errors if error.role == 'validate']
@@ -301,11 +289,9 @@ def print_findings(
         return
     console.print(f'Findings: {grades_in_words(found)}', style='italic')
     for item in found:
-        text = f'{item.kind.grade}: {item.kind}: {item.text(bags=bags)}'
-        meaning = item.kind
-        console.print(text)
-        if meaning.grade is not Grade.NOTE:
-            console.print(_indented(f'{meaning.effect} {meaning.remedy}'))
+        console.print(f'{item.kind.grade}: {item.kind}: {item.text(bags=bags)}')
+        if item.kind.grade is not Grade.NOTE:
+            console.print(_indented(f'{item.kind.effect} {item.kind.remedy}'))
     console.print()
 
 
@@ -373,7 +359,15 @@ def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
         for pair in sorted(alignment.pairs, key=lambda pair: pair.role is PairRole.ACTUATOR)
     ]
     print_table(console, f'Mapped in {alignment.bag}', _PAIR_COLUMNS, pairs)
-    unmapped = _by_reason(alignment.unmapped)
+    # A reason that many share is written once, at the first.
+    together: dict[tuple[str, str], list[str]] = {}
+    for item in alignment.unmapped:
+        together.setdefault((item.kind.value, item.reason), []).append(item.name)
+    unmapped = [
+        (name, kind, 'as above' if row else reason)
+        for (kind, reason), names in together.items()
+        for row, name in enumerate(names)
+    ]
     if unmapped:
         print_table(console, 'Not mapped', ('name', 'what', 'why'), unmapped)
     topics = [
@@ -384,30 +378,18 @@ def print_alignment(console: LiteralConsole, alignment: Alignment) -> None:
     print_findings(console, alignment.health, bags=False)
     sequences = [
         (
-            item.name,
-            f'{item.duration:.3f}',
-            str(sum(len(series) for series in item.measurements)),
-            str(sum(len(series) for series in item.commands)),
+            found.name,
+            f'{found.duration:.3f}',
+            str(sum(map(len, found.measurements))),
+            str(sum(map(len, found.commands))),
         )
-        for item in alignment.sequences
+        for found in alignment.sequences
     ]
     print_table(console, 'Sequences', _SEQUENCE_COLUMNS, sequences)
 
 
 def _known(value: float, digits: int) -> str:
     return '-' if math.isnan(value) else f'{value:.{digits}f}'
-
-
-def _by_reason(unmapped: Iterable[Unmapped]) -> list[tuple[str, str, str]]:
-    """Return name, what it is and why; a reason that many share is written once, at the first."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for item in unmapped:
-        together.setdefault((item.kind.value, item.reason), []).append(item.name)
-    return [
-        (name, kind, 'as above' if row else reason)
-        for (kind, reason), names in together.items()
-        for row, name in enumerate(names)
-    ]
 
 
 def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:

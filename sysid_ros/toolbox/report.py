@@ -20,7 +20,16 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import replace_file
 from sysid_ros.model.joints import SCALAR_JOINTS
-from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL, Copy, Film, draw_film, lit
+from sysid_ros.report.rendering import (
+    FITTED,
+    LONGEST,
+    MEASURED,
+    NOMINAL,
+    Copy,
+    Film,
+    draw_film,
+    lit,
+)
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.toolbox.callbacks import BuildModelFn
 from sysid_ros.toolbox.modifiers import apply_param_modifiers

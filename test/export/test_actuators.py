@@ -16,9 +16,10 @@ import yaml
 
 from builders.stored_results import Found, store
 from sysid_ros.errors import ResultError
-from sysid_ros.export.actuators import KEYS, Law, drives_of
-from sysid_ros.export.export import ExportFormat, ExportRequest, export
+from sysid_ros.export.actuators import KEYS, drives_of
+from sysid_ros.export.export import ExportFormat, export
 from sysid_ros.export.stored import load_stored
+from sysid_ros.vocabulary import Quantity
 
 DRIVES = """
 <mujoco>
@@ -78,9 +79,9 @@ def test_drives_exert_what_mujoco_computes(result: Path) -> None:
         for row, (drive, target) in enumerate(zip(found, told, strict=True)):
             q, v = data.joint(drive.joint).qpos[0], data.joint(drive.joint).qvel[0]
             expected = {
-                Law.POSITION: drive.stiffness * (target - q) - drive.damping * v,
-                Law.VELOCITY: drive.damping * (target - v),
-                Law.EFFORT: target,
+                Quantity.POSITION: drive.stiffness * (target - q) - drive.damping * v,
+                Quantity.VELOCITY: drive.damping * (target - v),
+                Quantity.EFFORT: target,
             }[drive.law]
             limited = np.clip(expected, -drive.effort, 14 if row == 0 else drive.effort)
             assert data.qfrc_actuator[row] == pytest.approx(limited)
@@ -93,7 +94,7 @@ def test_drives_exert_what_mujoco_computes(result: Path) -> None:
 def test_each_program_gets_the_numbers_under_its_own_keys(result: Path) -> None:
     output = result.parent / 'actuators.yaml'
 
-    done = export(result, ExportRequest(ExportFormat.ACTUATORS, output))
+    done = export(result, ExportFormat.ACTUATORS, output)
 
     document = yaml.safe_load(output.read_text('utf-8'))
     assert document['ros2_control'] == {
@@ -131,7 +132,7 @@ def test_an_actuator_that_is_no_servo_of_one_joint_is_named(tmp_path: Path) -> N
     (tmp_path / 'robot.xml').write_text(text)
     result = store(tmp_path, tmp_path / 'robot.xml', {'body/b/mass': 1.2})
 
-    done = export(result, ExportRequest(ExportFormat.ACTUATORS, tmp_path / 'actuators.yaml'))
+    done = export(result, ExportFormat.ACTUATORS, tmp_path / 'actuators.yaml')
 
     assert any("'servo' is left out: it is neither" in note for note in done.notes)
 
@@ -142,7 +143,7 @@ def test_a_robot_without_drives_is_refused(tmp_path: Path) -> None:
     result = store(tmp_path, tmp_path / 'robot.xml', {'body/b/mass': 1.2})
 
     with pytest.raises(ResultError, match='found none'):
-        export(result, ExportRequest(ExportFormat.ACTUATORS, tmp_path / 'actuators.yaml'))
+        export(result, ExportFormat.ACTUATORS, tmp_path / 'actuators.yaml')
 
 
 def test_the_table_has_values_intervals_and_units(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_the_table_has_values_intervals_and_units(tmp_path: Path) -> None:
     found = {'joint/turn/armature': Found(0.15, 0.01), 'actuator/servo/kp': 22.0}
     result = store(tmp_path, tmp_path / 'robot.xml', found)
 
-    done = export(result, ExportRequest(ExportFormat.CSV, tmp_path / 'parameters.csv'))
+    done = export(result, ExportFormat.CSV, tmp_path / 'parameters.csv')
 
     first, second = csv.DictReader((tmp_path / 'parameters.csv').open(encoding='utf-8'))
     assert (first['name'], first['unit'], float(first['value'])) == (

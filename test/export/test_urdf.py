@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from builders.stored_results import Found, store
-from sysid_ros.errors import ConfigError, ModelError
-from sysid_ros.export.export import Exported, ExportFormat, ExportRequest, export
+from builders.stored_results import store
+from sysid_ros.errors import ModelError
+from sysid_ros.export.export import Exported, ExportFormat, export
 from sysid_ros.export.stored import load_stored
 from sysid_ros.model.loading import load_model
 
@@ -46,7 +46,7 @@ def exported(
 ) -> Exported:
     """Store a result and export it as a URDF."""
     result = store(folder, model, dict(found), servos=servos)
-    return export(result, ExportRequest(ExportFormat.URDF, folder / 'robot.urdf', urdf=urdf))
+    return export(result, ExportFormat.URDF, folder / 'robot.urdf', urdf=urdf)
 
 
 def natively(path: Path) -> mujoco.MjModel:
@@ -215,11 +215,3 @@ def test_an_mjcf_needs_a_urdf(tmp_path: Path) -> None:
         exported(tmp_path, PENDULUM, {'body/tip/mass': 0.4})
     with pytest.raises(ModelError, match='Expected a URDF as --urdf'):
         exported(tmp_path, PENDULUM, {'body/tip/mass': 0.4}, urdf=PENDULUM)
-
-
-def test_a_urdf_is_for_the_format_urdf_only(tmp_path: Path) -> None:
-    result = store(tmp_path, PENDULUM, {'body/tip/mass': Found(0.4)})
-    request = ExportRequest(ExportFormat.CSV, tmp_path / 'out.csv', urdf=DATA / 'fixed.urdf')
-
-    with pytest.raises(ConfigError, match='--urdf is what --format urdf writes into'):
-        export(result, request)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.film import Motion, draw_motion
-from sysid_ros.report.film import FITTED, LONGEST, MEASURED, NOMINAL
+from sysid_ros.report.rendering import FITTED, LONGEST, MEASURED, NOMINAL
 
 #: A cart, its damping, and a pendulum that nobody measures.
 CART = """<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody>

@@ -197,18 +197,17 @@ def _drift() -> Drift:
         p_value=1.3e-10,
         changed=True,
         sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
-        parameters=tuple(
+        parameters=(
             DriftedParameter(
-                name=f'joint/elbow/{name}',
-                previous=previous,
-                value=value,
-                deviations=deviations,
-                changed=deviations > 3,
-            )
-            for name, previous, value, deviations in (
-                ('frictionloss', 3.5, 5.1, 9.1),
-                ('damping', 7.0, 7.05, 0.6),
-            )
+                name='joint/elbow/frictionloss',
+                previous=3.5,
+                value=5.1,
+                deviations=9.1,
+                changed=True,
+            ),
+            DriftedParameter(
+                name='joint/elbow/damping', previous=7.0, value=7.05, deviations=0.6, changed=False
+            ),
         ),
     )
 

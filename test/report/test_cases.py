@@ -65,11 +65,11 @@ def test_a_workflow_command_marks_the_line_of_what_failed():
     )
 
 
-def test_markdown_shows_what_failed_before_what_passed():
-    text = markdown('arm', [RIGHT, WRONG], ['Model changed: x.'])
-
-    assert text.startswith('### arm: 1 of 2 failed\n\n- Model changed: x.\n')
-    assert text.index('joint/elbow/damping') < text.index('<details>') < text.index('q, whole')
+def test_markdown_lists_what_failed():
+    assert markdown('arm', [RIGHT, WRONG], ['Model changed: x.']) == (
+        '### arm: 1 of 2 failed\n\n- Model changed: x.\n- joint/elbow/damping: moved by 0.4 '
+        '(value 2.4, limit 0.1, baseline 2 N·m·s/rad) (robot/arm.xml:7)\n'
+    )
 
 
 def test_an_infinite_limit_and_a_missing_number_are_left_out():
@@ -101,5 +101,4 @@ def test_no_text_becomes_markup(name: str, bag: str, sentence: str, note: str):
     tags = _Tags()
     tags.feed(text)
     assert tags.tags == []
-    row = next(line for line in text.splitlines() if line.startswith('| ') and 'value' not in line)
-    assert row.replace(r'\|', '').count('|') == 8
+    assert len(text.splitlines()) == 4

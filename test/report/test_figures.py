@@ -71,12 +71,6 @@ def test_a_parameter_from_zero_has_an_axis_whatever_its_size(
     assert axes.lines[-1].get_markerfacecolor() == 'none'
 
 
-def test_the_layout_leaves_rows_apart(rich_result: CalibrationResult) -> None:
-    figure = figures.draw_parameters(rich_result)
-    figure.draw_without_rendering()
-    assert sum(axes.get_position().height for axes in figure.axes) > 0.7
-
-
 @pytest.mark.parametrize('kind', ['parameters', 'horizon', 'recordings', 'trace'])
 def test_names_that_would_be_formulas_or_markup_are_harmless_in_every_figure(
     rich_result: CalibrationResult, kind: str

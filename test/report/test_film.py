@@ -17,8 +17,17 @@ from PIL import Image, ImageSequence
 
 from sysid_ros.errors import ModelError
 from sysid_ros.report import render_report
-from sysid_ros.report.film import FITTED, HEIGHT, NOMINAL, WIDTH, Copy, Film, draw_film, lit
-from sysid_ros.report.rendering import FULLPHYSICS
+from sysid_ros.report.rendering import (
+    FITTED,
+    FULLPHYSICS,
+    HEIGHT,
+    NOMINAL,
+    WIDTH,
+    Copy,
+    Film,
+    draw_film,
+    lit,
+)
 from sysid_ros.results.result import CalibrationResult
 
 CART = """
@@ -89,7 +98,7 @@ def test_a_driver_that_aborts_or_hangs_is_a_sentence(
     python.chmod(0o755)
     monkeypatch.setattr(sys, 'executable', str(python))
     if 'sleep' in script:
-        monkeypatch.setattr('sysid_ros.report.film._PATIENCE', 0.1)
+        monkeypatch.setattr('sysid_ros.report.rendering._PATIENCE', 0.1)
 
     with pytest.raises(ModelError, match=sentence):
         draw_film('drive', _copies(1.0))

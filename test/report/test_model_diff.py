@@ -35,24 +35,24 @@ def test_attributes_of_an_element_are_one_change_and_files_are_apart(
         _change('joint/wrist', 'damping', '2', '', line=7),
         _change('option', 'gravity', '', '0 0 -9.8000001', file='world.xml', line=0),
     )
-    arm, world = model_diff(_changed(rich_result, *changes))
-    assert (arm.file, world.file) == ('arm.xml', 'world.xml')
-    assert [(h.element, h.line, h.old, h.new) for h in arm.hunks] == [
+    files = model_diff(_changed(rich_result, *changes))
+    assert list(files) == ['arm.xml', 'world.xml']
+    assert files['arm.xml'] == [
         ('joint/elbow', 3, 'damping="2"', 'damping="0.1235" class="big"'),
         ('joint/wrist', 7, 'damping="2"', ''),
     ]
-    assert world.hunks[0].new == 'gravity="0 0 \N{MINUS SIGN}9.8"'
+    assert files['world.xml'][0].new == 'gravity="0 0 \N{MINUS SIGN}9.8"'
 
 
 def test_only_the_numbers_that_are_new_are_rounded(rich_result: CalibrationResult) -> None:
     change = _change('geom/foot', 'friction', '1 0.00512345 .1', '0.123456789 0.00512345 .1')
-    ((hunk,),) = (file.hunks for file in model_diff(_changed(rich_result, change)))
+    ((hunk,),) = model_diff(_changed(rich_result, change)).values()
     assert hunk.new == 'friction="0.1235 0.00512345 .1"'
 
 
 def test_a_value_in_other_units_keeps_its_relative_digits(rich_result: CalibrationResult) -> None:
     degrees = _change('joint/elbow', 'ref', '0', '7.073552937')
     other = _change('joint/wrist', 'ref', '0', '7.073552937', line=9)
-    (file,) = model_diff(_changed(rich_result, degrees, other))
+    (hunks,) = model_diff(_changed(rich_result, degrees, other)).values()
     # ± 0.002 of 0.1235 rad are ± 0.11°; of the other nothing is known.
-    assert [hunk.new for hunk in file.hunks] == ['ref="7.07"', 'ref="7.074"']
+    assert [hunk.new for hunk in hunks] == ['ref="7.07"', 'ref="7.074"']

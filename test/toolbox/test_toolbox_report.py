@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
 from sysid_ros.errors import FitError
-from sysid_ros.report.film import FRAMERATE
+from sysid_ros.report.rendering import FRAMERATE
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report
 from sysid_ros.toolbox.rollout import sysid_rollout
