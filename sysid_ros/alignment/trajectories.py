@@ -31,6 +31,7 @@ from sysid_ros.alignment.pairs import (
     pair_columns,
     raw_values,
     sensor_names,
+    topic_columns,
     whole_rows,
 )
 from sysid_ros.alignment.segments import (
@@ -208,14 +209,14 @@ def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> l
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     selections = []
-    msgtypes = {topic.topic: topic.msgtype for topic in bag.topics}
     for (_, topic, _), pairs in together.items():
         times = stamped[topic].times_ns
         present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
         rows = present[longest_increasing(times[present])]
+        msgtype = topic_columns(bag, topic).msgtype
         applied = stamped[topic].source not in {'receive', 'sent'} and all(
-            is_applied(msgtypes[topic], topic, pair.field) for pair in pairs
+            is_applied(msgtype, topic, pair.field) for pair in pairs
         )
         selections.append(_Selection(tuple(pairs), rows, times[rows], applied))
     return selections
@@ -270,11 +271,12 @@ def _find_segments(
         kind = FindingKind.BEFORE_FIRST_COMMAND
         when = spans_where(instants, instants < known, start)
         findings.append(HealthFinding(name, name, kind, early, detail, spans=when))
-    topics = {topic.topic: topic for topic in bag.topics}
     told = all(item.applied for item in commands)
     measured = {item.pairs[0].topic for item in selections if item.role is PairRole.SENSOR}
     suspects = [
-        topics[name] for name in sorted(measured) if not told and stamped[name].source == 'header'
+        topic_columns(bag, topic)
+        for topic in sorted(measured)
+        if not told and stamped[topic].source == 'header'
     ]
     cuts, chosen = find_cuts(
         bag, config, _signals(bag, model, selections), stamped, start, suspects
@@ -366,7 +368,7 @@ def _trajectory(
             # And one more after it, which one that is interpolated is on its way to.
             stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
-            (topic,) = (own for own in bag.topics if own.topic == item.pairs[0].topic)
+            topic = topic_columns(bag, item.pairs[0].topic)
             if topic.legs is not None:
                 # When rows go over to the next message, and when that is at its first point.
                 message, leg = topic.legs[item.rows[begin:stop]].T
