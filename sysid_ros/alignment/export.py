@@ -38,12 +38,8 @@ class ColumnDescription:
     """What one column of a table is.
 
     The values, ``scale * bag value + offset`` in a unit that is empty where none is known, come
-    from a topic, a field of its messages and a column of that.
-
-    Attributes:
-        name: Name of the sensor or actuator, with the component where it has several.
-        element: The element of the MJCF: ``sensor/elbow_position``, ``actuator/elbow``.
-        of: What it measures or drives: ``joint/elbow``; empty where unnamed.
+    from a topic, a field of its messages and a column of that. They belong to an element of the
+    MJCF, as ``sensor/elbow_position``, which measures or drives another, as ``joint/elbow``.
     """
 
     name: str
@@ -162,13 +158,13 @@ def _columns(
             (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
             key=lambda pair: pair.component,
         )
-        unit = sensor_unit(model, name) if role is PairRole.SENSOR else _command_unit(model, name)
+        unit, target = _unit_and_target(model, role, name)
         for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
             found[index] = ColumnDescription(
                 component_label(name, place, len(sources)),
                 unit,
                 f'{role.value}/{name}',
-                _acts_on(model, role, name),
+                target,
                 pair.topic,
                 pair.field,
                 pair.label,
@@ -178,27 +174,22 @@ def _columns(
     return tuple(found[index] for index in sorted(found))
 
 
-def _command_unit(model: mujoco.MjModel, name: str) -> str:
-    """Return the unit of an actuator's control, empty where its gain or gear decides it."""
-    actuator = model.actuator(name)
-    if not drives_joint(model, actuator.id) or actuator.gear[0] != 1:
-        return ''
-    commanded = command_quantity(model, actuator.id)
-    if commanded is Quantity.EFFORT and actuator.gainprm[0] != 1:
-        return ''
-    joint_type = model.jnt_type[int(actuator.trnid[0])]
-    return commanded.unit(slide=bool(joint_type == mujoco.mjtJoint.mjJNT_SLIDE))
+def _unit_and_target(model: mujoco.MjModel, role: PairRole, name: str) -> tuple[str, str]:
+    """Return the unit of a sensor or control and the element it belongs to, as ``joint/elbow``.
 
-
-def _acts_on(model: mujoco.MjModel, role: PairRole, name: str) -> str:
-    """Return the element that a sensor measures or an actuator drives, as ``joint/elbow``."""
+    Both are empty where the model does not say; of a control, gain or gear may decide the unit.
+    """
     if role is PairRole.SENSOR:
         sensor = model.sensor(name)
-        kind, index = int(sensor.objtype[0]), int(sensor.objid[0])
+        unit, kind, index = sensor_unit(model, name), int(sensor.objtype[0]), int(sensor.objid[0])
     else:
         actuator = model.actuator(name)
         if not drives_joint(model, actuator.id):
-            return ''
+            return '', ''
         kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), int(actuator.trnid[0])
+        commanded = command_quantity(model, actuator.id)
+        scaled = commanded is Quantity.EFFORT and actuator.gainprm[0] != 1
+        slide = bool(model.jnt_type[index] == mujoco.mjtJoint.mjJNT_SLIDE)
+        unit = '' if scaled or actuator.gear[0] != 1 else commanded.unit(slide=slide)
     found = mujoco.mj_id2name(model, kind, index) if index >= 0 else None
-    return f'{mujoco.mju_type2Str(kind)}/{found}' if found else ''
+    return unit, f'{mujoco.mju_type2Str(kind)}/{found}' if found else ''

@@ -12,7 +12,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags import Field, TopicColumns
 from sysid_ros.errors import how_many
 
 SECOND_NS = 1_000_000_000
@@ -50,13 +50,7 @@ _CONFIRM = 'Confirm what belongs together: sysid map BAG MODEL -o mapping.yaml.'
 
 
 class FindingKind(StrEnum):
-    """What may be wrong with a recording: name, grade, effect on a result, and remedy.
-
-    Attributes:
-        grade: What it does to a result, in a word.
-        effect: The same in a sentence.
-        remedy: What to do about it, in a sentence; empty where nothing is to be done.
-    """
+    """What may be wrong with a recording: name, grade, effect on a result, and remedy."""
 
     grade: Grade
     effect: str
@@ -230,15 +224,9 @@ UNSIGNED = 'never negative: a magnitude without its sign, no torque'
 class HealthFinding:
     """Something about a recording that a reader of the result must know.
 
-    Attributes:
-        bag: Name of the bag.
-        subject: A topic, a column, a sensor, an actuator or a sequence.
-        kind: What it is.
-        count: How often.
-        detail: What was found and what was done about it.
-        left_out: Name of the sensor or actuator that is left out for it; empty where none is.
-        spans: When, each begin and end in s from the first measurement of the bag; empty where
-            it has no time.
+    The subject is a topic, a column, a sensor, an actuator or a sequence; ``left_out`` names the
+    sensor or actuator that is left out for it. Spans are begin and end in s from the first
+    measurement of the bag, empty where it has no time.
     """
 
     bag: str
@@ -263,12 +251,7 @@ class TopicRate:
 
 @dataclass(frozen=True)
 class Findings:
-    """All findings of one kind, told as one.
-
-    Attributes:
-        kind: Theirs.
-        each: At least one, in the order in which they were found.
-    """
+    """All findings of one kind, at least one, in the order in which they were found."""
 
     kind: FindingKind
     each: tuple[HealthFinding, ...]
@@ -288,21 +271,16 @@ class Findings:
         """Where, as ``6 joints × 7 bags``, with few names instead of numbers of them."""
         places = {(item.subject, item.bag) for item in self.each}
         bags = list(dict.fromkeys(item.bag for item in self.each))
-        subjects = self._subjects()
-        where = _named(subjects, _noun(self.kind, subjects))
+        subjects, where = self._subjects()
         if where and len(subjects) > _NAMED and len(bags) > _NAMED:
             every = len(places) == len(subjects) * len(bags)
             return f'{where} {"×" if every else "in"} {_named(bags, "bag")}'  # noqa: RUF001
         return f'{where} in {_named(bags, "bag")}' if where else _named(bags, 'bag')
 
     def text(self, *, bags: bool = True) -> str:
-        """Return where, how often, and what; of findings that differ the worst.
-
-        Args:
-            bags: Whether bags are named; not where all is about a bag that is named above.
-        """
-        worst, subjects = self.worst, self._subjects()
-        where = self.extent if bags else _named(subjects, _noun(self.kind, subjects))
+        """Return where, how often, and what, of findings that differ the worst."""
+        worst = self.worst
+        where = self.extent if bags else self._subjects()[1]
         if all(item.detail == worst.detail for item in self.each):
             often = f'({self.count})' if self.count > len(self.each) else ''
         else:
@@ -315,16 +293,14 @@ class Findings:
         said = ' '.join(filter(None, (where, often)))
         return f'{said}: {worst.detail}' if where else f'{said} {worst.detail}'.strip()
 
-    def _subjects(self) -> list[str]:
-        """Return what is not a bag as a whole."""
-        return list(dict.fromkeys(item.subject for item in self.each if item.subject != item.bag))
-
-
-def _noun(kind: FindingKind, subjects: Iterable[str]) -> str:
-    """Return what subjects are; a name of a topic has no dot, that of a column has."""
-    if kind in _NOUNS or not all(subject.startswith('/') for subject in subjects):
-        return _NOUNS.get(kind, 'signal')
-    return 'channel' if any('.' in subject for subject in subjects) else 'topic'
+    def _subjects(self) -> tuple[list[str], str]:
+        """Return what is not a bag as a whole, and its names or how many there are."""
+        found = list(dict.fromkeys(item.subject for item in self.each if item.subject != item.bag))
+        noun = _NOUNS.get(self.kind, 'signal')
+        if self.kind not in _NOUNS and all(subject.startswith('/') for subject in found):
+            # A name of a topic has no dot, that of a column has.
+            noun = 'channel' if any('.' in subject for subject in found) else 'topic'
+        return found, _named(found, noun)
 
 
 def _named(names: list[str], what: str) -> str:
@@ -339,15 +315,6 @@ def aggregated(findings: Iterable[HealthFinding]) -> list[Findings]:
     grades = list(Grade)
     found = [Findings(kind, tuple(each)) for kind, each in kinds.items()]
     return sorted(found, key=lambda item: (grades.index(item.kind.grade), -item.count))
-
-
-def unfinished_files(bag: BagColumns) -> list[HealthFinding]:
-    """Say which files of a bag their recorder has not closed."""
-    detail = 'it was not finished, and is read as far as it goes'
-    return [
-        HealthFinding(bag.path.name, file, FindingKind.UNFINISHED, 1, detail)
-        for file in bag.unfinished
-    ]
 
 
 def topic_rate(bag: str, topic: str, messages: int, times_ns: NDArray[np.int64]) -> TopicRate:
@@ -447,10 +414,8 @@ def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:
     """Find columns that never change while another column of the same topic moves.
 
     A joint that is locked, an encoder that is not plugged in, and velocities or efforts that a
-    driver fills with zeros all look like this, and none of them says anything about the joint.
-
-    Returns:
-        Field and label of each dead column.
+    driver fills with zeros all look like this, and none of them says anything about the joint. The
+    result is field and label of each dead column.
     """
     dead: list[tuple[Field, str]] = []
     moving = False

@@ -72,10 +72,7 @@ class UnmappedKind(enum.Enum):
 class Unmapped(NamedTuple):
     """Something in the bag or in the model that has no counterpart, and why.
 
-    Attributes:
-        kind: What it is.
-        name: Its name; a column is written as ``/js.position[elbow]``.
-        reason: Why it is not used.
+    A column's name is written as ``/js.position[elbow]``.
     """
 
     kind: UnmappedKind
@@ -85,12 +82,9 @@ class Unmapped(NamedTuple):
 
 @dataclass(frozen=True)
 class Mapping:
-    """The pairing of a bag with a model.
+    """The pairing of a bag with a model: sensors first, both in model order.
 
-    Attributes:
-        pairs: What is paired, sensors first, both in model order.
-        unmapped: What is not.
-        health: What was left out or assumed on the way.
+    Findings of its health are what was left out or assumed on the way.
     """
 
     pairs: tuple[Pair, ...]
@@ -129,6 +123,11 @@ def whole_rows(bag: BagColumns, mapping: Mapping, pair: Pair) -> NDArray[np.bool
         if item[:2] == pair[:2]:
             whole &= np.isfinite(raw_values(bag, item))
     return whole
+
+
+def topic_labels(topic: TopicColumns) -> tuple[str, ...]:
+    """Return the labels of all fields of a topic."""
+    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
 
 
 def column_name(topic: str, field: str, label: str) -> str:
@@ -186,13 +185,8 @@ def without_counterpart(
 ) -> tuple[Unmapped, ...]:
     """Return all of a bag and of a model that has no counterpart.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        elements: Sensors and actuators that have one.
-        columns: Topic, field and label of the columns that have one.
-        known: What has none, with its reason; it stands first.
-        reason: Why the other sensors and actuators have none.
+    Sensors and actuators, and columns by topic, field and label, have one. What is known to have
+    none stands first; the reason is that of other sensors and actuators.
     """
     found = list(known)
     explained = {(item.kind, item.name) for item in known}

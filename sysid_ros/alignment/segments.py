@@ -92,25 +92,29 @@ def stops(
     efforts: Sequence[StampedSamples],
     commands: Sequence[StampedSamples],
 ) -> dict[str, list[Piece]]:
-    """Find where the robot was stopped for half a second or longer.
+    """Find what was seen where the robot was stopped for half a second or longer.
 
     Joints that brake slow down for a moment before they stand still; that moment belongs to the
     stop.
-
-    Returns:
-        What was seen, and where.
     """
-    asked = [piece for piece in rest(states) if any(_asks(item, piece) for item in commands)]
-    braking = round(BRAKING_S * SECOND_NS)
+    lag, braking = round(STANDSTILL_S * SECOND_NS), round(BRAKING_S * SECOND_NS)
+    asked = []
+    for piece in rest(states):
+        for times, values in commands:
+            # Commands move for longer than joints lag behind.
+            rows = within(times, [Piece(piece.first, piece.last - lag)])
+            if rows.any() and np.any(
+                np.ptp(values[rows], axis=0) > _ASKED * np.ptp(values, axis=0)
+            ):
+                asked.append(Piece(piece.first - braking, piece.last))
+                break
     powered = []
     for times, values in efforts:
         zero = np.all(values == 0, axis=1)
         if len(times):
             powered.append([] if zero.all() else _runs(times, zero))
     return {
-        'joints stand still while commands move': [
-            Piece(piece.first - braking, piece.last) for piece in asked
-        ],
+        'joints stand still while commands move': asked,
         'all efforts are zero': intersect(powered),
     }
 
@@ -154,13 +158,7 @@ def _standstill(samples: StampedSamples) -> list[Piece]:
     width = 2 * max(round(STANDSTILL_S * SECOND_NS / period) // 2, 1) + 1
     high = scipy.ndimage.maximum_filter1d(values, width, axis=0, mode='nearest')
     low = scipy.ndimage.minimum_filter1d(values, width, axis=0, mode='nearest')
-    calm = np.all(high - low <= _tolerance(values), axis=1)
-    # A calm window is a standstill of all its samples.
-    return _runs(times, scipy.ndimage.binary_dilation(calm, np.ones(width, dtype=bool)))
-
-
-def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the (k,) spread of each channel that is no motion."""
+    # The spread of each channel that is no motion.
     tolerance = _STANDSTILL_PART * np.ptp(values, axis=0)
     if len(values) > 5:  # noqa: PLR2004 - fourth differences need five samples
         # Weights 1, -4, 6, -4, 1: the variance is 70 times that of white noise.
@@ -169,18 +167,9 @@ def _tolerance(values: NDArray[np.float64]) -> NDArray[np.float64]:
     changes = np.abs(np.diff(values, axis=0))
     steps = np.min(np.where(changes > 0, changes, np.inf), axis=0)
     steps[~np.isfinite(steps)] = 0.0
-    return np.asarray(np.maximum(tolerance, _STEPS * steps), dtype=np.float64)
-
-
-def _asks(commands: StampedSamples, piece: Piece) -> bool:
-    """Tell whether commands move while joints stand still, longer than joints lag behind."""
-    rows = within(
-        commands.times_ns, [Piece(piece.first, piece.last - round(STANDSTILL_S * SECOND_NS))]
-    )
-    if not rows.any():
-        return False
-    moved = np.ptp(commands.values[rows], axis=0)
-    return bool(np.any(moved > _ASKED * np.ptp(commands.values, axis=0)))
+    calm = np.all(high - low <= np.maximum(tolerance, _STEPS * steps), axis=1)
+    # A calm window is a standstill of all its samples.
+    return _runs(times, scipy.ndimage.binary_dilation(calm, np.ones(width, dtype=bool)))
 
 
 class Segment(NamedTuple):
@@ -315,7 +304,7 @@ def find_segments(
     cuts: Sequence[Cut] = (),
     chosen: Sequence[Piece] | None = None,
 ) -> tuple[list[Segment], list[HealthFinding]]:
-    """Cut the measured instants of a bag into segments.
+    """Cut the measured instants of a bag into segments, in time order, and say what is left out.
 
     Args:
         bag: Name of the bag.
@@ -324,9 +313,6 @@ def find_segments(
         config: Longest gap, and length of windows.
         cuts: What is left out; no run goes across it.
         chosen: What is kept; a run may have begun before.
-
-    Returns:
-        The segments in time order, and what was left out.
     """
     findings = []
     start = int(instants[0])
@@ -439,14 +425,10 @@ def close_loops(
     positions: NDArray[np.bool_],
     velocities: NDArray[np.bool_],
 ) -> None:
-    """Put joints that are not measured where the active equalities of the model hold.
+    """Put joints that are not measured where the active equalities of the model hold, in place.
 
-    Args:
-        model: The compiled model.
-        qpos: (nq,) with qpos0 where nothing is measured; changed in place.
-        qvel: (nv,) with zeros where nothing is measured; changed in place.
-        positions: (nv,) whether the position along a degree of freedom is measured.
-        velocities: (nv,) whether its velocity is known.
+    Where nothing is measured, ``qpos`` is qpos0 and ``qvel`` zero. Positions and velocities, (nv,),
+    say along which degrees of freedom they are known.
     """
     if not model.neq or positions.all():
         return
@@ -519,10 +501,8 @@ def initial_state(
     some: the derivative of a Savitzky-Golay filter (doi:10.1021/ac60214a047), without its need for
     a constant period, and like that without phase.
 
-    Args:
-        model: The compiled model.
-        measurements: Samples of the sensors; jointpos and jointvel sensors count. NaN is no sample.
-        at: The instant, s, in the time of the measurements.
+    Of the measurements, jointpos and jointvel sensors count; NaN is no sample. The instant is in s
+    in their time.
     """
     qpos = np.array(model.qpos0, dtype=np.float64)
     qvel = np.zeros(model.nv)
@@ -582,10 +562,8 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
     """Fit a straight line, or a parabola where there are enough samples.
 
     The mean of a window of half width w around zero is off by a w² / 6 under an acceleration a:
-    3 mrad for 50 rad/s² and 20 ms. The parabola's term of second order takes that up.
-
-    Returns:
-        Value and slope at zero.
+    3 mrad for 50 rad/s² and 20 ms. The parabola's term of second order takes that up. The result is
+    value and slope at zero.
     """
     scale = float(np.ptp(times))
     if not scale:

@@ -20,7 +20,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, unfinished_files
+from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import JOINT_TRAJECTORY
 from sysid_ros.config import StampChoice
@@ -105,11 +105,6 @@ class ClockFit(NamedTuple):
         return self.simulated or self.drifts or not -CLOSE_S <= self.offset < OTHER_CLOCK_S
 
     @property
-    def unsteady(self) -> bool:
-        """Whether there are more jumps than anybody sets a clock."""
-        return len(self.jumps) > _MOST_JUMPS
-
-    @property
     def obstacle(self) -> str:
         """Why no line carries stamps from one clock to the other; empty where one does."""
         if abs(self.drift) > LARGEST_DRIFT:
@@ -127,14 +122,8 @@ def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) 
     The line has the median slope between the least of groups of neighbours (P. K. Sen, J. Am. Stat.
     Assoc. 63, 1968), and a tenth of these lie below it, so that a few bad stamps do not move it;
     what is held up, also most messages, does not either. Of a recording with jumps, the longest
-    part without one is taken.
-
-    Args:
-        receive_ns: (n,) receive times, ns.
-        header_ns: (n,) header stamps, ns; those that are zero are left out.
-
-    Returns:
-        The comparison; None where fewer than two messages carry a stamp.
+    part without one is taken. Both arrays are (n,) ns; header stamps of zero are left out, and the
+    result is None where fewer than two are left.
     """
     rows = np.flatnonzero(header_ns)
     received, header = receive_ns[rows], header_ns[rows]
@@ -205,15 +194,10 @@ def _jumps(times: NDArray[np.float64], late: NDArray[np.float64]) -> list[tuple[
 
 
 class Stamped(NamedTuple):
-    """The time of each row of a topic.
+    """The (n,) times of the rows of a topic, and what they are from.
 
-    Attributes:
-        times_ns: (n,) int64, ns.
-        usable: (n,) False for rows that were left out because their stamp is not after the
-            stamps before.
-        findings: What was found on the way.
-        clock: Header stamps against receive times; None without header stamps.
-        source: What the times are.
+    Rows whose stamp is not after the stamps before are not usable. ``clock`` compares header stamps
+    with receive times.
     """
 
     times_ns: NDArray[np.int64]
@@ -255,20 +239,15 @@ def stamp_topics(
     """Give the rows of all topics of a bag, and of those with texts, their times.
 
     Across a jump of a clock, stamps mean different times: receive times are used then, and a
-    finding says where to cut the bag.
-
-    Args:
-        bag: Columns of the bag.
-        used: Topics whose stamps are used side by side.
-        stamps: What was asked for.
-        texts: Topics without numbers that are stamped as well.
-
-    Returns:
-        Topic to its times, and what was found about files and clocks.
+    finding says where to cut the bag. The stamps of the topics that are used are compared with each
+    other. The result is topic to its times, and what was found about files and clocks.
     """
     name = bag.path.name
     start = min((int(own.receive_ns[0]) for own in bag.topics if len(own.receive_ns)), default=0)
-    findings = unfinished_files(bag)
+    detail = 'it was not finished, and is read as far as it goes'
+    findings = [
+        HealthFinding(name, file, FindingKind.UNFINISHED, 1, detail) for file in bag.unfinished
+    ]
     for item in bag.set_back:
         what = f"the recorder's clock was set back by {item.seconds:.3f} s"
         findings.append(_jump(name, name, what, item.receive_ns - start))
@@ -289,9 +268,7 @@ def _jump(bag: str, subject: str, what: str, after_ns: int) -> HealthFinding:
 
 
 def one_clock(
-    bag: str,
-    topics: Sequence[TopicColumns],
-    stamps: StampChoice,
+    bag: str, topics: Sequence[TopicColumns], stamps: StampChoice
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
     """Decide whether the stamps of some topics can be used side by side.
 
@@ -301,21 +278,11 @@ def one_clock(
     steadiness, and takes receive times where no line does: where a clock jumps, for all topics.
     Stamps of the recorder's clock stay as they are. Simulated time is what a simulation's
     measurements go by, however fast it runs: there, topics without a header are carried over to
-    it.
-
-    Args:
-        bag: Name of the bag.
-        topics: Those whose stamps are used side by side.
-        stamps: What was asked for.
-
-    Returns:
-        The choice for all topics, or by topic, and what it was made from.
+    it. The result is the choice for all topics, or by topic, and what it was made from.
     """
-    by_topic: dict[str, Clock | SimulatedTime] = {}
-    if isinstance(stamps, dict):
-        by_topic.update(stamps)
-    elif stamps != 'auto':
+    if not isinstance(stamps, dict) and stamps != 'auto':
         return stamps, ()
+    by_topic = dict(stamps) if isinstance(stamps, dict) else {}
     rest = [topic for topic in topics if topic.topic not in by_topic]
     by_receive = any(
         _receive_only(topic) or by_topic.get(topic.topic) == 'receive'
@@ -339,7 +306,12 @@ def _common(
         if topic.header_ns is not None
         if (fit := compare_clocks(topic.receive_ns, topic.header_ns)) is not None
     }
-    jumps = [(name, jump) for name, fit in fits.items() if not fit.unsteady for jump in fit.jumps]
+    jumps = [
+        (name, jump)
+        for name, fit in fits.items()
+        if len(fit.jumps) <= _MOST_JUMPS
+        for jump in fit.jumps
+    ]
     if jumps:
         start = min(int(topic.receive_ns[0]) for topic in topics if len(topic.receive_ns))
         what = 'receive time minus header stamp changes for good by'
@@ -427,8 +399,7 @@ def stamp(bag: str, topic: TopicColumns, choice: Choice) -> Stamped:
         times = stamps.at(times)
     fit = None if topic.header_ns is None else compare_clocks(topic.receive_ns, topic.header_ns)
     if stamps != 'receive' and topic.header_ns is not None:
-        zero = topic.header_ns == 0
-        header = topic.header_ns
+        zero, header = topic.header_ns == 0, topic.header_ns
         if stamps == 'carried' and fit is not None:
             header = _carried(fit, header)
         times = np.where(zero, times, header)
@@ -459,11 +430,8 @@ def _as_sent(topic: TopicColumns) -> NDArray[np.int64] | None:
 
     What holds the recorder up does so after the middleware of the sender has stamped a message, and
     a robot has not waited for the recorder. What was sent before the recording and kept for it is
-    the first that came.
-
-    Returns:
-        (n,) times by the recorder's clock; None where it is not known when messages were sent, or
-        no line carries that over to the recorder's clock.
+    the first that came. The result is None where it is not known when messages were sent, or no
+    line carries that over to the recorder's clock.
     """
     sent = topic.sent_ns
     fit = None if sent is None else compare_clocks(topic.receive_ns, sent)

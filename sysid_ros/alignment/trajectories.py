@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from sysid_ros.alignment.pairs import (
     pair_columns,
     raw_values,
     sensor_names,
+    topic_columns,
     whole_rows,
 )
 from sysid_ros.alignment.segments import (
@@ -68,12 +69,7 @@ class Alignment:
     """A bag as the model sees it.
 
     Attributes:
-        bag: Name of the bag.
         sequences: Continuous runs, in time order.
-        pairs: Which column is which sensor or actuator.
-        unmapped: What has no counterpart, and why.
-        topics: Rate of every topic with numbers.
-        health: What is wrong with the recording.
         stamps: Topic and where the times of its rows are from, of topics that are paired.
         places: Name, begin and end of each sequence, s from the first measurement.
         seconds: From the first to the last measurement.
@@ -143,10 +139,10 @@ def align(
     stamped, found = stamp_topics(bag, used | {item.topic for item in markers}, stamps, texts)
     health = [*mapping.health, *found]
     measured = {pair.topic for pair in mapping.pairs if pair.role is PairRole.SENSOR}
+    usable = {topic: item.times_ns[item.usable] for topic, item in stamped.items()}
     rates = [
-        topic_rate(name, topic.topic, len(topic.receive_ns), times.times_ns[times.usable])
+        topic_rate(name, topic.topic, len(topic.receive_ns), usable[topic.topic])
         for topic in bag.topics
-        for times in [stamped[topic.topic]]
     ]
     for topic in bag.topics:
         if topic.topic in used:
@@ -158,8 +154,7 @@ def align(
     began = int(instants[0]) if len(instants) else 0
     for topic in bag.topics:
         if topic.topic in measured:
-            times = stamped[topic.topic].times_ns[stamped[topic.topic].usable]
-            health += timing_findings(name, topic.topic, times, began)
+            health += timing_findings(name, topic.topic, usable[topic.topic], began)
     health += _masked(bag, mapping, stamped, began)
     spans, skipped = _find_segments(
         bag, model, selections, instants, stamped, segments, longest_delay
@@ -214,14 +209,14 @@ def _select(bag: BagColumns, mapping: Mapping, stamped: dict[str, Stamped]) -> l
         whole = whole_rows(bag, mapping, pair)
         together.setdefault((pair.role, pair.topic, whole.tobytes()), []).append(pair)
     selections = []
-    msgtypes = {topic.topic: topic.msgtype for topic in bag.topics}
     for (_, topic, _), pairs in together.items():
         times = stamped[topic].times_ns
         present = np.flatnonzero(whole_rows(bag, mapping, pairs[0]))
         # Not the topic's usable rows: of two messages with one stamp each may carry other joints.
         rows = present[longest_increasing(times[present])]
+        msgtype = topic_columns(bag, topic).msgtype
         applied = stamped[topic].source not in {'receive', 'sent'} and all(
-            is_applied(msgtypes[topic], topic, pair.field) for pair in pairs
+            is_applied(msgtype, topic, pair.field) for pair in pairs
         )
         selections.append(_Selection(tuple(pairs), rows, times[rows], applied))
     return selections
@@ -263,7 +258,8 @@ def _find_segments(
     if not len(instants) or silent:
         what = f'the command of {silent[0]!r}' if silent else 'the measurements'
         raise AlignmentError(f'No stamp of {what} in {name!r} is usable.')
-    first = max((int(item.times_ns[0]) for item in commands), default=int(instants[0]))
+    start = int(instants[0])
+    first = max((int(item.times_ns[0]) for item in commands), default=start)
     known = first + round(longest_delay * SECOND_NS) if commands else first
     findings = []
     early = int(np.count_nonzero(instants < known))
@@ -273,14 +269,14 @@ def _find_segments(
             f'{(known - instants[0]) / SECOND_NS:.3f} s on'
         )
         kind = FindingKind.BEFORE_FIRST_COMMAND
-        when = spans_where(instants, instants < known, int(instants[0]))
+        when = spans_where(instants, instants < known, start)
         findings.append(HealthFinding(name, name, kind, early, detail, spans=when))
-    start = int(instants[0])
-    topics = {topic.topic: topic for topic in bag.topics}
     told = all(item.applied for item in commands)
     measured = {item.pairs[0].topic for item in selections if item.role is PairRole.SENSOR}
     suspects = [
-        topics[name] for name in sorted(measured) if not told and stamped[name].source == 'header'
+        topic_columns(bag, topic)
+        for topic in sorted(measured)
+        if not told and stamped[topic].source == 'header'
     ]
     cuts, chosen = find_cuts(
         bag, config, _signals(bag, model, selections), stamped, start, suspects
@@ -313,28 +309,26 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
         for pair in item.pairs
     }
 
-    def tells_motion(pair: Pair) -> bool:
-        if pair.role is not PairRole.SENSOR:
-            return False
+    def shows(pair: Pair) -> str:
+        if pair.role is PairRole.ACTUATOR:
+            return 'commands'
+        sensor = types[pair.name]
+        if sensor in {kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC}:
+            return 'efforts'
         position = (kind.mjSENS_JOINTPOS, int(model.sensor(pair.name).objid[0]))
-        velocity = types[pair.name] == kind.mjSENS_JOINTVEL and position not in measured
-        return types[pair.name] == kind.mjSENS_JOINTPOS or velocity
+        velocity = sensor == kind.mjSENS_JOINTVEL and position not in measured
+        return 'states' if sensor == kind.mjSENS_JOINTPOS or velocity else ''
 
-    def tells_effort(pair: Pair) -> bool:
-        efforts = (kind.mjSENS_JOINTACTFRC, kind.mjSENS_ACTUATORFRC)
-        return pair.role is PairRole.SENSOR and types[pair.name] in efforts
-
-    def is_command(pair: Pair) -> bool:
-        return pair.role is PairRole.ACTUATOR
-
-    def samples(belongs: Callable[[Pair], bool]) -> list[StampedSamples]:
-        return [
-            StampedSamples(item.times_ns, _values(bag, pairs, item.rows))
-            for item in selections
-            if len(item.rows) and (pairs := [pair for pair in item.pairs if belongs(pair)])
-        ]
-
-    return Signals(samples(tells_motion), samples(tells_effort), samples(is_command))
+    return Signals(
+        *(
+            [
+                StampedSamples(item.times_ns, _values(bag, pairs, item.rows))
+                for item in selections
+                if len(item.rows) and (pairs := [p for p in item.pairs if shows(p) == what])
+            ]
+            for what in Signals._fields
+        )
+    )
 
 
 def _begin(bag: BagColumns, selections: list[_Selection], span: Segment) -> tuple[TimeSeries, ...]:
@@ -357,19 +351,13 @@ def _trajectory(
 ) -> Trajectory:
     commands, measurements = [], []
     replaced = np.zeros((0, 2))
+    driving = [
+        (item, pair) for item in selections if item.role is PairRole.ACTUATOR for pair in item.pairs
+    ]
     interpolated = frozenset(
-        pair.name
-        for item in selections
-        if item.role is PairRole.ACTUATOR
-        for pair in item.pairs
-        if pair_columns(bag, pair).interpolated
+        pair.name for _, pair in driving if pair_columns(bag, pair).interpolated
     )
-    applied = frozenset(
-        pair.name
-        for item in selections
-        if item.role is PairRole.ACTUATOR and item.applied
-        for pair in item.pairs
-    )
+    applied = frozenset(pair.name for item, pair in driving if item.applied)
     for item in selections:
         start = int(np.searchsorted(item.times_ns, span.first))
         stop = int(np.searchsorted(item.times_ns, span.last, side='right'))
@@ -380,9 +368,13 @@ def _trajectory(
             # And one more after it, which one that is interpolated is on its way to.
             stop += any(pair.name in interpolated for pair in item.pairs)
             commands.append(_series(bag, item, slice(begin, stop), span.first))
-            (topic,) = (own for own in bag.topics if own.topic == item.pairs[0].topic)
+            topic = topic_columns(bag, item.pairs[0].topic)
             if topic.legs is not None:
-                replaced = _replaced(commands[-1].times, *topic.legs[item.rows[begin:stop]].T)
+                # When rows go over to the next message, and when that is at its first point.
+                message, leg = topic.legs[item.rows[begin:stop]].T
+                last = np.flatnonzero(np.diff(message))
+                ends = np.searchsorted(leg, leg[last + 1], side='right') - 1
+                replaced = commands[-1].times[np.stack([last, ends], axis=1)]
         elif stop > start:
             measurements.append(_series(bag, item, slice(start, stop), span.first))
     return Trajectory(
@@ -398,12 +390,3 @@ def _trajectory(
         # Several controllers begin at updates of their own: which is whose is not followed.
         replaced=replaced if len(commands) == 1 else np.zeros((0, 2)),
     )
-
-
-def _replaced(
-    times: NDArray[np.float64], message: NDArray[np.int64], leg: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Return (k, 2) when rows go over to the next message, and when that is at its first point."""
-    last = np.flatnonzero(np.diff(message))
-    ends = np.searchsorted(leg, leg[last + 1], side='right') - 1
-    return np.stack([times[last], times[ends]], axis=1)

@@ -65,7 +65,11 @@ def _draw(axes: Axes, joint: Joint, quantity: Quantity, end: float, span: float)
             width = max(right - left, _LEAST_GAP * span)
             label = f'gap ({len(missing)})' if number == 0 else None
             axes.axvspan(left, left + width, color=_GAP, linewidth=0, label=label, zorder=0)
-        times, values = _broken(*_thinned(measured), missing)
+        times, values = _thinned(measured)
+        # At NaN in every gap a curve ends and begins again.
+        middle = missing.mean(axis=1)
+        places = np.searchsorted(times, middle)
+        times, values = np.insert(times, places, middle), np.insert(values, places, np.nan)
         axes.plot(times, values, color=_MEASURED, linewidth=1.1, label=f'measured {quantity}')
     if command is not None:
         times, values = _thinned(command)
@@ -105,14 +109,3 @@ def _thinned(trace: Trace) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         [part[choose(trace.values[part])] for part in parts for choose in (np.argmin, np.argmax)]
     )
     return trace.times[rows], trace.values[rows]
-
-
-def _broken(
-    times: NDArray[np.float64], values: NDArray[np.float64], missing: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Insert NaN in every gap, where a curve then ends and begins again."""
-    if not len(missing):
-        return times, values
-    middle = missing.mean(axis=1)
-    places = np.searchsorted(times, middle)
-    return np.insert(times, places, middle), np.insert(values, places, np.nan)

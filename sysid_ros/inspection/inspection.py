@@ -88,7 +88,6 @@ class BagFacts:
     """The bag as a whole.
 
     Attributes:
-        path: Folder or file.
         storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
             files.
         size: Of its data files, bytes.
@@ -116,10 +115,7 @@ class TopicReport:
     """One topic.
 
     Attributes:
-        topic: Its name.
-        msgtype: Its type.
-        messages: How many.
-        rate: Hz; NaN with fewer than two.
+        rate: Hz; NaN with fewer than two messages.
         jitter: Of the intervals about their median, s: 1.4826 times the median deviation.
         longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
@@ -146,20 +142,11 @@ class TopicReport:
 
 @dataclass(frozen=True)
 class ChannelReport:
-    """One column of numbers.
+    """One column of numbers: its name, and how many of its values are finite, or missing.
 
-    Attributes:
-        channel: How it is called in mappings and messages.
-        topic: Its topic.
-        field: Field of the message.
-        label: Column of the field.
-        values: Finite values.
-        missing: Messages without a finite value.
-        low: Least value; NaN when there is none.
-        high: Greatest value.
-        dead: It never changes while others of its topic do.
-        step: Of the encoder or converter; NaN where none shows.
-        clipped: Values at a limit of what measured them.
+    Least and greatest value are NaN where there is none, the step of the encoder or converter where
+    none shows. It is dead when it never changes while others of its topic do. Values are clipped at
+    a limit of what measured them.
     """
 
     channel: str
@@ -177,14 +164,12 @@ class ChannelReport:
 
 @dataclass(frozen=True)
 class JointReport:
-    """One joint.
+    """One joint, by its name in the model, or in the bag where there is no model.
+
+    Position, velocity, effort and command are the columns that these come from, empty where there
+    is none.
 
     Attributes:
-        name: In the model, or in the bag where there is no model.
-        position: Column that the position comes from; empty where it was not measured.
-        velocity: The same for the velocity.
-        effort: The same for the effort.
-        command: The same for what was commanded.
         low: Least position, in units of the model, or of the bag without one; NaN if unknown.
         high: Greatest position.
         step: Of the encoder, in units of the bag; NaN where none shows.
@@ -206,13 +191,7 @@ class JointReport:
 
 @dataclass(frozen=True)
 class MappingReport:
-    """How the bag fits the model.
-
-    Attributes:
-        pairs: Column by column.
-        unmapped: What has no counterpart, and why.
-        problem: Why nothing could be paired; empty otherwise.
-    """
+    """How the bag fits the model, or the problem for which nothing could be paired."""
 
     pairs: tuple[Pair, ...]
     unmapped: tuple[Unmapped, ...]
@@ -223,15 +202,9 @@ class MappingReport:
 class Inspection:
     """All that can be said about a bag without a fit.
 
-    Attributes:
-        bag: The bag as a whole.
-        topics: Topics with numbers, by name.
-        unread: Topics without.
-        channels: Every column.
-        joints: Every joint that is named, or paired with the model.
-        mapping: None without a model.
-        findings: What is wrong with topics that matter to a fit: of joints, commands, poses, forces
-            and inertial units, and those that the mapping uses.
+    The topics are those with numbers, by name; the joints those that are named, or paired with the
+    model. Findings are about topics that matter to a fit: of joints, commands, poses, forces and
+    inertial units, and those that the mapping uses.
     """
 
     bag: BagFacts
@@ -244,14 +217,10 @@ class Inspection:
 
 
 class BagJoints(NamedTuple):
-    """The joints of a bag, and how they were found.
+    """The joints of a bag, in model order, or in that of the messages without a model.
 
-    Attributes:
-        joints: In model order, or in that of the messages without a model.
-        mapping: None without a model, or where nothing could be paired.
-        problem: Why nothing could be paired; empty otherwise.
-        stamped: Topic to the times of its rows.
-        findings: What was found about files and clocks.
+    The mapping is None without a model, or where the problem is that nothing could be paired. The
+    findings are about files and clocks.
     """
 
     joints: tuple[Joint, ...]
@@ -318,7 +287,7 @@ def inspect(
         topics=tuple(topics),
         unread=bag.unread,
         channels=tuple(item for each in channels.values() for item in each),
-        joints=tuple(_joint(joint, _reach(model, joint), steps) for joint in found.joints),
+        joints=tuple(_joint(joint, model, steps) for joint in found.joints),
         mapping=None if model is None else fits,
         findings=_findings(bag, found, channels),
     )
@@ -385,51 +354,33 @@ def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[Health
     """Say what is wrong with the numbers of a topic."""
     for item in reports:
         limits = f'{item.low:.4g} or {item.high:.4g}'
+        stays = f'stays {item.low:.4g} while others move'
+        at_limits = f'of {item.values} values are at {limits}, reached at speed and again'
+        absent = f'of {item.values + item.missing} values are absent or not finite'
         for kind, count, detail in (
-            (
-                FindingKind.DEAD_CHANNEL,
-                item.values if item.dead else 0,
-                f'stays {item.low:.4g} while others move',
-            ),
-            (
-                FindingKind.CLIPPED,
-                item.clipped,
-                f'of {item.values} values are at {limits}, reached at speed and again',
-            ),
-            (
-                FindingKind.MISSING,
-                item.missing,
-                f'of {item.values + item.missing} values are absent or not finite',
-            ),
+            (FindingKind.DEAD_CHANNEL, item.values if item.dead else 0, stays),
+            (FindingKind.CLIPPED, item.clipped, at_limits),
+            (FindingKind.MISSING, item.missing, absent),
         ):
             if count:
                 yield HealthFinding(bag, item.channel, kind, count, detail)
 
 
-def _reach(model: mujoco.MjModel | None, joint: Joint) -> float:
-    """Return the width of a joint's range, rad or m; NaN where it has none."""
-    index = scalar_joints(model).get(joint.name) if model is not None else None
-    if model is None or index is None or not model.jnt_limited[index]:
-        return math.nan
-    return float(np.ptp(model.jnt_range[index]))
-
-
-def _joint(joint: Joint, reach: float, steps: dict[str, float]) -> JointReport:
+def _joint(joint: Joint, model: mujoco.MjModel | None, steps: dict[str, float]) -> JointReport:
     def source(trace: Trace | None) -> str:
         return trace.channel if trace is not None else ''
 
+    reach = math.nan
+    index = None if model is None else scalar_joints(model).get(joint.name)
+    if model is not None and index is not None and model.jnt_limited[index]:
+        reach = float(np.ptp(model.jnt_range[index]))
     position = joint.find(Quantity.POSITION)
     low, high = _extent(position.values if position is not None else np.empty(0))
     asked = joint.find(Quantity.POSITION, command=True)
     behind = None
     if asked is not None and position is not None:
-        behind = lag(
-            asked.times,
-            asked.values,
-            position.times,
-            position.values,
-            interpolated=asked.interpolated,
-        )
+        samples = asked.times, asked.values, position.times, position.values
+        behind = lag(*samples, interpolated=asked.interpolated)
     return JointReport(
         name=joint.name,
         position=source(position),
@@ -530,14 +481,10 @@ def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
 
 
 def quantisation_step(values: NDArray[np.float64]) -> float:
-    """Find the step of an encoder or converter.
+    """Find the step of an encoder or converter from (n,) finite values.
 
-    Args:
-        values: (n,) finite values.
-
-    Returns:
-        The smallest difference between two values if all differences are its multiples, in the
-        unit of the values; NaN if they are not, or if there are too few values.
+    It is the smallest difference between two values if all differences are its multiples, in the
+    unit of the values; NaN if they are not, or if there are too few values.
     """
     stride = max(len(values) // _SAMPLES, 1)
     # The ends are left out: a limit need not be on the grid.
@@ -560,15 +507,11 @@ def quantisation_step(values: NDArray[np.float64]) -> float:
 
 
 def clipped(values: NDArray[np.float64], step: float) -> int:
-    """Count samples at a limit of the sensor or driver.
+    """Count samples, of (n,) finite ones with a step or NaN, at a limit of the sensor or driver.
 
     A limit is the least or greatest value when the signal arrives there at speed, stays for much
     longer than values usually stay, and does so at least three times. The turning points of a
     motion are approached slowly; a robot at rest arrives once.
-
-    Args:
-        values: (n,) finite values.
-        step: Their quantisation step; NaN where there is none.
     """
     if len(values) <= _FEWEST_VALUES:
         return 0

@@ -132,7 +132,8 @@ def joints_of_model(
 
     The (n,) times of a topic's rows are in ns.
     """
-    joints = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    joints = [name or f'joint[{index}]' for index, name in enumerate(names)]
     sources = []
     for pair in pairing.pairs:
         if pair.role is PairRole.SENSOR:
@@ -147,23 +148,19 @@ def joints_of_model(
         if quantity is None:
             continue
         slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
-        sources.append(
-            (
-                joints[joint] or f'joint[{joint}]',
-                Trace(
-                    quantity,
-                    pair.role is PairRole.ACTUATOR,
-                    pair.topic,
-                    column_name(pair.topic, pair.field, pair.label),
-                    quantity.unit(slide=bool(slide)),
-                    _NO_TIMES,
-                    pair.scale * raw_values(bag, pair) + pair.offset,
-                    pair_columns(bag, pair).interpolated,
-                ),
-            )
+        trace = Trace(
+            quantity,
+            pair.role is PairRole.ACTUATOR,
+            pair.topic,
+            column_name(pair.topic, pair.field, pair.label),
+            quantity.unit(slide=bool(slide)),
+            _NO_TIMES,
+            pair.scale * raw_values(bag, pair) + pair.offset,
+            pair_columns(bag, pair).interpolated,
         )
-    order = {name or f'joint[{index}]': index for index, name in enumerate(joints)}
-    return tuple(sorted(_collect(sources, times_ns), key=lambda item: order[item.name]))
+        sources.append((joints[joint], trace))
+    found = _collect(sources, times_ns)
+    return tuple(sorted(found, key=lambda item: joints.index(item.name)))
 
 
 def is_of_joints(topic: TopicColumns) -> bool:
@@ -268,11 +265,11 @@ def _windows(times: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.
 
 def _moves(values: NDArray[np.float64], moved: NDArray[np.float64]) -> bool:
     """Tell a motion from noise and from an encoder that flickers."""
-    steps = np.abs(np.diff(values))
-    if not steps.any() or np.ptp(values) < MOTION_STEPS * steps[steps > 0].min():
+    steps = np.diff(values)
+    sizes = np.abs(steps[steps != 0])
+    if not len(sizes) or np.ptp(values) < MOTION_STEPS * sizes.min():
         return False
-    size = float(np.sqrt(np.mean(moved**2)))
-    return size > MOTION_NOISE * float(np.std(np.diff(values)))
+    return float(np.sqrt(np.mean(moved**2))) > MOTION_NOISE * float(np.std(steps))
 
 
 def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:

@@ -238,13 +238,10 @@ def without_late(
     sequences = []
     for sequence, begin in zip(alignment.sequences, alignment.begins, strict=True):
         start = initial_state(model, only(begin, lambda name: name not in lost))
-        measurements = only(sequence.measurements, lambda name: name not in lost)
+        kept = only(sequence.measurements, lambda name: name not in lost)
         sequences.append(
             dataclasses.replace(
-                sequence,
-                initial_qpos=start.qpos,
-                initial_qvel=start.qvel,
-                measurements=measurements,
+                sequence, initial_qpos=start.qpos, initial_qvel=start.qvel, measurements=kept
             )
         )
     health = (*alignment.health, *findings)

@@ -31,11 +31,8 @@ _NS = 1e9
 class SetpointRows(NamedTuple):
     """Where a path is sampled: between rows it is a straight line.
 
-    Attributes:
-        times_ns: (n,) int64, increasing.
-        trajectory: (n,) number of the trajectory that asks for each row …
-        leg: (n,) … and of its leg that ends there or later.
-        states: (n, 3, k) values and their derivatives.
+    The (n,) times increase; each row has the number of its trajectory and of the leg that ends
+    there or later. The (n, 3, k) states are values and their derivatives.
     """
 
     times_ns: NDArray[np.int64]
@@ -59,11 +56,7 @@ class SetpointPath:
     """The setpoints of k joints while trajectories come in."""
 
     def __init__(self, state: NDArray[np.float64] | None = None) -> None:
-        """Begin.
-
-        Args:
-            state: (k,) what is asked for before the first trajectory; by default nobody knows.
-        """
+        """Begin at (k,) what is asked for before the first trajectory; by default nobody knows."""
         self._known = state is not None
         self._initial = _begin(state, 0.0) if state is not None else np.empty((3, 1))
         self._legs: list[_Leg] = []

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from sysid_ros.alignment.mapping.names import name_words
-from sysid_ros.alignment.pairs import field_columns
-from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.alignment.pairs import field_columns, topic_labels
+from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
 from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.vocabulary import Quantity, is_command
@@ -32,13 +32,9 @@ _SAME = 0.02
 
 
 class Arm(NamedTuple):
-    """One of several arms.
+    """One of several arms, named by the side, or by what its topic does not share with the others'.
 
-    Attributes:
-        name: The side, or what its topic does not share with the others'.
-        topic: Of its measured state.
-        words: Of its name.
-        joints: What tells its joints apart, without the side.
+    The topic is that of its measured state; its joints' names are without the side.
     """
 
     name: str
@@ -59,9 +55,9 @@ def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
     found = []
     for topic, level in zip(states, levels, strict=True):
         own = '/'.join(part for part in level if part not in shared) if len(states) > 1 else ''
-        joints: dict[frozenset[str], set[str]] = {frozenset(): set(_labels(topic))}
-        if _SIDES.isdisjoint(_words(topic)):
-            joints = _by_side(_labels(topic)) or joints
+        joints: dict[frozenset[str], set[str]] = {frozenset(): set(topic_labels(topic))}
+        if _SIDES.isdisjoint(name_words(topic.topic)):
+            joints = _by_side(topic_labels(topic)) or joints
         for side, names in joints.items():
             name = '/'.join(part for part in (own, *sorted(side)) if part) or topic.topic
             words = frozenset(name_words(own)) | side
@@ -82,10 +78,10 @@ def find_leaders(bag: BagColumns) -> dict[str, str]:
     """
     found = {}
     for leader, follower in itertools.permutations(_states(bag), 2):
-        words, others = _words(leader), _words(follower)
-        shared = set(_labels(leader)) & set(_labels(follower))
+        words, others = set(name_words(leader.topic)), set(name_words(follower.topic))
+        shared = set(topic_labels(leader)) & set(topic_labels(follower))
         alike = words - _LEADS == others - _FOLLOWS
-        if words & _LEADS and alike and 2 * len(shared) >= len(_labels(follower)):
+        if words & _LEADS and alike and 2 * len(shared) >= len(topic_labels(follower)):
             found[leader.topic] = follower.topic
     return found
 
@@ -101,9 +97,9 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
     """
     if not namespace:
         return bag
-    words = frozenset(name_words(namespace))
+    named = frozenset(name_words(namespace))
     # A leader comes with the follower that is asked for.
-    wanted = words - _FOLLOWS or words
+    wanted = named - _FOLLOWS or named
     arms = find_arms(bag, {})
     chosen = [arm for arm in arms if wanted <= arm.words | set(name_words(arm.topic))]
     mine = wanted.union(*(arm.words for arm in chosen))
@@ -111,15 +107,15 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
     kept, unread, found = [], list(bag.unread), False
     for topic in bag.topics:
         path = frozenset(name_words(topic.topic))
-        fields = [_of_arm(field, path, wanted, others) for field in topic.fields]
-        left = dict.fromkeys(
-            label
-            for whole, field in zip(topic.fields, fields, strict=True)
-            for label in whole.labels
-            if label not in field.labels
-        )
-        found = found or any(wanted <= path | set(name_words(label)) for label in _labels(topic))
-        fields = [field for field in fields if field.labels]
+        words = {label: path | set(name_words(label)) for label in topic_labels(topic)}
+        found = found or any(wanted <= each for each in words.values())
+        left = [label for label, each in words.items() if not wanted <= each and others & each]
+        fields = []
+        for field in topic.fields:
+            columns = [index for index, label in enumerate(field.labels) if label not in left]
+            labels = tuple(field.labels[index] for index in columns)
+            if labels:
+                fields.append(replace(field, labels=labels, values=field.values[:, columns]))
         if fields:
             kept.append(replace(topic, fields=tuple(fields)))
         if left:
@@ -182,14 +178,6 @@ def _states(bag: BagColumns) -> list[TopicColumns]:
     ]
 
 
-def _words(topic: TopicColumns) -> set[str]:
-    return set(name_words(topic.topic))
-
-
-def _labels(topic: TopicColumns) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
-
-
 def _by_side(labels: Sequence[str]) -> dict[frozenset[str], set[str]]:
     """Return side to the joints there, without it; nothing where few have a side, as fingers."""
     found: dict[frozenset[str], set[str]] = {}
@@ -200,19 +188,6 @@ def _by_side(labels: Sequence[str]) -> dict[frozenset[str], set[str]]:
             joint = '_'.join(word for word in words if word not in _SIDES)
             found.setdefault(side, set()).add(joint)
     return found if 2 * sum(map(len, found.values())) > len(labels) else {}
-
-
-def _of_arm(
-    field: Field, path: frozenset[str], wanted: frozenset[str], others: frozenset[str]
-) -> Field:
-    """Return the columns of a field that belong to an arm, or to no other."""
-    mine = [
-        index
-        for index, label in enumerate(field.labels)
-        if wanted <= path | set(name_words(label)) or not others & (path | set(name_words(label)))
-    ]
-    labels = tuple(field.labels[index] for index in mine)
-    return replace(field, labels=labels, values=field.values[:, mine])
 
 
 def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:

@@ -64,6 +64,7 @@ from sysid_ros.alignment.pairs import (
     scalar_joints,
     sensor_names,
     topic_columns,
+    topic_labels,
     without_counterpart,
 )
 from sysid_ros.bags import BagColumns, TopicColumns
@@ -225,11 +226,7 @@ def channel_labels(
 class _ByName:
     """Pairs a bag with a model by the names of joints.
 
-    Attributes:
-        joints: Name to id of the model's hinges and slides.
-        shared: Topic to the joints of the model that it has, and their labels there.
-        unused: Topics that are not used, and why.
-        health: What was assumed.
+    ``shared`` is topic to the joints of the model that it has, and their labels there.
     """
 
     def __init__(self, bag: BagColumns, model: mujoco.MjModel, leaders: Collection[str]) -> None:
@@ -243,22 +240,22 @@ class _ByName:
         self.health: list[HealthFinding] = []
 
     def mapping(self) -> Mapping:
-        """Pair sensors with what is measured, and actuators with commands.
-
-        Raises:
-            AlignmentError: There are no joint states, no name is shared, or the model has no
-                sensor.
-        """
+        """Pair sensors with what is measured, and actuators with commands."""
         states = self._state_topics()
         sensors = self._sensors(states)
         if not sensors:
-            shared = some(dict.fromkeys(j for t in states for j in self.shared[t.topic]), _SHOWN)
+            joints = dict.fromkeys(j for topic in states for j in self.shared[topic.topic])
             raise AlignmentError(
                 'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
-                f'measures at joints {shared}.'
+                f'measures at joints {some(joints, _SHOWN)}.'
             )
         pairs = (*sensors, *(self._actuators() if self._model.nactuator else ()))
-        self._say_renamed(pairs)
+        used = {(pair.topic, pair.label) for pair in pairs}
+        for topic, shared in self.shared.items():
+            for joint, label in shared.items():
+                if label != joint and (topic, label) in used:
+                    detail = f'taken for the joint {joint!r}, whose name differs in writing only'
+                    self._assume(f'{topic} {label}', 1, detail)
         return Mapping(pairs, tuple(self.unused), tuple(self.health))
 
     def _refuse(self, topic: TopicColumns, reason: str) -> None:
@@ -267,15 +264,6 @@ class _ByName:
     def _assume(self, subject: str, count: int, detail: str) -> None:
         kind = FindingKind.ASSUMED_ORDER
         self.health.append(HealthFinding(self._bag.path.name, subject, kind, count, detail))
-
-    def _say_renamed(self, pairs: Sequence[Pair]) -> None:
-        """Say which labels were taken for joints that are written otherwise."""
-        used = {(pair.topic, pair.label) for pair in pairs}
-        for topic, shared in self.shared.items():
-            for joint, label in shared.items():
-                if label != joint and (topic, label) in used:
-                    detail = f'taken for the joint {joint!r}, whose name differs in writing only'
-                    self._assume(f'{topic} {label}', 1, detail)
 
     def _state_topics(self) -> list[TopicColumns]:
         """Choose the topics that carry the measured state."""
@@ -297,7 +285,7 @@ class _ByName:
             )
         matching = [topic for topic in states if self.shared[topic.topic]]
         if not matching:
-            labels = list(dict.fromkeys(label for topic in states for label in _labels(topic)))
+            labels = list(dict.fromkeys(label for topic in states for label in topic_labels(topic)))
             raise AlignmentError(_nothing_in_common(labels, list(self.joints)))
         matching.sort(
             key=lambda topic: (
@@ -473,13 +461,9 @@ class _ByName:
         return []
 
 
-def _labels(topic: TopicColumns) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for field in topic.fields for label in field.labels))
-
-
 def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
     """Return joint of the model to its label in a topic, in the order of the labels."""
-    labels = _labels(topic)
+    labels = topic_labels(topic)
     found = {label: label for label in labels if label in joints}
     if len(found) in {len(labels), len(joints)}:
         return found
@@ -563,10 +547,7 @@ def _completed(
     reason: str,
     left_out: Iterable[Pair] = (),
 ) -> Mapping:
-    """Name everything in bag and model that has no counterpart, with the reason of elements.
-
-    Pairs that were found and left out have a finding already.
-    """
+    """Name all without a counterpart; pairs that were left out have a finding already."""
     elements = {(pair.role, pair.name) for pair in mapping.pairs}
     columns = {pair[2:5] for pair in (*mapping.pairs, *left_out)}
     unmapped = without_counterpart(bag, model, elements, columns, mapping.unmapped, reason)

@@ -31,7 +31,6 @@ from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
 from sysid_ros.alignment.mapping.names import (
     QUATERNION,
     SAME_CORE,
-    Fitting,
     fitting_fields,
     in_words,
     similarities,
@@ -95,39 +94,33 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
     named = [kind for kind, name in zip(kinds, names, strict=True) if name]
     for sensor, (name, kind) in enumerate(zip(names, kinds, strict=True)):
         fitting = fitting_fields(bag, kind, int(model.sensor_dim[sensor])) if name else []
-        if fitting:
-            element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
-            place = mujoco.mj_id2name(model, *element) or ''
-            found.append(_best(name, place, fitting, named.count(kind)))
-    return found
-
-
-def _best(name: str, place: str, fitting: list[Fitting], rivals: int) -> ProposedPair:
-    """Choose the field whose topic is most like a sensor's name or the place where it sits."""
-    own = _words(f'{name}_{place}')
-    alike = [
-        max(
-            len(own & _words(topic.topic)),
-            float(similarities([topic.topic.strip('/')], [name, place]).max()),
-        )
-        for topic, _, _ in fitting
-    ]
-    best = int(np.argmax(alike))
-    topic, field, labels = fitting[best]
-    only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
-    named = alike[best] > 0
-    if only and (named or rivals == 1):
-        score = _ONLY_ALIKE if named else _ONLY
-        reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
-        reason += ' whose topic has such a name' if named else ''
-    else:
-        several = max(len(fitting), rivals)
+        if not fitting:
+            continue
+        element = mujoco.mjtObj(model.sensor_objtype[sensor]), int(model.sensor_objid[sensor])
+        place = mujoco.mj_id2name(model, *element) or ''
+        own = _words(f'{name}_{place}')
+        # The topic is chosen that is most like the sensor's name or the place where it sits.
+        alike = [
+            max(
+                len(own & _words(topic.topic)),
+                float(similarities([topic.topic.strip('/')], [name, place]).max()),
+            )
+            for topic, _, _ in fitting
+        ]
+        best = int(np.argmax(alike))
+        topic, field, labels = fitting[best]
+        only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
+        several = max(len(fitting), named.count(kind))
         score, reason = _ONE_OF_SEVERAL / several, f'one of {several} that it may be'
-    if labels == QUATERNION:
-        reason += '; w first in the model, last in ROS'
-    return ProposedPair(
-        PairRole.SENSOR, name, topic.topic, field.name, labels, 1.0, 0.0, score, reason
-    )
+        if only and (alike[best] > 0 or named.count(kind) == 1):
+            score = _ONLY_ALIKE if alike[best] > 0 else _ONLY
+            reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
+            reason += ' whose topic has such a name' if alike[best] > 0 else ''
+        if labels == QUATERNION:
+            reason += '; w first in the model, last in ROS'
+        where = topic.topic, field.name, labels
+        found.append(ProposedPair(PairRole.SENSOR, name, *where, 1.0, 0.0, score, reason))
+    return found
 
 
 def _words(text: str) -> set[str]:
@@ -138,13 +131,8 @@ class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
     Attributes:
-        role: Sensor or actuator.
-        name: Its name in the model.
-        topic: Topic in the bag.
-        field: Field of the message.
         labels: Columns of the field, in the order of the sensor's values.
         scale: Model units per bag unit.
-        offset: In model units.
         score: 0 to 1, see ``propose``.
         reason: Why, in words.
         kind: What it is taken as, if it is an effort.
@@ -169,13 +157,9 @@ class ProposedPair(NamedTuple):
 
 @dataclass(frozen=True)
 class Proposal:
-    """What ``sysid map`` found.
+    """What ``sysid map`` found: sensors, then actuators, both in model order.
 
-    Attributes:
-        bag: Name of the bag.
-        seconds: How much motion was looked at.
-        pairs: Sensors, then actuators, both in model order.
-        unmapped: Sensors, actuators and columns without a counterpart.
+    Seconds are how much motion was looked at.
     """
 
     bag: str
@@ -258,14 +242,10 @@ def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
 
 
 class _Reader:
-    """Says how the columns of a bag's joints are read by the best hypothesis.
-
-    Attributes:
-        placed: Row of the bag's joint to the id of the model's joint that it is.
-    """
+    """Says how the columns of a bag's joints are read by the best hypothesis."""
 
     def __init__(self, scorer: Scorer) -> None:
-        """Look for the best hypothesis."""
+        """Look for the best hypothesis, by which each row is a joint of the model."""
         self._scorer = scorer
         self._found = search(scorer)
         self.placed = {
@@ -279,19 +259,15 @@ class _Reader:
         return self._scorer.recorded[row], guess, self._scorer.joints[guess.joint]
 
     def _score(self, row: int, *choices: Choice) -> float:
-        """Return how sure choices are, at most as sure as the joint is."""
+        """Return how sure choices are; torques prove more of a joint than names."""
         margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
-        score = 1.0 / (1.0 + math.exp(-min(margins)))
-        return min(score, _HIGHEST, self._limit(row))
-
-    def _limit(self, row: int) -> float:
-        """Return the most that a joint can be sure of; torques prove more than names."""
+        score = min(1.0 / (1.0 + math.exp(-min(margins))), _HIGHEST)
         joint, alike = self._found.guesses[row].joint, self._scorer.alike
         others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
         named_otherwise = alike[row, joint] < SAME_CORE <= max(others, default=0.0)
         explained = self._found.verdict.parts[row][1] < _EXPLAINED
-        strange = self._scorer.strange[row, joint]
-        return _UNSCALED if strange or (named_otherwise and not explained) else 1.0
+        doubtful = self._scorer.strange[row, joint] or (named_otherwise and not explained)
+        return min(score, _UNSCALED) if doubtful else score
 
     def measured(self, row: int) -> dict[Quantity, _Reading]:
         """Return how each measured column is read."""
@@ -299,16 +275,14 @@ class _Reader:
         name, questions = self._identity(row), self._questions(row)
         columns = recorded.axis.columns
         readings = {}
-        if Quantity.POSITION in columns:
+        if (position := columns.get(Quantity.POSITION)) is not None:
             scale, offset = guess.sign * guess.unit.factor, self._found.verdict.offsets[row]
             notes = [name, *_notes(scale, guess.unit.name, offset, joint)]
             if offset:
                 notes.append('by the command it is held at')
             score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-            readings[Quantity.POSITION] = _Reading(
-                columns[Quantity.POSITION], scale, offset, score, _join(notes)
-            )
-        if Quantity.VELOCITY in columns:
+            readings[Quantity.POSITION] = _Reading(position, scale, offset, score, _join(notes))
+        if (velocity := columns.get(Quantity.VELOCITY)) is not None:
             unit = recorded.velocity_unit(guess.unit, hinge=joint.hinge)
             follows = recorded.speeding.correlation
             known = abs(follows) >= LEAST_CORRELATION
@@ -317,11 +291,9 @@ class _Reader:
             if known:
                 notes.append(f'the derivative of the position (correlation {abs(follows):.2f})')
             score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT)
-            readings[Quantity.VELOCITY] = _Reading(
-                columns[Quantity.VELOCITY], scale, 0.0, score, _join(notes)
-            )
-        if Quantity.EFFORT in columns:
-            readings[Quantity.EFFORT] = self._effort(row, columns[Quantity.EFFORT])
+            readings[Quantity.VELOCITY] = _Reading(velocity, scale, 0.0, score, _join(notes))
+        if (effort := columns.get(Quantity.EFFORT)) is not None:
+            readings[Quantity.EFFORT] = self._effort(row, effort)
         return {
             quantity: _asked(reading, questions.get(quantity, ''))
             for quantity, reading in readings.items()
