@@ -61,12 +61,13 @@ MEASURED = frozenset(
 NEITHER = frozenset(['acceleration', 'accelerations', 'covariance', 'error', 'output'])
 #: Labels of vectors and quaternions: these belong to no joint.
 COMPONENTS = frozenset('xyzw')
+#: A word or a number in a name.
+WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-zµ]+|\d+')
 
 
 def words_of(name: str) -> list[str]:
     """Split ``leftElbow_joint02`` into left, elbow, joint, 2."""
-    found = re.findall(r'[A-Z]+(?![a-z])|[A-Z]?[a-zµ]+|\d+', name)
-    return [word.lower().lstrip('0') or '0' for word in found]
+    return [word.lower().lstrip('0') or '0' for word in WORD.findall(name)]
 
 
 def quantity_of(words: Collection[str]) -> Quantity | None:

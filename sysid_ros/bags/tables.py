@@ -15,10 +15,10 @@ import importlib.util
 import json
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,7 +40,9 @@ from sysid_ros.vocabulary import (
     MEASURED,
     PWM,
     QUANTITIES,
+    WORD,
     Quantity,
+    words_of,
 )
 
 STATES, COMMANDS = '/joint_states', '/joint_commands'
@@ -59,8 +61,8 @@ _QUANTITIES = {
     'current': CURRENT,
     'pwm': PWM,
 }
-#: Words that say that something was measured, or of a joint, not what.
-_OF_JOINTS = MEASURED | {'dof'}
+#: Words that are no part of a joint's name.
+_NO_JOINTS = COMMANDED | MEASURED | {'dof'} | frozenset().union(*_QUANTITIES.values())
 _TIMES = frozenset(
     ['t', 'time', 'times', 'timestamp', 'timestamps', 'stamp', 'stamps', 'sec', 'secs', 'seconds']
 )
@@ -85,7 +87,6 @@ _UNITS = {
 _DATE_S = (5e8, 5e9)
 #: Nobody records joints more slowly, s; such a period is one in smaller units.
 _SLOWEST_S = 2.0
-_WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-zµ]+|\d+')
 
 
 @dataclass
@@ -95,15 +96,6 @@ class _Table:
     name: str
     columns: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     unread: dict[str, str] = field(default_factory=dict)
-
-
-class _Heading(NamedTuple):
-    """What a column's name says: role, field of a message or empty, joint, SI units per unit."""
-
-    commanded: bool
-    quantity: str
-    label: str
-    factor: float
 
 
 def table_files(path: Path) -> tuple[Path, ...]:
@@ -302,7 +294,7 @@ def _joined(tables: list[_Table]) -> list[_Table]:
 
 def _time_unit(name: str) -> float | None:
     """Return the seconds per unit of a column of times, NaN where it has none, None otherwise."""
-    words = [word.lower() for word in _WORD.findall(name)]
+    words = words_of(name)
     unit = next((_TIME_UNITS[word] for word in words if word in _TIME_UNITS), math.nan)
     rest = set(words) - set(_TIME_UNITS) - _TIME_NOISE
     return unit if rest and rest <= _TIMES else None
@@ -348,70 +340,55 @@ def _plausible(first: float, period: float, unit: float) -> bool:
     return (not date or first * unit < _DATE_S[1]) and period * unit < _SLOWEST_S
 
 
-def _heading(text: str, file: str) -> _Heading:
-    """Read what a column is from its name, and where that does not say it from its file's."""
-    found = list(_WORD.finditer(text))
-    words = [match.group().lower() for match in found]
-    of_file = [word.lower() for word in _WORD.findall(file)]
+def _heading(text: str, file: str) -> tuple[bool, str, str, float]:
+    """Read a column's name, and where that does not say it its file's.
+
+    Returns:
+        Whether it is a command, field of a message or empty, joint, and SI units per unit.
+    """
+    words, of_file = words_of(text), words_of(file)
+    if COMPONENTS & set(words[-1:]):
+        return False, '', text, 1.0
     quantity = next(
         (
             name
-            for several_words in (words, of_file)
-            for name, several in _QUANTITIES.items()
-            if set(several) & set(several_words)
+            for said in (words, of_file)
+            for name, known in _QUANTITIES.items()
+            if known & set(said)
         ),
         '',
     )
-    commanded = bool(COMMANDED & {*words, *of_file})
     if not quantity and ('action' in words or {'observation', 'state'} <= set(words)):
         quantity = 'position'
-    quantities = {word for several in _QUANTITIES.values() for word in several}
-    if COMPONENTS & set(words[-1:]):
-        return _Heading(commanded=False, quantity='', label=text, factor=1.0)
-    units = [word for word in words[-1:] if word in _UNITS] if quantity else []
-    drop = COMMANDED | _OF_JOINTS | quantities | set(units)
-    label = text
-    for match, word in zip(reversed(found), reversed(words), strict=True):
-        if word in drop:
-            label = f'{label[: match.start()]}\0{label[match.end() :]}'
+    unit = words[-1] if quantity and words and words[-1] in _UNITS else ''
+    drop = _NO_JOINTS | {unit}
+    label = WORD.sub(lambda word: '\0' if word.group().lower() in drop else word.group(), text)
     label = re.sub(r'[\W_]*\0[\W_\0]*', '_', label)
     label = re.sub(r'^[\W_]+|[\W_]+$', '', label)
-    return _Heading(commanded, quantity, label, _UNITS[units[0]] if units else 1.0)
+    return bool(COMMANDED & {*words, *of_file}), quantity, label, _UNITS.get(unit, 1.0)
 
 
 def _topics(path: Path, table: _Table, *, alone: bool) -> list[TopicColumns]:
-    """Sort the columns of a table into topics."""
-    name, stamps = _times_ns(path, table)
+    """Sort the columns of a table into topics, with the rows in which each says anything."""
+    times, stamps = _times_ns(path, table)
     place, file = ('', '') if alone else (f'/{table.name}', table.name)
     topics: dict[tuple[str, str], dict[str, dict[str, NDArray[np.float64]]]] = {}
     for text, values in table.columns.items():
-        if text == name:
+        if text == times:
             continue
-        heading = _heading(text, file)
-        key, of_field, label = (f'/{table.name}', _TABLE), text, ''
-        if heading.quantity:
-            key = (COMMANDS if heading.commanded else STATES), _STATE
-            key, of_field, label = (f'{place}{key[0]}', _STATE), heading.quantity, heading.label
-        elif heading.commanded:
-            key, of_field, label = (f'{place}{COMMANDS}', _TABLE), 'data', heading.label
-        topics.setdefault(key, {}).setdefault(of_field, {})[label] = heading.factor * values
-    return [_topic(topic, kind, stamps, fields.items()) for (topic, kind), fields in topics.items()]
-
-
-def _topic(
-    topic: str,
-    kind: str,
-    stamps: NDArray[np.int64],
-    fields: Iterable[tuple[str, dict[str, NDArray[np.float64]]]],
-) -> TopicColumns:
-    """Return a topic with the rows in which it says anything."""
-    made = [Field(name, tuple(found), np.column_stack([*found.values()])) for name, found in fields]
-    says = np.isfinite(np.column_stack([item.values for item in made])).any(axis=1)
-    return TopicColumns(
-        topic,
-        kind,
-        stamps[says],
+        commanded, quantity, label, factor = _heading(text, file)
+        if quantity:
+            key, name = (f'{place}{COMMANDS if commanded else STATES}', _STATE), quantity
+        elif commanded:
+            key, name = (f'{place}{COMMANDS}', _TABLE), 'data'
+        else:
+            key, name, label = (f'/{table.name}', _TABLE), text, ''
+        topics.setdefault(key, {}).setdefault(name, {})[label] = factor * values
+    made = []
+    for (topic, kind), fields in topics.items():
+        numbers = {name: np.column_stack([*found.values()]) for name, found in fields.items()}
+        says = np.isfinite(np.column_stack([*numbers.values()])).any(axis=1)
+        kept = tuple(Field(name, tuple(fields[name]), numbers[name][says]) for name in fields)
         # Times of a table are those of the values. A header's stamp of zero would be none.
-        np.maximum(stamps[says], 1),
-        tuple(Field(item.name, item.labels, item.values[says]) for item in made),
-    )
+        made.append(TopicColumns(topic, kind, stamps[says], np.maximum(stamps[says], 1), kept))
+    return made

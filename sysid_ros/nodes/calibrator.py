@@ -141,7 +141,12 @@ class Calibrator:
             return
         try:
             settings = _load(self._config)
-            self._follow(settings.output)
+            # Nothing was published at the start, and somebody may have rolled back.
+            current = linked(settings.output)
+            if current is not None and current != self._shown:
+                self._shown = current
+                self._publish(Calibration.load(current))
+                self._log.info(f'current is {current}')
             new = self._bags.look(settings, time.monotonic())
         except (SysidError, OSError) as err:
             # A file that is being edited, perhaps; a refit would say so.
@@ -195,38 +200,21 @@ class Calibrator:
         self._level = DiagnosticStatus.OK if good else DiagnosticStatus.WARN
         sentence = _summary(done)
         self._say(f'idle: the last refit: {sentence}')
-        self._prune(done.folder.parent)
-        return result.accepted, sentence
-
-    def _prune(self, output: Path) -> None:
-        if not self._config.keep:
-            return
         try:
-            removed = prune(output, self._config.keep)
+            removed = prune(done.folder.parent, self._config.keep) if self._config.keep else ()
         except SysidError as err:
             # The refit was good, whatever becomes of old ones.
             self._log.warning(str(err))
-            return
+            removed = ()
         for name in removed:
-            self._log.info(f'removed {output / name}, as `keep` is {self._config.keep}')
+            self._log.info(f'removed {done.folder.parent / name}, as `keep` is {self._config.keep}')
+        return result.accepted, sentence
 
     def _failed(self, sentence: str, *, unexpected: bool = False) -> tuple[bool, str]:
         self._level = DiagnosticStatus.ERROR if unexpected else DiagnosticStatus.WARN
         self._standing = ''
         self._say(f'idle: the last refit failed: {sentence}')
         return False, sentence
-
-    def _follow(self, output: Path) -> None:
-        """Publish what is current where that is not what was published last.
-
-        So it is at the start, and where somebody rolled back.
-        """
-        current = linked(output)
-        if current is None or current == self._shown:
-            return
-        self._shown = current
-        self._publish(Calibration.load(current))
-        self._log.info(f'current is {current}')
 
     # Topics
 
@@ -249,16 +237,16 @@ class Calibrator:
         return message
 
     def _diagnose(self) -> None:
-        fitting = str(self._running is not None).lower()
+        values = {
+            'fitting': str(self._running is not None).lower(),
+            'config': self._config.config,
+            'standing': self._standing,
+        }
         status = DiagnosticStatus(
             level=self._level,
             name=f'{self._name}: calibration',
             message=self._progress,
-            values=[
-                KeyValue(key='fitting', value=fitting),
-                KeyValue(key='config', value=self._config.config),
-                KeyValue(key='standing', value=self._standing),
-            ],
+            values=[KeyValue(key=key, value=value) for key, value in values.items()],
         )
         self._diagnostics.publish(self._stamped(status))
 
@@ -266,10 +254,8 @@ class Calibrator:
 class _Calls(ReentrantCallbackGroup):  # type: ignore[misc]
     """Callbacks that may overlap, and whose end can be awaited.
 
-    rclpy 7.1's MultiThreadedExecutor does not wait for them when it is shut down.
-
-    Attributes:
-        ended: When the last one ended, in ``time.monotonic()``.
+    rclpy 7.1's MultiThreadedExecutor does not wait for them when it is shut down. The last one
+    ``ended`` at that moment of ``time.monotonic()``.
     """
 
     def __init__(self) -> None:
@@ -308,11 +294,7 @@ def _load(config: CalibratorConfig) -> CalibrationConfig:
 
 
 def _check(config: CalibratorConfig) -> None:
-    """Check that a configuration can be read and its results be put somewhere.
-
-    Raises:
-        ConfigError: It cannot, or they cannot.
-    """
+    """Refuse a configuration that cannot be read, or whose results cannot be put anywhere."""
     output = _load(config).output
     existing = next(path for path in (output, *output.absolute().parents) if path.exists())
     if not existing.is_dir():
@@ -323,25 +305,16 @@ def _check(config: CalibratorConfig) -> None:
 
 def _summary(done: Calibration) -> str:
     result = done.result
-    changed = '' if result.drift is None else f'. {result.drift.sentence}'
     count, word, *said = headline_lines(result)
-    return ' '.join(
-        (
-            count,
-            f'{result.standing}:' if result.accepted else word,
-            *(line.strip() for line in said),
-            *(f'Next: {step}' for step in next_steps(result)),
-            f'report {done.report_path}{changed}',
-        )
-    )
+    parts = [count, f'{result.standing}:' if result.accepted else word]
+    parts += [line.strip() for line in said]
+    parts += [f'Next: {step}' for step in next_steps(result)]
+    changed = '' if result.drift is None else f'. {result.drift.sentence}'
+    return ' '.join((*parts, f'report {done.report_path}{changed}'))
 
 
 def _status(parameter: ParameterResult, result: CalibrationResult) -> Any:
-    """Return a parameter as a DiagnosticStatus.
-
-    The level is OK for what was identified and WARN for what was not; all of a rejected result is
-    ERROR.
-    """
+    """Return OK for what was identified and WARN for what was not, ERROR for a rejected result."""
     level = DiagnosticStatus.OK if parameter.identified else DiagnosticStatus.WARN
     pairs = {
         'value': repr(parameter.value),

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import SysidError
+from sysid_ros.nodes.runtime import EXIT_ERROR
 from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.results.store import CURRENT, REJECTED, linked
 
@@ -29,9 +30,10 @@ NICEST = 19
 _GRACE = 2.0
 #: A bag is finished when nothing in it changed for so long, s.
 _SETTLED = 5.0
-_BAD_INPUT = 2
 #: What the line of an error begins with.
 _COMPLAINT = 'sysid: '
+#: Name, size and time of a bag's files.
+_Files = tuple[tuple[str, int, int], ...]
 
 
 class End(Enum):
@@ -44,14 +46,7 @@ class End(Enum):
 
 
 class Outcome(NamedTuple):
-    """What a refit came to.
-
-    Attributes:
-        end: How it ended.
-        folder: That of the new result, if there is one.
-        sentence: Why there is none.
-        log: All that it said on its standard error.
-    """
+    """What a refit came to: the folder of its result or why there is none, and its messages."""
 
     end: End
     folder: Path | None = None
@@ -68,12 +63,7 @@ class Child:
     """
 
     def __init__(self, config: Path, settings: CalibrationConfig) -> None:
-        """Take note of what to run; nothing is started yet.
-
-        Args:
-            config: calibration.yaml.
-            settings: What it says, and where results go.
-        """
+        """Take note of the configuration file and of what it says; nothing is started yet."""
         self.stage = 'starting'
         self.outcome = Outcome(End.CANCELLED)
         self._output = settings.output
@@ -88,15 +78,15 @@ class Child:
     def run(self, say: Callable[[str], None]) -> Outcome:
         """Fit, and wait for the end; stages and iterations are told meanwhile."""
         try:
-            self.outcome = self._run(say)
+            # Not by where the links were: somebody may roll back meanwhile.
+            before = set(self._output.iterdir()) if self._output.is_dir() else set()
+            self.outcome = self._judge(before, *self._wait(say))
         finally:
             self._ended.set()
         return self.outcome
 
-    def _run(self, say: Callable[[str], None]) -> Outcome:
-        # Not by where the links were: somebody may roll back meanwhile.
-        before = set(self._output.iterdir()) if self._output.is_dir() else set()
-        code, log = self._wait(say)
+    def _judge(self, before: set[Path], code: int, log: str) -> Outcome:
+        """Tell how it ended by its results, which are new, its exit code and its messages."""
         for link in (CURRENT, REJECTED):
             folder = linked(self._output, link)
             if folder is not None and folder not in before:
@@ -105,7 +95,7 @@ class Child:
         if self._cancelled:
             stage = f'The refit was cancelled while it was at "{self.stage}"'
             return Outcome(End.CANCELLED, sentence=f'{stage}; what was current still is.', log=log)
-        if code == _BAD_INPUT:
+        if code == EXIT_ERROR:
             return Outcome(End.REFUSED, sentence=last.removeprefix(_COMPLAINT), log=log)
         # One that was killed said only how far it was.
         why = last if last and code > 0 else f'exit code {code}'
@@ -157,18 +147,12 @@ class Child:
                 self._process.send_signal(number)
 
 
-class _Seen(NamedTuple):
-    """What is in a bag's folder, and since when, s."""
-
-    files: tuple[tuple[str, int, int], ...]
-    since: float
-
-
 class NewBags:
     """The training bags of a configuration that were finished since they were last learned."""
 
     def __init__(self) -> None:
-        self._seen: dict[Path, _Seen] = {}
+        #: Files of a bag, and since when they are as they are, s.
+        self._seen: dict[Path, tuple[_Files, float]] = {}
         self._known: set[Path] | None = None
 
     def look(self, settings: CalibrationConfig, now: float) -> tuple[Path, ...]:
@@ -180,17 +164,21 @@ class NewBags:
             settings: Names the bags.
             now: Any clock that only runs forward, s.
         """
-        whole = {path: _files(path) for path in _training(settings)}
-        whole = {path: files for path, files in whole.items() if files}
+        try:
+            bags = [path for path, role in bags_of(settings) if role == 'train']
+        except SysidError:
+            # A pattern matches nothing yet.
+            bags = []
+        whole = {path: files for path in bags if (files := _files(path))}
         if self._known is None:
             self._known = set(whole)
         for path, files in whole.items():
-            if path not in self._seen or self._seen[path].files != files:
-                self._seen[path] = _Seen(files, now)
+            if path not in self._seen or self._seen[path][0] != files:
+                self._seen[path] = (files, now)
         return tuple(
             path
             for path in whole
-            if path not in self._known and now - self._seen[path].since >= _SETTLED
+            if path not in self._known and now - self._seen[path][1] >= _SETTLED
         )
 
     def learn(self, bags: Iterable[Path]) -> None:
@@ -198,15 +186,7 @@ class NewBags:
         self._known = {*(self._known or ()), *bags}
 
 
-def _training(settings: CalibrationConfig) -> list[Path]:
-    try:
-        return [path for path, role in bags_of(settings) if role == 'train']
-    except SysidError:
-        # A pattern matches nothing yet.
-        return []
-
-
-def _files(bag: Path) -> tuple[tuple[str, int, int], ...]:
+def _files(bag: Path) -> _Files:
     """Return name, size and time of all files in a bag; nothing while it is being recorded."""
     if not (bag / 'metadata.yaml').is_file():
         return ()

@@ -33,21 +33,16 @@ from sysid_ros.version import __version__
 _PACKAGE = 'sysid_ros'
 #: Extras that only developers need.
 _OF_DEVELOPERS = frozenset({'test', 'docs', 'bench'})
-#: A platform that draws nothing by then draws nothing, s.
-_DRAWS_S = 20.0
 _DRAW = """
 from sysid_ros.report.rendering import gl_context
 with gl_context(16, 16):
     print("drawn")
 """
-#: So long the graph is listened to, s, ...
-LOOK_S = 2.0
-#: ... and so much longer a middleware may take that does not answer.
+#: A process that does not answer within this, s, hangs in a driver or in the middleware.
 _ANSWERS_S = 20.0
+_HANGS = 'does not answer'
 #: Packages with the messages of our nodes.
 _MESSAGES = ('sensor_msgs', 'std_msgs', 'std_srvs', 'diagnostic_msgs', 'trajectory_msgs')
-#: Where Fast DDS keeps its shared memory.
-_SHARED = Path('/dev/shm')  # noqa: S108 (is looked at only)
 #: Topics that every node has, which say nothing of a robot.
 _OF_NODES = frozenset({'/parameter_events', '/rosout'})
 
@@ -61,14 +56,7 @@ class State(StrEnum):
 
 
 class Check(NamedTuple):
-    """One thing that was looked at.
-
-    Attributes:
-        subject: What it is.
-        state: Whether it is as it has to be; ``optional`` is missing, and needed for some only.
-        found: What was found.
-        remedy: What to do; empty where all is well.
-    """
+    """One thing that was looked at; an optional thing that is missing is needed for some only."""
 
     subject: str
     state: State
@@ -86,13 +74,17 @@ def check_installation() -> Iterator[Check]:
         yield Check(_PACKAGE, State.MISSING, 'not installed itself', 'pip install . in its folder')
         return
     needed = [Requirement(line) for line in metadata.requires(_PACKAGE) or []]
-    always = [item for item in needed if _is_of(item, '')]
+    always = [item for item in needed if not item.marker or item.marker.evaluate({'extra': ''})]
     wrong = [check for item in always if (check := _package(item)) is not None]
     yield from wrong
     if not wrong:
         yield Check('packages', State.OK, f'all {len(always)} that are needed')
     for extra in sorted(set(own.get_all('Provides-Extra') or []) - _OF_DEVELOPERS):
-        more = [item for item in needed if item not in always and _is_of(item, extra)]
+        more = [
+            item
+            for item in needed
+            if item not in always and item.marker and item.marker.evaluate({'extra': extra})
+        ]
         lacking = ', '.join(item.name for item in more if _package(item) is not None)
         if lacking:
             remedy = f"pip install '{_PACKAGE}[{extra}]', from a clone pip install '.[{extra}]'"
@@ -102,21 +94,29 @@ def check_installation() -> Iterator[Check]:
     yield _rendering()
 
 
-def _is_of(item: Requirement, extra: str) -> bool:
-    """Whether a package is needed with an extra, of which the empty one is none, on this Python."""
-    return item.marker is None or item.marker.evaluate({'extra': extra})
-
-
 def _package(item: Requirement) -> Check | None:
     """Return what is wrong with a package; None where it is there and new enough."""
-    asked = f"pip install '{item.name}{item.specifier}'"
     try:
         found = metadata.version(item.name)
+        if item.specifier.contains(found, prereleases=True):
+            return None
+        found += f', expected {item.specifier}'
     except metadata.PackageNotFoundError:
-        return Check(item.name, State.MISSING, 'not installed', asked)
-    if item.specifier.contains(found, prereleases=True):
-        return None
-    return Check(item.name, State.MISSING, f'{found}, expected {item.specifier}', asked)
+        found = 'not installed'
+    return Check(item.name, State.MISSING, found, f"pip install '{item.name}{item.specifier}'")
+
+
+def _ask(*arguments: str, timeout: float, **environment: str) -> tuple[str, str]:
+    """Run Python in a process of its own; return the last lines of its output and its errors."""
+    command, env = [sys.executable, *arguments], {**os.environ, **environment}
+    try:
+        done = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return '', _HANGS
+    output, errors = (text.strip().rpartition('\n')[2] for text in (done.stdout, done.stderr))
+    return output, errors or 'no reason given'
 
 
 def _rendering() -> Check:
@@ -124,32 +124,19 @@ def _rendering() -> Check:
     asked = os.environ.get('MUJOCO_GL', '')
     reason = ''
     for name in (asked,) if asked else ('egl', 'osmesa'):
-        command = [sys.executable, '-c', _DRAW]
-        env = {**os.environ, 'MUJOCO_GL': name}
-        try:
-            done = subprocess.run(
-                command, env=env, capture_output=True, text=True, timeout=_DRAWS_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            reason = f'{name} does not answer'
-            continue
-        if done.stdout.strip() == 'drawn':
+        drawn, reason = _ask('-c', _DRAW, timeout=_ANSWERS_S, MUJOCO_GL=name)
+        if drawn == 'drawn':
             return Check('rendering', State.OK, f'{name.upper()} draws without a display')
-        reason = done.stderr.strip().rpartition('\n')[2] or f'{name} ended'
     return Check(
         'rendering',
         State.OPTIONAL,
-        f'for films only; {reason.rpartition("Error: ")[2]}',
+        f'for films only; {name}: {reason.rpartition("Error: ")[2]}',
         "pip install 'sysid_ros[viewer]' and apt install libegl1 libgl1, or libosmesa6",
     )
 
 
-def check_ros(seconds: float = LOOK_S) -> Iterator[Check]:
-    """Yield what is seen of ROS.
-
-    Args:
-        seconds: So long the graph is listened to.
-    """
+def check_ros(seconds: float = 2.0) -> Iterator[Check]:
+    """Yield what is seen of ROS while the graph is listened to for so many seconds."""
     if importlib.util.find_spec('rclpy') is None:
         remedy = (
             "source /opt/ros/jazzy/setup.bash, or pip install 'sysid_ros[ros]'; bags are "
@@ -165,24 +152,16 @@ def check_ros(seconds: float = LOOK_S) -> Iterator[Check]:
         debian = ' '.join(f'ros-jazzy-{name.replace("_", "-")}' for name in absent)
         remedy = f"apt install {debian}, or pip install 'sysid_ros[ros]'"
         yield Check('messages', State.MISSING, f'without {", ".join(absent)}', remedy)
-    try:
-        done = subprocess.run(
-            [sys.executable, '-m', 'sysid_ros.nodes.doctor', str(seconds)],
-            capture_output=True,
-            text=True,
-            timeout=seconds + _ANSWERS_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+    module = ('-m', 'sysid_ros.nodes.doctor', str(seconds))
+    answer, reason = _ask(*module, timeout=seconds + _ANSWERS_S)
+    if answer:
+        memory = strange_memory(Path('/dev/shm'), os.getuid())  # noqa: S108 (is looked at only)
+        yield from checks_of(json.loads(answer), seconds, memory)
+    elif reason == _HANGS:
         remedy = 'check the network, or export RMW_IMPLEMENTATION=rmw_fastrtps_cpp'
-        yield Check('graph', State.MISSING, 'the middleware does not answer', remedy)
-        return
-    if done.returncode:
-        reason = done.stderr.strip().rpartition('\n')[2] or 'no reason given'
+        yield Check('graph', State.MISSING, f'the middleware {reason}', remedy)
+    else:
         yield Check('graph', State.MISSING, reason, 'source the setup.bash of your ROS again')
-        return
-    topics = json.loads(done.stdout.strip().splitlines()[-1])
-    yield from checks_of(topics, seconds, strange_memory(_SHARED, os.getuid()))
 
 
 def _where() -> str:
@@ -192,11 +171,11 @@ def _where() -> str:
 
 
 def checks_of(topics: Sequence[dict[str, Any]], seconds: float, memory: str) -> Iterator[Check]:
-    """Yield what there is to say of the topics that were seen.
+    """Yield what there is to say of topics as `look` returns them.
 
     Args:
-        topics: As `look` returns them.
-        seconds: So long it listened.
+        topics: What was seen.
+        seconds: For how long.
         memory: Whose shared memory is in the way; empty where none is.
     """
     for item in topics:
@@ -234,14 +213,7 @@ def strange_memory(folder: Path, user: int) -> str:
 
 
 def look(seconds: float) -> list[dict[str, Any]]:
-    """Return topic, types and number of messages of what is published.
-
-    Args:
-        seconds: So long is listened.
-
-    Raises:
-        RosError: There is no rclpy.
-    """
+    """Return topic, types and number of messages of what is published within some seconds."""
     rclpy = import_rclpy()
     rclpy.init(args=[])
     node = rclpy.create_node('sysid_doctor')

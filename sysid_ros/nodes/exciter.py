@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 from rclpy.clock import Clock, ClockType
@@ -37,21 +36,10 @@ _NS = 10**9
 
 
 class JointStates:
-    """The latest joint states of a topic.
-
-    Attributes:
-        topic: Its name in full.
-        positions: Joint to its position, rad or m; None before the first message.
-    """
+    """The latest positions of a topic's joints, rad or m; None before the first message."""
 
     def __init__(self, node: Node, topic: str, on_state: Callable[[int, Any], None]) -> None:
-        """Subscribe to a topic, whose name is in full.
-
-        Args:
-            node: The node.
-            topic: The topic.
-            on_state: Called with the stamp, ns, and the message of each state.
-        """
+        """Subscribe to a topic, named in full; ``on_state`` gets the stamp, ns, and the message."""
         self.topic = topic
         self.positions: dict[str, float] | None = None
         self._node = node
@@ -83,20 +71,10 @@ class JointStates:
 
 
 class Schedule:
-    """The steps 0 to last, each at its time from the first.
-
-    Attributes:
-        skipped: Steps that were left out because their time was over.
-    """
+    """The steps 0 to last, each at its time from the first; late ones are skipped."""
 
     def __init__(self, rate: float, last: int, closing: threading.Event) -> None:
-        """Prepare; it starts with the first step.
-
-        Args:
-            rate: Steps per second.
-            last: Number of the last step; it is never left out.
-            closing: Ends it early when it is set.
-        """
+        """Prepare steps at a rate, 1/s; the last is never skipped, ``closing`` ends it early."""
         self.skipped = 0
         self._rate = rate
         self._last = last
@@ -143,7 +121,6 @@ _MARGIN = 1.02
 _ANY_VELOCITY = 1e6
 #: How long the last command may take to reach its subscribers, s.
 _FAREWELL_SECONDS = 0.5
-_NS = 10**9
 
 
 class Exciter:
@@ -168,8 +145,26 @@ class Exciter:
         spec = load_driven(path)
         self._model = compile_driven(spec, path)
         self._drives = drives(self._model)
-        self._motion = _plan(config, self._model)
-        self._rehearse(spec, path)
+        self._motion = (
+            follow(self._model, read_waypoints(Path(config.motion)), rate=config.rate)
+            if config.motion
+            else sum_of_sines(
+                self._model,
+                duration=config.duration,
+                ramp=config.ramp,
+                amplitude=config.amplitude,
+                max_frequency=config.max_frequency,
+                seed=config.seed,
+                rate=config.rate,
+            )
+        )
+        fastest = config.max_velocity or _ANY_VELOCITY
+        try:
+            limits = Limits(self._model, margin=_MARGIN, max_speed=fastest)
+        except ModelError as err:
+            self._log.warning(f'the motion is not tried on the model first: {err}')
+        else:
+            rehearse(spec, path, self._motion, limits)
         by_name = config.message == 'JointTrajectory'
         for drive in self._drives:
             if by_name and not (drive.joint and drive.takes_positions):
@@ -209,16 +204,6 @@ class Exciter:
         self._closing.set()
         if self._thread.ident is not None:
             self._thread.join()
-
-    def _rehearse(self, spec: mujoco.MjSpec, path: Path) -> None:
-        """Refuse a motion that breaks a limit on the model."""
-        fastest = self._config.max_velocity or _ANY_VELOCITY
-        try:
-            limits = Limits(self._model, margin=_MARGIN, max_speed=fastest)
-        except ModelError as err:
-            self._log.warning(f'the motion is not tried on the model first: {err}')
-            return
-        rehearse(spec, path, self._motion, limits)
 
     # Waiting for the robot
 
@@ -376,17 +361,3 @@ class Exciter:
         point = JointTrajectoryPoint(positions=positions)
         names = [drive.joint for drive in self._drives]
         self._publisher.publish(JointTrajectory(joint_names=names, points=[point]))
-
-
-def _plan(config: ExciterConfig, model: mujoco.MjModel) -> Motion:
-    if config.motion:
-        return follow(model, read_waypoints(Path(config.motion)), rate=config.rate)
-    return sum_of_sines(
-        model,
-        duration=config.duration,
-        ramp=config.ramp,
-        amplitude=config.amplitude,
-        max_frequency=config.max_frequency,
-        seed=config.seed,
-        rate=config.rate,
-    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
@@ -65,7 +66,10 @@ def declare(
         SysidError: A sentence about the first value that does not fit.
     """
     where = f'the parameters of {node.get_fully_qualified_name()}'
-    types = {name: _type(info) for name, info in schema.model_fields.items()}
+    types = {
+        name: _TYPES[str if get_origin(info.annotation) is Literal else info.annotation]
+        for name, info in schema.model_fields.items()
+    }
     given = {name: _given(node, name, type_) for name, type_ in types.items()}
     values = {name: value for name, value in given.items() if value is not None}
     config = validate(schema, values, where)
@@ -77,18 +81,19 @@ def declare(
         node.set_parameters([Parameter(name, types[name], _to_ros(getattr(config, name)))])
 
     def merged(parameters: list[Parameter]) -> T:
-        """Return all values after a change."""
-        new = _changed(config.model_dump(), parameters, types, changeable)
+        """Return all values after a change; what is not changeable must be as it was."""
+        values = config.model_dump()
+        new = dict(values)
+        # Others that are not ours (use_sim_time) are somebody else's business.
+        for given in (given for given in parameters if given.name in values):
+            before, value = values[given.name], _from_ros(given.value, types[given.name])
+            if given.name not in changeable and value != before:
+                raise ConfigError(
+                    f'Parameter {given.name!r} cannot change while the node runs: expected '
+                    f'{_to_ros(before)!r} as at its start, found {_to_ros(value)!r}.'
+                )
+            new[given.name] = value
         return validate(schema, new, where)
-
-    def convert(parameters: list[Parameter]) -> list[Parameter]:
-        """Turn ``5`` into ``5.0`` where a float is expected."""
-        return [
-            Parameter(given.name, _Type.DOUBLE, float(given.value))
-            if types.get(given.name) == _Type.DOUBLE and given.type_ == _Type.INTEGER
-            else given
-            for given in parameters
-        ]
 
     def refuse(parameters: list[Parameter]) -> SetParametersResult:
         """Accept a change, or say why not."""
@@ -108,43 +113,24 @@ def declare(
             config = changed
             on_change(config)
 
-    node.add_pre_set_parameters_callback(convert)
+    node.add_pre_set_parameters_callback(partial(_with_floats, types))
     node.add_on_set_parameters_callback(refuse)
     node.add_post_set_parameters_callback(accept)
     return config
 
 
-def _changed(
-    values: dict[str, Any],
-    parameters: list[Parameter],
-    types: dict[str, Any],
-    changeable: Collection[str],
-) -> dict[str, Any]:
-    """Return values with those of the parameters that are among them, which must be changeable."""
-    new = dict(values)
-    # Others that are not ours (use_sim_time) are somebody else's business.
-    for given in (given for given in parameters if given.name in values):
-        before, value = values[given.name], _from_ros(given.value, types[given.name])
-        if given.name not in changeable and value != before:
-            raise ConfigError(
-                f'Parameter {given.name!r} cannot change while the node runs: expected '
-                f'{_to_ros(before)!r} as at its start, found {_to_ros(value)!r}.'
-            )
-        new[given.name] = value
-    return new
+def _with_floats(types: dict[str, Any], parameters: list[Parameter]) -> list[Parameter]:
+    """Turn ``5`` into ``5.0`` where a float is expected."""
+    return [
+        Parameter(given.name, _Type.DOUBLE, float(given.value))
+        if types.get(given.name) == _Type.DOUBLE and given.type_ == _Type.INTEGER
+        else given
+        for given in parameters
+    ]
 
 
 def resolve_topic(node: Node, parameter: str, topic: str) -> str:
-    """Return a topic's name in full, with the node's namespace and remappings.
-
-    Args:
-        node: The node.
-        parameter: Name of the parameter that holds the topic, for the error.
-        topic: What it holds.
-
-    Raises:
-        ConfigError: It is no name of a topic.
-    """
+    """Return a topic's name in full; a ConfigError names the parameter that holds no such name."""
     try:
         return str(node.resolve_topic_name(topic))
     except (ValueError, RuntimeError) as err:  # rclpy's RCLError is a RuntimeError
@@ -152,10 +138,6 @@ def resolve_topic(node: Node, parameter: str, topic: str) -> str:
         raise ConfigError(
             f'Expected the name of a topic in parameter {parameter!r}, found an error: {reason}.'
         ) from err
-
-
-def _type(info: FieldInfo) -> Any:
-    return _TYPES[str if get_origin(info.annotation) is Literal else info.annotation]
 
 
 def _given(node: Node, name: str, type_: Any) -> Any:

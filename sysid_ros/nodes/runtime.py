@@ -26,17 +26,13 @@ if TYPE_CHECKING:
 
 #: Exit code of a node that was given something it cannot work with.
 EXIT_ERROR = 2
-
 #: Longest single wait of an executor, s. Without a limit the EventsExecutor of rclpy 7.1 computes
 #: its deadline beyond the end of the clock and spins on one core without any callback.
 _SPIN_SECONDS = 3600.0
-
 #: Whether a signal came is looked at so often, s.
 _LOOK_SECONDS = 0.5
-
 #: How long callbacks that wait for their turn are given at the end, s.
 _DRAIN_SECONDS = 0.5
-
 #: How long a callback that is still running is waited for at the end, s.
 _JOIN_SECONDS = 30.0
 
@@ -99,34 +95,22 @@ def run(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.request())
     try:
-        _run(name, load, list(args), stop, threads)
+        rclpy = import_rclpy()
+        if not stop.requested:
+            _init(rclpy, list(args))
+            with contextlib.ExitStack() as clean_up:
+                clean_up.callback(rclpy.try_shutdown)
+                node = _make_node(rclpy, name)
+                clean_up.callback(node.destroy_node)
+                running = load()(node, stop)
+                clean_up.callback(running.close)
+                _spin(node, stop, threads)
         if stop.error is not None:
             raise stop.error
     except SysidError as err:
         print(f'{name}: {err}', file=sys.stderr, flush=True)  # noqa: T201 (after the logger's end)
         return EXIT_ERROR
     return 0
-
-
-def _run(
-    name: str, load: Callable[[], type[Running]], args: list[str], stop: Stop, threads: int
-) -> None:
-    rclpy = import_rclpy()
-    if stop.requested:
-        return
-    _init(rclpy, args)
-    try:
-        node = _make_node(rclpy, name)
-        try:
-            running = load()(node, stop)
-            try:
-                _spin(node, stop, threads)
-            finally:
-                running.close()
-        finally:
-            node.destroy_node()
-    finally:
-        rclpy.try_shutdown()
 
 
 class _Log:
@@ -139,18 +123,13 @@ class _Log:
         return getattr(self._logger, name)
 
     def info(self, text: str) -> None:
-        self._logger.info(_lines(text))
+        self._logger.info('\n'.join(map(one_line, text.split('\n'))))
 
     def warning(self, text: str) -> None:
         self._logger.warning(one_line(text))
 
     def error(self, text: str) -> None:
-        self._logger.error(_lines(text))
-
-
-def _lines(text: str) -> str:
-    """Return a text of several lines, as a table or a traceback, with nothing unseen in them."""
-    return '\n'.join(map(one_line, text.split('\n')))
+        self._logger.error('\n'.join(map(one_line, text.split('\n'))))
 
 
 def _make_node(rclpy: Any, name: str) -> Node:

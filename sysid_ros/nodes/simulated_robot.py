@@ -8,13 +8,12 @@ import array
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import rclpy
 from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.node import Node
@@ -27,6 +26,7 @@ from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
 from sysid_ros.nodes.parameters import declare
+from sysid_ros.nodes.recorder.listener import quiet_node
 from sysid_ros.nodes.runtime import Stop, latched
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
@@ -35,12 +35,10 @@ from sysid_ros.vocabulary import Quantity
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
 Command = NDArray[np.float64] | TrajectoryCommand
 
-#: Messages held by the middleware until they are fetched.
+#: Messages held by the middleware until they are fetched, or sent.
 _DEPTH = 1000
 #: Commands take no longer than the fastest one and this, s, unless the machine is busy.
 _LONGEST_HOLDUP = 0.020
-#: Argument of rclpy's take_message.
-_NOT_RAW = False
 _NS = 10**9
 
 
@@ -64,22 +62,15 @@ class CommandInbox:
         self._warned: set[str] = set()
         self._fastest: int | None = None
         self._latest = 0
-        # Tools do not show such a name: the node has no parameters that they could ask for.
-        self._node = rclpy.create_node(
-            f'_{node.get_name()}_commands',
-            namespace=node.get_namespace(),
-            use_global_arguments=False,
-            start_parameter_services=False,
-            enable_rosout=False,
-        )
-        self._sources = (
-            (self._subscribe(Float64MultiArray, arrays), self._read_array),
-            (self._subscribe(JointTrajectory, trajectories), self._read_trajectory),
-        )
-
-    def _subscribe(self, kind: Any, topic: str) -> Any:
+        self._node = quiet_node(node, 'commands')
         # No executor spins the node: the callback is never called.
-        return self._node.create_subscription(kind, topic, lambda _: None, _DEPTH)
+        self._sources = tuple(
+            (self._node.create_subscription(kind, topic, lambda _: None, _DEPTH), read)
+            for kind, topic, read in (
+                (Float64MultiArray, arrays, self._read_array),
+                (JointTrajectory, trajectories, self._read_trajectory),
+            )
+        )
 
     def close(self) -> None:
         """Leave the graph."""
@@ -87,19 +78,20 @@ class CommandInbox:
 
     def fetch(self) -> list[tuple[int, Command]]:
         """Return what arrived since the last call: when, ns since the epoch, and the command."""
-        return [command for source in self._sources for command in self._take(*source)]
-
-    def _take(self, subscription: Any, read: Callable[[Any], Command]) -> list[tuple[int, Command]]:
         commands = []
-        while taken := subscription.handle.take_message(subscription.msg_type, _NOT_RAW):
-            message, info = taken
-            try:
-                commands.append((self._arrival(info), read(message)))
-            except RosError as err:
-                topic = subscription.topic_name
-                if topic not in self._warned:
-                    self._warned.add(topic)
-                    self._log.warning(f'ignoring a command on {topic}: {err}')
+        for subscription, read in self._sources:
+            while taken := subscription.handle.take_message(
+                subscription.msg_type, subscription.raw
+            ):
+                message, info = taken
+                arrival = self._arrival(info)
+                try:
+                    commands.append((arrival, read(message)))
+                except RosError as err:
+                    topic = subscription.topic_name
+                    if topic not in self._warned:
+                        self._warned.add(topic)
+                        self._log.warning(f'ignoring a command on {topic}: {err}')
         return commands
 
     def _arrival(self, info: Mapping[str, int]) -> int:
@@ -130,7 +122,12 @@ class CommandInbox:
         """Read all points, for a controller that follows them from the message's arrival on."""
         if not message.points:
             raise RosError('expected a point, found none')
-        rows, count = [self._row(name) for name in message.joint_names], len(message.joint_names)
+        for joint in message.joint_names:
+            if joint not in self._by_joint:
+                raise RosError(
+                    f'no position servo moves a joint {joint!r}; {nearest(joint, self._by_joint)}'
+                )
+        rows = [self._by_joint[joint] for joint in message.joint_names]
         spans = [point.time_from_start for point in message.points]
         after = np.array([span.sec + span.nanosec / 1e9 for span in spans])
         if np.any(np.diff(after) <= 0):
@@ -143,18 +140,11 @@ class CommandInbox:
         for number, point in enumerate(message.points):
             for order, name in enumerate(('positions', 'velocities', 'accelerations')):
                 values = _finite(getattr(point, name))
-                if len(values) != count and (len(values) or name == 'positions'):
-                    raise RosError(f'expected {count} {name}, found {len(values)}')
+                if len(values) != len(rows) and (len(values) or name == 'positions'):
+                    raise RosError(f'expected {len(rows)} {name}, found {len(values)}')
                 if len(values):
                     points[number, order, rows] = slopes * values + (0.0 if order else offsets)
         return TrajectoryCommand(after, points)
-
-    def _row(self, joint: str) -> int:
-        if joint not in self._by_joint:
-            raise RosError(
-                f'no position servo moves a joint {joint!r}; {nearest(joint, self._by_joint)}'
-            )
-        return self._by_joint[joint]
 
 
 def _finite(values: Any) -> NDArray[np.float64]:
@@ -179,9 +169,6 @@ _BEHIND = 0.020
 _WARM_UP = 1.0
 #: Warnings of one kind are at least so far apart, s.
 _WARN_SECONDS = 5.0
-#: Messages held by the middleware until they are sent.
-_DEPTH = 1000
-_NS = 10**9
 #: Stamps with jitter are at least so far apart, ns.
 _LEAST_NS = 1000
 

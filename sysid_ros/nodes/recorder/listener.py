@@ -34,24 +34,24 @@ _WAIT_NS = 1_000_000_000
 _REST_SECONDS = 0.005
 
 
+def quiet_node(node: Node, purpose: str) -> Node:
+    """Return a node for subscriptions that no executor serves, in the namespace of another one."""
+    # Tools do not show such a name: the node has no parameters that they could ask for.
+    return rclpy.create_node(
+        f'_{node.get_name()}_{purpose}',
+        namespace=node.get_namespace(),
+        use_global_arguments=False,
+        start_parameter_services=False,
+        enable_rosout=False,
+    )
+
+
 class Listener:
     """Subscriptions of one process, served by one thread."""
 
     def __init__(self, node: Node, on_error: Callable[[BaseException], None]) -> None:
-        """Create the silent node and start the thread.
-
-        Args:
-            node: Whose name and namespace the listener's node takes.
-            on_error: Called, from the thread, with what a callback raised; the thread ends then.
-        """
-        # Tools do not show such a name: the node has no parameters that they could ask for.
-        self._node = rclpy.create_node(
-            f'_{node.get_name()}_listener',
-            namespace=node.get_namespace(),
-            use_global_arguments=False,
-            start_parameter_services=False,
-            enable_rosout=False,
-        )
+        """Start the thread; it ends by a call of ``on_error`` where a callback raises something."""
+        self._node = quiet_node(node, 'listener')
         self._on_error = on_error
         self._lock = threading.Lock()
         self._served: dict[Subscription, Receive] = {}
@@ -61,21 +61,11 @@ class Listener:
         self._thread.start()
 
     def subscribe(
-        self,
-        kind: Any,
-        topic: str,
-        receive: Receive,
-        qos: QoSProfile | int,
-        events: Any = None,
+        self, kind: Any, topic: str, receive: Receive, qos: QoSProfile | int, events: Any = None
     ) -> Subscription:
-        """Subscribe to a topic; its messages are not decoded.
+        """Subscribe to a topic, named in full, without decoding its messages.
 
-        Args:
-            kind: Message class.
-            topic: Name of the topic, in full: remappings are not applied here.
-            receive: Called from the listener's thread.
-            qos: Quality of service.
-            events: rclpy's SubscriptionEventCallbacks, called from the listener's thread.
+        ``receive`` and rclpy's SubscriptionEventCallbacks are called from the listener's thread.
         """
         # No executor spins the node: the callback that rclpy asks for is never called.
         subscription = self._node.create_subscription(
