@@ -93,10 +93,7 @@ def write_series(
     rows and not held, source of each column, what was found, masked, cut, flipped or shifted, and
     what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
 
-    The folder is made where there is none.
-
-    Returns:
-        The files.
+    The folder is made where there is none. The files are returned.
 
     Raises:
         ResultError: The folder cannot be written.

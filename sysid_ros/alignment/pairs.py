@@ -37,17 +37,8 @@ SENSOR_FIELDS = {
 class Pair(NamedTuple):
     """A column of a bag and the sensor or actuator that it is.
 
-    The value for the model is ``scale * bag value + offset``.
-
-    Attributes:
-        role: Sensor or actuator.
-        name: Its name in the model.
-        topic: Topic in the bag.
-        field: Field of the message.
-        label: Column of the field.
-        scale: Model units per bag unit.
-        offset: In model units.
-        component: Which of the values of a sensor with several; such a sensor has one pair each.
+    The value for the model is ``scale * bag value + offset``. A sensor with several values has one
+    pair for each component.
     """
 
     role: PairRole

@@ -510,12 +510,19 @@ def initial_state(
     positions = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTPOS, at))
     velocities = dict(_samples(model, series, mujoco.mjtSensor.mjSENS_JOINTVEL, at))
     for joint, (times, values) in positions.items():
-        if joint in velocities:
-            position = _carried((times, values), velocities[joint])
-        else:
-            position = _value_at_zero(times, values)
+        position = _value_at_zero(times, values)
+        closest = int(np.argmin(np.abs(times)))
+        away = float(times[closest])
+        if joint not in velocities:
             near = _near(times, SLOPE_WINDOW_S)
             qvel[model.jnt_dofadr[joint]] = _fit(times[near], values[near])[1]
+        elif (
+            np.count_nonzero(np.abs(times) <= VALUE_WINDOW_S) < 2  # noqa: PLR2004
+            and abs(away) <= LONGEST_SLOPE_S
+        ):
+            # A lone sample goes to the instant by the velocity on the way.
+            own_times, own = velocities[joint]
+            position = float(values[closest]) - away * _value_at_zero(own_times - away / 2, own)
         qpos[model.jnt_qposadr[joint]] = position
     for joint, (times, values) in velocities.items():
         qvel[model.jnt_dofadr[joint]] = _value_at_zero(times, values)
@@ -587,17 +594,3 @@ def _near(times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
 def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
     near = _near(times, VALUE_WINDOW_S)
     return _fit(times[near], values[near])[0]
-
-
-def _carried(
-    position: tuple[NDArray[np.float64], NDArray[np.float64]],
-    velocity: tuple[NDArray[np.float64], NDArray[np.float64]],
-) -> float:
-    """Return the position at zero; a lone sample goes there by the velocity on the way."""
-    times, values = position
-    nearest = int(np.argmin(np.abs(times)))
-    away = float(times[nearest])
-    alone = np.count_nonzero(np.abs(times) <= VALUE_WINDOW_S) < 2  # noqa: PLR2004
-    if not alone or abs(away) > LONGEST_SLOPE_S:
-        return _value_at_zero(times, values)
-    return float(values[nearest]) - away * _value_at_zero(velocity[0] - away / 2, velocity[1])

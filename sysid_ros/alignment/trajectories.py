@@ -116,15 +116,10 @@ def align(
 ) -> Alignment:
     """Turn a bag into trajectories.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        mapping: How bag and model are paired.
-        stamps: ``auto`` (header stamp unless zero), ``header`` or ``receive``.
-        segments: What becomes trajectories; by default all, cut at gaps.
-        longest_delay: Seconds by which commands may act late, if that is more than the delays of
-            the model. Trajectories start so long after the first command: until then one that is
-            not in the bag may be in force.
+    Segments say what becomes trajectories; by default all does, cut at gaps. The longest delay is
+    by how many seconds commands may act late, if that is more than the delays of the model.
+    Trajectories start so long after the first command: until then one that is not in the bag may be
+    in force.
 
     Raises:
         AlignmentError: No measurement is left while commands are known, or a marker is missing.

@@ -29,13 +29,10 @@ _LEAST_GAP = 1e-3
 
 
 def draw_joint(joint: Joint, title: str) -> bytes:
-    """Draw position, velocity and effort of a joint, measured and commanded, one below the other.
+    """Draw position, velocity and effort of a joint, measured and commanded, into a PNG file.
 
     Commands are drawn as they act: level until the next, or straight to it. Where the measurement
     has a gap, the ground is shaded and the curve is broken. The joint has at least one trace.
-
-    Returns:
-        A PNG file.
     """
     present = {item.quantity for item in joint.traces}
     shown = [quantity for quantity in Quantity if quantity in present]

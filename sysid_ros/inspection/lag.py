@@ -74,15 +74,9 @@ def lag(
 ) -> Lag | None:
     """Find the lag of a response behind its command.
 
-    Args:
-        command_times: (m,) strictly increasing stamps, s.
-        command: (m,) what was commanded.
-        response_times: (n,) strictly increasing stamps on the same clock, s.
-        response: (n,) the same quantity as it was measured.
-        interpolated: Whether the command changes linearly from stamp to stamp instead.
-
-    Returns:
-        The lag, or None where the recording is too short, still or unlike its command to tell.
+    The (m,) and (n,) times, s, of one clock increase strictly. The command holds, or is
+    interpolated from stamp to stamp. The lag is None where the recording is too short, still or
+    unlike its command to tell.
     """
     if len(command_times) < 2 or len(response_times) < 2:  # noqa: PLR2004 (no interval)
         return None

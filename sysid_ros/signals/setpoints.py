@@ -84,7 +84,12 @@ class SetpointPath:
         if not (self._known or self._count):
             self._initial = _begin(points[0, 0], 1.0)
         start = begin_ns - JUMP_NS if after_ns[0] <= 0 else begin_ns
-        state = self._cut(start)
+        while self._legs and self._legs[-1].start_ns >= start:
+            self._legs.pop()
+        state = self._at(start)
+        if self._legs:
+            last = self._legs[-1]
+            self._legs[-1] = last._replace(until_ns=min(last.until_ns, start))
         aims = np.full((*points.shape[:2], points.shape[2] + 1), np.nan)
         aims[:, :, :-1], aims[:, 0, -1] = points, 0.0
         for after, aim in zip(after_ns, aims, strict=True):
@@ -130,16 +135,6 @@ class SetpointPath:
         """Drop what was left before a time, except for the last of it."""
         while len(self._legs) > 1 and self._legs[1].start_ns <= before_ns:
             del self._legs[0]
-
-    def _cut(self, time_ns: int) -> NDArray[np.float64]:
-        """End the path at a time; return the state there."""
-        while self._legs and self._legs[-1].start_ns >= time_ns:
-            self._legs.pop()
-        state = self._at(time_ns)
-        if self._legs:
-            last = self._legs[-1]
-            self._legs[-1] = last._replace(until_ns=min(last.until_ns, time_ns))
-        return state
 
     def _at(self, time_ns: int) -> NDArray[np.float64]:
         leg = next((leg for leg in reversed(self._legs) if leg.start_ns <= time_ns), None)

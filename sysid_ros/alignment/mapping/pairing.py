@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pairing the columns of a bag with the sensors and actuators of a model.
 
-By a mapping, or by the joint names that both share. Names that differ only in case, separators and
-affixes are the same where no other name is as near, and the result says so. What a trajectory
-controller says that it did comes before what it was asked to do: its outputs are what the drives
-got, its reference what it interpolated. An array of numbers carries no names: it is taken in the
-order that the recorder heard from its controller, else in model order where there is one candidate
-only; the result says so. What the motion contradicts is refused.
+By a mapping, or by the joint names that both share, also where these differ only in writing. What
+a controller did comes before what it was asked to do. An array without names is taken in the order
+of its controller, else of the model where it is the only one. What the motion contradicts is
+refused.
 """
 
 from __future__ import annotations
@@ -101,11 +99,8 @@ def map_columns(
 ) -> Mapping:
     """Pair a bag with a model.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model.
-        mapping: ``'auto'`` pairs by the joint names in both and by what the model's sensors and
-            actuators refer to, never by order; a mapping pairs what it names and nothing else.
+    ``'auto'`` pairs by the joint names in both and by what the model's sensors and actuators refer
+    to; a mapping pairs what it names and nothing else.
 
     Raises:
         AlignmentError: Nothing can be paired, the data contradict the names, or the mapping names
