@@ -38,20 +38,16 @@ _UNIT_NS = {'sec': 1_000_000_000, 'nanosec': 1}
 
 
 class _Message(NamedTuple):
-    """A trajectory with p points.
+    """A trajectory with p points."""
 
-    Attributes:
-        order: Number of the file, and receive stamp, ns.
-        stamp_ns: Stamp of the header, ns; zero means the time of receipt.
-        joints: Its joints.
-        after_ns: (p,) each point's time from the start, ns.
-        values: Field to labels and (p, k) values; NaN where a point does not have them.
-    """
-
+    #: Number of the file, and receive stamp, ns.
     order: tuple[int, int]
+    #: Stamp of the header; zero means the time of receipt.
     stamp_ns: int
     joints: tuple[str, ...]
+    #: (p,) times from the start.
     after_ns: NDArray[np.int64]
+    #: Field to labels and (p, k) values; NaN where a point does not have them.
     values: dict[str, tuple[tuple[str, ...], NDArray[np.float64]]]
 
     @property
@@ -83,8 +79,8 @@ class Setpoints:
         for _, message in in_order:
             groups.setdefault(tuple(sorted(message.joints)), []).append(message)
         paths = [_PointPath(group) for group in groups.values()]
-        held = all(path.only_jumps for path in paths)
-        parts = [path.rows(held=held) for path in paths]
+        held = all(item.path.only_jumps for item in paths)
+        parts = [item.rows(held=held) for item in paths]
         nothing = np.empty(0, dtype=np.int64)
         received = np.concatenate([nothing, *(part.receive_ns for part in parts)])
         stamped = np.concatenate([nothing, *(part.stamp_ns for part in parts)])
@@ -130,27 +126,15 @@ class _PointPath:
                 label for message in messages for own, _ in message.values.values() for label in own
             )
         )
-        self._path = SetpointPath()
+        self.path = SetpointPath()
         for message in messages:
-            points = self._points(message)
-            self._path.follow(message.begin_ns, message.after_ns.tolist(), points)
-
-    @property
-    def only_jumps(self) -> bool:
-        """Whether every message acts at once."""
-        return self._path.only_jumps
+            self.path.follow(message.begin_ns, message.after_ns.tolist(), self._points(message))
 
     def rows(self, *, held: bool) -> _Rows:
         """Return the corners of the path, and samples of what is bent."""
-        rows = self._path.rows(held=held)
-        begin, received, stamps = (
-            np.array(times, dtype=np.int64)[rows.trajectory]
-            for times in (
-                [message.begin_ns for message in self._messages],
-                [message.order[1] for message in self._messages],
-                [message.stamp_ns for message in self._messages],
-            )
-        )
+        rows = self.path.rows(held=held)
+        times = [(item.begin_ns, item.order[1], item.stamp_ns) for item in self._messages]
+        begin, received, stamps = np.array(times, dtype=np.int64)[rows.trajectory].T
         after = rows.times_ns - begin
         columns = {
             name: dict(zip(self._labels, rows.states[:, order].T, strict=False))

@@ -198,11 +198,7 @@ def _read_parquet(file: Path) -> _Table:
 
 
 def _feature_names(file: Path) -> dict[str, list[str]]:
-    """Return what a dataset calls the values of its columns; nothing for other tables.
-
-    Raises:
-        BagError: What should say so is no JSON.
-    """
+    """Return what a dataset calls the values of its columns; nothing for other tables."""
     info = next((up / _INFO for up in file.parents[:3] if (up / _INFO).exists()), None)
     if info is None:
         return {}
@@ -301,11 +297,7 @@ def _time_unit(name: str) -> float | None:
 
 
 def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
-    """Return which column of a table has its times, and these, ns.
-
-    Raises:
-        BagError: There is none, or it does not run on.
-    """
+    """Return which column of a table has its times, and these, ns."""
     name = next((key for key in table.columns if _time_unit(key)), None)
     if name is None:
         raise BagError(

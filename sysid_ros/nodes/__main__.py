@@ -5,30 +5,18 @@
 import importlib
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sysid_ros.errors import nearest
 from sysid_ros.nodes.runtime import EXIT_ERROR, run
 
-
-class Entry(NamedTuple):
-    """Where a node's class is, and how many of its callbacks may run at the same time."""
-
-    module: str
-    kind: str
-    threads: int = 1
-
-    def load(self) -> Any:
-        """Import the class, which needs ROS."""
-        return getattr(importlib.import_module(self.module), self.kind)
-
-
+#: Module and class of each node, and how many of its callbacks may run at the same time.
 NODES = {
     # A refit keeps one thread for as long as it fits; the others answer meanwhile.
-    'calibrator': Entry('sysid_ros.nodes.calibrator', 'Calibrator', threads=4),
-    'exciter': Entry('sysid_ros.nodes.exciter', 'Exciter'),
-    'recorder': Entry('sysid_ros.nodes.recorder.node', 'Recorder'),
-    'simulated_robot': Entry('sysid_ros.nodes.simulated_robot', 'SimulatedRobot'),
+    'calibrator': ('sysid_ros.nodes.calibrator', 'Calibrator', 4),
+    'exciter': ('sysid_ros.nodes.exciter', 'Exciter', 1),
+    'recorder': ('sysid_ros.nodes.recorder.node', 'Recorder', 1),
+    'simulated_robot': ('sysid_ros.nodes.simulated_robot', 'SimulatedRobot', 1),
 }
 
 
@@ -46,8 +34,13 @@ def main() -> int:
         sentence = f'Expected the name of a node, found {name!r}; {nearest(name, NODES)}.'
         print(f'sysid_ros.nodes: {sentence}', file=sys.stderr)  # noqa: T201 (there is no logger yet)
         return EXIT_ERROR
-    node = NODES[name]
-    return run(name, node.load, [name, *arguments], threads=node.threads)
+    module, kind, threads = NODES[name]
+
+    def load() -> Any:
+        """Import the class, which needs ROS."""
+        return getattr(importlib.import_module(module), kind)
+
+    return run(name, load, [name, *arguments], threads=threads)
 
 
 if __name__ == '__main__':

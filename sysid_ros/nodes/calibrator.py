@@ -51,11 +51,7 @@ class Calibrator:
     """Services and topics around a child that calibrates."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, read the configuration once to see that it is valid, and offer.
-
-        Raises:
-            SysidError: The configuration is not valid.
-        """
+        """Declare parameters, read the configuration once to see that it is valid, and offer."""
         self._node = node
         self._log = node.get_logger()
         self._stop = stop

@@ -70,29 +70,20 @@ class JointStates:
         self._on_state(stamp, message)
 
 
-class Schedule:
-    """The steps 0 to last, each at its time from the first; late ones are skipped."""
+def steps_on_time(rate: float, last: int, closing: threading.Event) -> Iterator[int]:
+    """Yield the steps 0 to last at a rate, 1/s, without those whose time is over.
 
-    def __init__(self, rate: float, last: int, closing: threading.Event) -> None:
-        """Prepare steps at a rate, 1/s; the last is never skipped, ``closing`` ends it early."""
-        self.skipped = 0
-        self._rate = rate
-        self._last = last
-        self._closing = closing
-
-    def __iter__(self) -> Iterator[int]:
-        """Yield each step at its time."""
-        start = time.monotonic()
-        step = 0
+    The last one is never left out, unless ``closing`` is set before.
+    """
+    start = time.monotonic()
+    step = 0
+    yield step
+    while step < last:
+        due = int((time.monotonic() - start) * rate)
+        step = min(max(step + 1, due), last)
+        if closing.wait(max(0.0, start + step / rate - time.monotonic())):
+            return
         yield step
-        while step < self._last:
-            due = int((time.monotonic() - start) * self._rate)
-            following = min(max(step + 1, due), self._last)
-            if self._closing.wait(max(0.0, start + following / self._rate - time.monotonic())):
-                return
-            self.skipped += following - step - 1
-            step = following
-            yield step
 
 
 DEFAULT_TOPICS = {
@@ -127,11 +118,7 @@ class Exciter:
     """Sends the commands of a motion, each at its time."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, plan the motion and start to wait for the robot.
-
-        Raises:
-            SysidError: A parameter, the model or the motion is not valid.
-        """
+        """Declare parameters, plan the motion and start to wait for the robot."""
         self._node = node
         self._stop = stop
         self._log = node.get_logger()
@@ -191,7 +178,7 @@ class Exciter:
         self._alarms = 0
         self._breach: Breach | None = None
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name='sender')
+        self._thread = threading.Thread(target=stop.guard, args=(self._move,), name='sender')
         self._reminded = -_REMIND_SECONDS
         self._listeners = 0
         self._listening_since = time.monotonic()
@@ -280,12 +267,6 @@ class Exciter:
 
     # Moving
 
-    def _run(self) -> None:
-        try:
-            self._move()
-        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
-            self._stop.request(err)
-
     def _move(self) -> None:
         """Send each command at its time from the start; skip those whose time is over."""
         motion, rate = self._motion, self._config.rate
@@ -293,9 +274,9 @@ class Exciter:
             f'motion started: {motion.duration:.1f} s at {rate:g} Hz on '
             f'{self._publisher.topic_name}'
         )
-        schedule = Schedule(rate, len(motion.times) - 1, self._closing)
-        step, reported = 0, 0.0
-        for step in schedule:
+        step, sent, reported = 0, 0, 0.0
+        for step in steps_on_time(rate, len(motion.times) - 1, self._closing):
+            sent += 1
             self._send(motion.commands[step])
             if motion.times[step] - reported >= _PROGRESS_SECONDS:
                 reported = float(motion.times[step])
@@ -306,9 +287,8 @@ class Exciter:
                 self._closing.set()
         if self._closing.is_set():
             self._brake(float(motion.times[step]))
-        if schedule.skipped:
-            text = f'{schedule.skipped} commands were skipped because their time was over'
-            self._log.warning(text)
+        if skipped := step + 1 - sent:
+            self._log.warning(f'{skipped} commands were skipped because their time was over')
         if not self._closing.is_set():
             self._log.info('motion finished')
         self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))

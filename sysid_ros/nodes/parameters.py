@@ -141,10 +141,9 @@ def resolve_topic(node: Node, parameter: str, topic: str) -> str:
 
 
 def _given(node: Node, name: str, type_: Any) -> Any:
-    """Return the value given to a parameter whatever its type, or None.
+    """Return the value given to a parameter, or None, through a declaration without a type.
 
-    A parameter that is declared with its type rejects an integer for a float with rclpy's own
-    exception, so that the given value is read through a declaration without a type.
+    With its type, rclpy's own exception would reject an integer for a float.
     """
     value = node.declare_parameter(name, None, ParameterDescriptor(dynamic_typing=True)).value
     node.undeclare_parameter(name)

@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sysid_ros.errors import RosError, SysidError
@@ -62,6 +63,13 @@ class Stop:
             self.error = error
         self.requested = True
         self._requests.put(None)
+
+    def guard(self, work: Callable[[], None]) -> None:
+        """Work in a thread; an error in it is raised again in the main thread."""
+        try:
+            work()
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            self.request(err)
 
     def wait(self) -> None:
         """Block until the end is requested."""
@@ -184,9 +192,7 @@ def latched() -> QoSProfile:
 
 
 def _make_executor(threads: int) -> Executor:
-    """Return rclpy's EventsExecutor, or its SingleThreadedExecutor where there is none.
-
-    For more than one thread it is the MultiThreadedExecutor: callbacks may block in that.
+    """Return rclpy's EventsExecutor; for more threads, whose callbacks may block, another one.
 
     The EventsExecutor takes a third of the processor time. It cannot call a subscription's
     callback of two arguments (message and info): such callbacks must not be used in our nodes.
@@ -212,8 +218,8 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
     """
     executor = _make_executor(threads)
     executor.add_node(node)
-    thread = threading.Thread(target=_spin_thread, args=(executor, stop), name='executor')
-    thread.daemon = True
+    work = partial(_spin_thread, executor, stop)
+    thread = threading.Thread(target=stop.guard, args=(work,), name='executor', daemon=True)
     thread.start()
     stop.wait()
     if thread.is_alive():
@@ -229,13 +235,10 @@ def _spin_thread(executor: Executor, stop: Stop) -> None:
     from rclpy.executors import Executor as PythonExecutor  # noqa: PLC0415 (needs ROS)
     from rclpy.task import Future  # noqa: PLC0415
 
-    try:
-        if isinstance(executor, PythonExecutor):
-            # With a future it would remember one more function after every callback.
-            executor.spin()
-            return
-        never = Future()
-        while not stop.requested:
-            executor.spin_until_future_complete(never, timeout_sec=_SPIN_SECONDS)
-    except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
-        stop.request(err)
+    if isinstance(executor, PythonExecutor):
+        # With a future it would remember one more function after every callback.
+        executor.spin()
+        return
+    never = Future()
+    while not stop.requested:
+        executor.spin_until_future_complete(never, timeout_sec=_SPIN_SECONDS)

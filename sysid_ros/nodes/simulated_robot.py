@@ -181,13 +181,8 @@ class SimulatedRobot:
     """
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, build the plant and begin to publish.
-
-        Raises:
-            SysidError: A parameter, the model or the truth is not valid.
-        """
+        """Declare parameters, build the plant and begin to publish."""
         self._log = node.get_logger()
-        self._stop = stop
         config = declare(node, SimulatedRobotConfig)
         self._plant = plant = _plant(config)
         if not plant.settled:
@@ -218,7 +213,9 @@ class SimulatedRobot:
             f'commands from {arrays} and {trajectories}'
         )
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name='stepping')
+        self._thread = threading.Thread(
+            target=stop.guard, args=(self._follow_clock,), name='stepping'
+        )
         self._thread.start()
 
     def close(self) -> None:
@@ -228,12 +225,6 @@ class SimulatedRobot:
         self._inbox.close()
         if self._plant.late:
             self._log.warning(f'{self._plant.late} commands came too late for their time of effect')
-
-    def _run(self) -> None:
-        try:
-            self._follow_clock()
-        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
-            self._stop.request(err)
 
     def _follow_clock(self) -> None:
         start_ns = time.time_ns()

@@ -72,7 +72,7 @@ PRELOADED = [
     'rclpy',
     'sensor_msgs.msg',
     'sysid_ros.report.html',
-    *(node.module for node in NODES.values()),
+    *(module for module, _, _ in NODES.values()),
 ]
 
 

@@ -37,13 +37,10 @@ if TYPE_CHECKING:
     from rclpy.node import Node
 
 CLOCK = '/clock'
-_JOINT_STATES = 'joint_states'
 _STRING = 'std_msgs/msg/String'
 _COMMANDS = 'std_msgs/msg/Float64MultiArray'
 #: Line between the definitions that rosbag2 joins for one type.
 _RULE = '=' * 80
-#: Parts of the name of a type.
-_PARTS = 3
 
 
 def message_class(topic: str, msgtype: str) -> Any:
@@ -73,12 +70,7 @@ def not_installed(topic: str, msgtype: str, hint: str = '') -> RosError:
 def installed_definition(msgtype: str) -> str | None:
     """Return the definition of a type and of all types inside it, as rosbag2 joins them.
 
-    Args:
-        msgtype: Name of the type, as ``my_msgs/msg/Thing``.
-
-    Returns:
-        The text in ROS 2's message language, or None where one of the types has no file here or
-        its file is not understood.
+    None where one of the types has no file here, or a file that is not understood.
     """
     texts: dict[str, str] = {}
     pending = [msgtype]
@@ -112,21 +104,17 @@ def _message_types(kind: Any) -> Iterator[str]:
 
 
 def _definition_file(msgtype: str) -> Path | None:
-    parts = msgtype.split('/')
-    if len(parts) != _PARTS:
-        return None
-    package, _, name = parts
-    places = (share / package / 'msg' / f'{name}.msg' for share in _shares(package))
-    return next((place for place in places if place.is_file()), None)
-
-
-def _shares(package: str) -> Iterator[Path]:
-    """Yield the folders that may hold a package's share: of the workspaces, and near its code."""
-    for prefix in filter(None, os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)):
-        yield Path(prefix) / 'share'
-    spec = importlib.util.find_spec(package)
-    if spec is not None and spec.origin:
-        yield from (parent / 'share' for parent in Path(spec.origin).parents)
+    """Return a type's file in a share of the workspaces, or in one near its package's code."""
+    match msgtype.split('/'):
+        case [package, _, name]:
+            prefixes = os.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep)
+            parents = [Path(prefix) for prefix in prefixes if prefix]
+            spec = importlib.util.find_spec(package)
+            if spec is not None and spec.origin:
+                parents += Path(spec.origin).parents
+            files = (parent / 'share' / package / 'msg' / f'{name}.msg' for parent in parents)
+            return next((file for file in files if file.is_file()), None)
+    return None
 
 
 class Endpoint(NamedTuple):
@@ -145,30 +133,26 @@ class Offer(NamedTuple):
     publishers: tuple[Endpoint, ...]
 
 
-def offer(node: Node, topic: str, msgtypes: Iterable[str] = ()) -> Offer:
-    """Return what the graph knows of a topic, named in full.
+def offers(node: Node) -> tuple[Offer, ...]:
+    """Return all topics of the graph, named in full.
 
     The types as subscribers see them count for a topic without a publisher.
     """
     from rclpy.qos import DurabilityPolicy, ReliabilityPolicy  # noqa: PLC0415 (needs ROS)
 
-    publishers = tuple(
-        Endpoint(
-            info.topic_type,
-            info.qos_profile.reliability != ReliabilityPolicy.BEST_EFFORT,
-            info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+    found = []
+    for topic, msgtypes in node.get_topic_names_and_types():
+        publishers = tuple(
+            Endpoint(
+                info.topic_type,
+                info.qos_profile.reliability != ReliabilityPolicy.BEST_EFFORT,
+                info.qos_profile.durability == DurabilityPolicy.TRANSIENT_LOCAL,
+            )
+            for info in node.get_publishers_info_by_topic(topic)
         )
-        for info in node.get_publishers_info_by_topic(topic)
-    )
-    types = {publisher.msgtype for publisher in publishers} or set(msgtypes)
-    return Offer(topic, tuple(sorted(types)), publishers)
-
-
-def offers(node: Node) -> tuple[Offer, ...]:
-    """Return all topics of the graph."""
-    return tuple(
-        offer(node, topic, msgtypes) for topic, msgtypes in node.get_topic_names_and_types()
-    )
+        types = {publisher.msgtype for publisher in publishers} or set(msgtypes)
+        found.append(Offer(topic, tuple(sorted(types)), publishers))
+    return tuple(found)
 
 
 def default_topics(graph: Iterable[Offer]) -> tuple[Offer, ...]:
@@ -222,25 +206,18 @@ def recorded_topic(found: Offer) -> Topic:
 
 @dataclass(frozen=True)
 class Selection:
-    """What was asked for; a topic's name is in full.
+    """The topics to record; names are in full."""
 
-    Attributes:
-        names: Topics that are named; recording does not begin without a publisher of each.
-        defaults: Take what a calibration needs beside these.
-        namespace: Beginning of the names of those that are taken by default, with the last slash:
-            one robot of several.
-        regex: Expression that is found in the names of topics to take; None without one.
-        exclude: Expression that is not found in the names of topics that nobody named.
-        everything: Take all topics.
-        own: Topics that are never taken: the recorder's own.
-    """
-
+    #: Recording does not begin without a publisher of each of these.
     names: tuple[str, ...] = ()
+    #: Whether to take what a calibration needs beside these, of one robot's namespace.
     defaults: bool = False
     namespace: str = '/'
     regex: re.Pattern[str] | None = None
+    #: Concerns topics that are not named.
     exclude: re.Pattern[str] | None = None
     everything: bool = False
+    #: The recorder's own topics, which are never taken.
     own: tuple[str, ...] = ()
 
     @property
@@ -262,8 +239,7 @@ class Selection:
             own = (found for found in rest if found.topic.startswith(self.namespace))
             rest = list(default_topics(own))
         elif not self.everything:
-            expression = self.regex
-            rest = [item for item in rest if expression and expression.search(item.topic)]
+            rest = [item for item in rest if self.regex and self.regex.search(item.topic)]
         return (*first, *rest)
 
 
@@ -276,7 +252,7 @@ def make_selection(node: Node, config: RecorderConfig, *, sim_time: bool) -> Sel
     from sysid_ros.nodes.parameters import resolve_topic  # noqa: PLC0415 (needs ROS)
 
     defaults = not (config.topics or config.regex or config.all)
-    topics = config.topics or ((_JOINT_STATES,) if defaults else ())
+    topics = config.topics or (('joint_states',) if defaults else ())
     names = tuple(dict.fromkeys(resolve_topic(node, 'topics', topic) for topic in topics))
     exclude = re.compile(config.exclude) if config.exclude else None
     for topic in names:

@@ -46,12 +46,7 @@ class Facts:
     """Collects the facts of a recorder's bags."""
 
     def __init__(self, node: Node) -> None:
-        """Begin to listen to the ``robot_description`` of the node's namespace.
-
-        Args:
-            node: A node that is spun; what it hears does not come through the recorder's own
-                subscriptions.
-        """
+        """Listen to the ``robot_description`` of the namespace of a node that is spun."""
         self._node = node
         self._session: dict[str, str] = {}
         self._heard: dict[str, str] = {}
@@ -100,12 +95,8 @@ class Facts:
             'missing': list(topics.missing),
             'refused': topics.refused,
         }
-        return {
-            **self._session,
-            'notes': config.notes,
-            'topics': json.dumps(found),
-            **self._heard,
-        }
+        own = {'notes': config.notes, 'topics': json.dumps(found)}
+        return self._session | own | self._heard
 
 
 class _Question:
@@ -163,19 +154,12 @@ class Recorder:
     """Records topics of the graph into bags."""
 
     def __init__(self, node: Node, stop: Stop) -> None:
-        """Declare parameters, services and the status, and begin to look for topics.
-
-        Raises:
-            SysidError: A parameter is not valid, or the output exists.
-        """
+        """Declare parameters, services and the status, and begin to look for topics."""
         self._node = node
         self._stop = stop
         self._log = node.get_logger()
         self._config = declare(
-            node,
-            RecorderConfig,
-            changeable=('max_duration', 'notes'),
-            on_change=self._set_config,
+            node, RecorderConfig, changeable=('max_duration', 'notes'), on_change=self._set_config
         )
         if not self._config.output:
             raise ConfigError(
@@ -345,15 +329,7 @@ class Recorder:
             'state': self._state,
             'output': str(self._output),
             'waiting_for': self._topics.waiting_for if self._state == 'waiting' else '',
-            'counts': {
-                count.topic: {
-                    'messages': count.messages,
-                    'rate': round(count.rate, 3),
-                    'lost': count.lost,
-                    'dropped': count.dropped,
-                }
-                for count in counts
-            },
+            'counts': {count.topic: _counts(count) for count in counts},
             'refused': self._topics.refused,
             'error': error,
         }
@@ -366,10 +342,10 @@ class Recorder:
         """Return a status of the recorder, and one for each topic."""
         # With its namespace: diagnostics of all robots come together on one topic.
         name = self._node.get_fully_qualified_name().lstrip('/')
-        known = {spec.name for spec in self._topics.specs}
-        known |= {*self._selection.names, *self._topics.refused}
-        none = {topic: TopicStats(topic) for topic in sorted(known)}
-        found = {**none, **{count.topic: count for count in counts}}
+        recorded = {spec.name for spec in self._topics.specs}
+        known = sorted(recorded | {*self._selection.names, *self._topics.refused})
+        found = {topic: TopicStats(topic) for topic in known}
+        found |= {count.topic: count for count in counts}
         topics = [self._diagnosis(name, count) for count in found.values()]
         bad = sum(status.level != DiagnosticStatus.OK for status in topics)
         attention = f'; {bad} of {len(topics)} topics need attention' if bad else ''
@@ -395,16 +371,19 @@ class Recorder:
             message = f'{count.lost} messages lost by the middleware'
         elif not publishers and (count.messages or count.topic in self._selection.names):
             level, message = DiagnosticStatus.WARN, 'no publisher'
-        values = {
-            'publishers': publishers,
-            'messages': count.messages,
-            'rate': f'{count.rate:.1f}',
-            'lost': count.lost,
-            'dropped': count.dropped,
-        }
+        values = {'publishers': publishers, **_counts(count), 'rate': f'{count.rate:.1f}'}
         return DiagnosticStatus(
             level=level,
             name=f'{name}: {count.topic}',
             message=message,
             values=[KeyValue(key=key, value=str(value)) for key, value in values.items()],
         )
+
+
+def _counts(count: TopicStats) -> dict[str, float]:
+    return {
+        'messages': count.messages,
+        'rate': round(count.rate, 3),
+        'lost': count.lost,
+        'dropped': count.dropped,
+    }

@@ -78,7 +78,7 @@ class Topics:
 
         Args:
             node: A node in the graph.
-            selection: What was asked for.
+            selection: What to record.
             on_error: Called, from the receiving thread, with what ended it.
             now: Time of a message, ns since the epoch; default the middleware's receive stamp.
         """
@@ -127,14 +127,7 @@ class Topics:
         return int(self._served[topic].subscription.get_publisher_count())
 
     def look(self, *, slowly: bool) -> None:
-        """Look at the graph and follow its changes.
-
-        Args:
-            slowly: Look at everything; otherwise only where topics have come or gone.
-
-        Raises:
-            RosError: None of the topics can be recorded.
-        """
+        """Follow the changes of the graph: all if slowly, else only where topics come or go."""
         self._settle()
         names = self._node.get_topic_names_and_types()
         if self.begun and names == self._names and not slowly:
@@ -154,9 +147,6 @@ class Topics:
 
     def found(self, now: float) -> tuple[Topic, ...]:
         """Return how to record what is there, once that is all; until then nothing.
-
-        Args:
-            now: time.monotonic().
 
         Raises:
             RosError: None of the topics can be recorded.
@@ -213,8 +203,7 @@ class Topics:
         self.refused[topic] = str(err)
 
     def _add(self, spec: Topic) -> None:
-        served = _Served(spec)
-        self._served[spec.name] = served
+        self._served[spec.name] = served = _Served(spec)
         self._subscribe(served)
 
     # The publishers of a topic
