@@ -106,17 +106,17 @@ def _package(item: Requirement) -> Check | None:
     return Check(item.name, State.MISSING, found, f"pip install '{item.name}{item.specifier}'")
 
 
-def _ask(*arguments: str, timeout: float, **environment: str) -> tuple[str, str]:
-    """Run Python in a process of its own; return the last lines of its output and its errors."""
+def _ask(*arguments: str, timeout: float, **environment: str) -> tuple[bool, str, str]:
+    """Run Python in a process of its own; return success, and last lines of output and errors."""
     command, env = [sys.executable, *arguments], {**os.environ, **environment}
     try:
         done = subprocess.run(
             command, env=env, capture_output=True, text=True, timeout=timeout, check=False
         )
     except subprocess.TimeoutExpired:
-        return '', _HANGS
+        return False, '', _HANGS
     output, errors = (text.strip().rpartition('\n')[2] for text in (done.stdout, done.stderr))
-    return output, errors or 'no reason given'
+    return not done.returncode, output, errors or 'no reason given'
 
 
 def _rendering() -> Check:
@@ -124,7 +124,7 @@ def _rendering() -> Check:
     asked = os.environ.get('MUJOCO_GL', '')
     reason = ''
     for name in (asked,) if asked else ('egl', 'osmesa'):
-        drawn, reason = _ask('-c', _DRAW, timeout=_ANSWERS_S, MUJOCO_GL=name)
+        _, drawn, reason = _ask('-c', _DRAW, timeout=_ANSWERS_S, MUJOCO_GL=name)
         if drawn == 'drawn':
             return Check('rendering', State.OK, f'{name.upper()} draws without a display')
     return Check(
@@ -153,8 +153,8 @@ def check_ros(seconds: float = 2.0) -> Iterator[Check]:
         remedy = f"apt install {debian}, or pip install 'sysid_ros[ros]'"
         yield Check('messages', State.MISSING, f'without {", ".join(absent)}', remedy)
     module = ('-m', 'sysid_ros.nodes.doctor', str(seconds))
-    answer, reason = _ask(*module, timeout=seconds + _ANSWERS_S)
-    if answer:
+    succeeded, answer, reason = _ask(*module, timeout=seconds + _ANSWERS_S)
+    if succeeded:
         memory = strange_memory(Path('/dev/shm'), os.getuid())  # noqa: S108 (is looked at only)
         yield from checks_of(json.loads(answer), seconds, memory)
     elif reason == _HANGS:
