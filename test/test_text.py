@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import lxml.etree
 import lxml.html
 import numpy as np
 import pytest
@@ -27,14 +28,18 @@ from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
 from sysid_ros.config import MappingConfig, load_mapping
 from sysid_ros.errors import AlignmentError, nearest, some
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
+from sysid_ros.export.actuators import actuators_text, drives_of
+from sysid_ros.export.export import parameters_text
 from sysid_ros.json_text import to_json
 from sysid_ros.report import render_report
+from sysid_ros.report.cases import junit, markdown, workflow_commands
 from sysid_ros.report.tables import (
     LiteralConsole,
     alignment_text,
     print_result,
     print_table,
 )
+from sysid_ros.results.case import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import UNSEEN, file_stems, one_line, short
 
@@ -199,6 +204,31 @@ def test_no_name_of_a_result_does_anything_to_a_terminal(stored: CalibrationResu
         stream = io.StringIO()
         print_result(LiteralConsole(stream, width), _with_name(stored, ''.join(EVERY)))
         assert not unseen(stream.getvalue())
+
+
+def test_no_name_of_a_case_makes_another_one_in_continuous_integration() -> None:
+    cases = [Case(CaseKind.ERROR, name, name, passed=False, sentence=name) for name in EVERY]
+    suite = lxml.etree.fromstring(junit(NAMES[0], cases))
+    assert len(suite.findall('.//testcase')) == len(suite.findall('.//failure')) == len(EVERY)
+    commands = list(workflow_commands(cases))
+    assert all(line.startswith('::error ') and '\n' not in line for line in commands)
+    page = markdown(NAMES[0], cases, NAMES)
+    assert not unseen(''.join(commands) + page)
+    plain = [Case(CaseKind.ERROR, HARMLESS, passed=False)] * len(EVERY)
+    assert page.count('\n') == markdown(HARMLESS, plain, [HARMLESS] * len(NAMES)).count('\n')
+    assert not re.search('<[a-z/!]', page)
+
+
+def test_exports_hold_the_names(stored: CalibrationResult) -> None:
+    drives, _ = drives_of(model_spec(NAMES).compile())
+    document = yaml.safe_load(actuators_text(drives, NAMES[0]))
+    assert all(list(joints) == [*NAMES] for joints in document.values())
+    first = stored.parameters[0]
+    named = tuple(first.model_copy(update={'name': name, 'unit': name}) for name in NAMES)
+    rows = csv.DictReader(
+        io.StringIO(parameters_text(stored.model_copy(update={'parameters': named})), newline='')
+    )
+    assert [(row['name'], row['unit']) for row in rows] == [(name, name) for name in NAMES]
 
 
 def test_files_of_any_names_lie_in_their_folder_side_by_side(tmp_path: Path) -> None:

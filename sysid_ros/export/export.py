@@ -28,6 +28,7 @@ from sysid_ros.model.mjcf.text import Document, encode
 from sysid_ros.model.mjcf.write import left_out, write_model
 from sysid_ros.model.targets import Target
 from sysid_ros.model.urdf.write import Urdf, carried_over, not_held, write_urdf
+from sysid_ros.results.result import CalibrationResult
 
 #: What is beside drawn models: what was found of each parameter, and its values in each model.
 PARAMETERS, SAMPLES = 'parameters.csv', 'samples.csv'
@@ -102,7 +103,7 @@ def export(
         return _export_mjcf(stored, output, notes, samples, seed)
     lost: Collection[str] = set()
     if form is ExportFormat.CSV:
-        text = parameters_text(stored)
+        text = parameters_text(stored.record)
     elif form is ExportFormat.URDF:
         text, lost, more = _urdf_text(stored, urdf, packages)
         notes += more
@@ -190,12 +191,12 @@ def _remarks(stored: Stored) -> Iterator[str]:
         )
 
 
-def parameters_text(stored: Stored) -> str:
+def parameters_text(record: CalibrationResult) -> str:
     """Return CSV with what was found of each parameter, in SI units."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator='\n')
     table.writerow(('name', 'targets', 'unit', 'value', 'low_95', 'high_95', 'initial', 'verdict'))
-    for found in stored.record.parameters:
+    for found in record.parameters:
         numbers = (found.value, found.low, found.high, found.initial)
         known = ('' if math.isnan(x) else repr(x) for x in numbers)
         table.writerow((found.name, ' '.join(found.targets), found.unit, *known, found.verdict))
@@ -218,7 +219,7 @@ def _export_mjcf(
         made = temporary / 'made'
         written = write_model(stored.robot, stored.values, made, stored.biases)
         drawn = write_samples(stored, posterior, written.path, samples, seed)
-        (made / PARAMETERS).write_text(parameters_text(stored), 'utf-8')
+        (made / PARAMETERS).write_text(parameters_text(stored.record), 'utf-8')
         (made / SAMPLES).write_text(samples_text(posterior, drawn), 'utf-8')
         if output.exists():
             output.rmdir()
