@@ -15,6 +15,9 @@ from collections.abc import Iterable, Sized
 
 from sysid_ros.text import sentence, short
 
+#: A sentence names at most so many things and counts the others: a six-joint arm has its names.
+MOST_NAMED = 6
+
 
 class SysidError(Exception):
     """Root of every error that a user can cause and mend."""
@@ -88,22 +91,21 @@ def nearest(name: str, choices: Iterable[str], limit: int = 3) -> str:
     close = difflib.get_close_matches(short(name).lower(), lowered, n=limit, cutoff=0.5)
     if close:
         return 'nearest: ' + ', '.join(short(lowered[key]) for key in close)
-    return f'available: {some(known, limit)}'
+    return f'available: {listed(known, limit)}'
 
 
-def some(items: Iterable[str], limit: int = 4) -> str:
-    """Return the first names of a list, with ``…`` where there are more."""
-    listed = list(items)
-    return ', '.join(map(short, listed[:limit])) + (', …' if len(listed) > limit else '')
-
-
-def listed(names: Iterable[str], limit: int = 12) -> str:
+def listed(names: Iterable[str], limit: int = MOST_NAMED) -> str:
     """Return the first names of a list, and how many more there are."""
     every = list(names)
-    more = f' and {len(every) - limit} more' if len(every) > limit else ''
-    return ', '.join(every[:limit]) + more
+    # Nobody saves space by "and 1 more".
+    shown = every if len(every) == limit + 1 else every[:limit]
+    more = f' and {len(every) - limit} more' if len(every) > len(shown) else ''
+    return ', '.join(map(short, shown)) + more
 
 
 def how_many(things: Sized, what: str) -> str:
     """Return the number of things with their name, as ``1 bag`` or ``2 bags``."""
     return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'
+
+
+some = listed

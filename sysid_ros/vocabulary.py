@@ -1,12 +1,15 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The words by which topics, fields and columns say what their numbers are."""
+"""The words and units by which topics, fields and columns say what their numbers are."""
 
 from __future__ import annotations
 
 import enum
 import re
 from collections.abc import Collection
+
+#: Nanoseconds in a second: stamps are integers in ns.
+SECOND_NS = 1_000_000_000
 
 
 class Quantity(enum.StrEnum):

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.bags import Field, TopicColumns
-from sysid_ros.errors import how_many
-
-SECOND_NS = 1_000_000_000
+from sysid_ros.errors import MOST_NAMED, how_many
+from sysid_ros.vocabulary import SECOND_NS as SECOND_NS
 
 #: Begin and end, s from the first measurement of a bag.
 Span = tuple[float, float]
@@ -31,8 +30,6 @@ JITTER = 0.2
 JITTERED_PART = 0.05
 #: A channel that never changes over more than so many samples, while others move, is dead.
 DEAD_SAMPLES = 50
-#: So many bags or subjects of a finding are named; more are counted.
-_NAMED = 4
 
 
 class Grade(StrEnum):
@@ -272,7 +269,7 @@ class Findings:
         places = {(item.subject, item.bag) for item in self.each}
         bags = list(dict.fromkeys(item.bag for item in self.each))
         subjects, where = self._subjects()
-        if where and len(subjects) > _NAMED and len(bags) > _NAMED:
+        if where and len(subjects) > MOST_NAMED and len(bags) > MOST_NAMED:
             every = len(places) == len(subjects) * len(bags)
             return f'{where} {"×" if every else "in"} {_named(bags, "bag")}'  # noqa: RUF001
         return f'{where} in {_named(bags, "bag")}' if where else _named(bags, 'bag')
@@ -304,7 +301,7 @@ class Findings:
 
 
 def _named(names: list[str], what: str) -> str:
-    return ', '.join(names) if len(names) <= _NAMED else how_many(names, what)
+    return ', '.join(names) if len(names) <= MOST_NAMED else how_many(names, what)
 
 
 def aggregated(findings: Iterable[HealthFinding]) -> list[Findings]:

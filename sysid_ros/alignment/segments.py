@@ -14,13 +14,14 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of, spans_where
+from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of, spans_where
 from sysid_ros.alignment.stamps import Stamped
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
-from sysid_ros.errors import AlignmentError, nearest
+from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.vocabulary import SECOND_NS
 
 #: A standstill lasts at least this long, s.
 STANDSTILL_S = 0.5
@@ -36,8 +37,6 @@ _STEPS = 2.0
 _ASKED = 0.05
 #: A trajectory with fewer instants than this is left out.
 FEWEST_SAMPLES = 5
-#: So many pieces are named one by one.
-_NAMED = 3
 #: What the robot sends so much later after its stamp than usual was held up, s: a fit moves no
 #: command farther. What is usual may change over this time, s.
 _HELD_UP, _USUAL = 0.025, 10.0
@@ -411,11 +410,10 @@ def _while_on(bag: BagColumns, marker: MarkerConfig, stamped: Mapping[str, Stamp
 def named_pieces(pieces: Sequence[Piece], start: int) -> str:
     """Write pieces in seconds from the first measurement."""
     shown = []
-    for first, last in pieces[:_NAMED]:
+    for first, last in pieces:
         end = 'the end' if last == _FOREVER else f'{(last - start) / SECOND_NS:.3f} s'
         shown.append(f'{(first - start) / SECOND_NS:.3f} to {end}')
-    more = len(pieces) - _NAMED
-    return ', '.join(shown) + (f' and {more} more' if more > 0 else '')
+    return listed(shown)
 
 
 def close_loops(

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
-    SECOND_NS,
     FindingKind,
     HealthFinding,
     Span,
@@ -59,6 +58,7 @@ from sysid_ros.config import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.vocabulary import SECOND_NS
 
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.
 COMMAND_HISTORY_S = 1.0

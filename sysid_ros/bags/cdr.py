@@ -26,6 +26,7 @@ from rosbags.typesys.msg import normalize_msgtype
 from rosbags.typesys.store import Typestore
 
 from sysid_ros.errors import BagError
+from sysid_ros.vocabulary import SECOND_NS
 
 #: Bytes of the encapsulation header; alignment is counted from behind it.
 _ENCAPSULATION = 4
@@ -64,7 +65,6 @@ _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
 _NOTHING = 'structure_needs_at_least_one_member'
-_SECOND_NS = 1_000_000_000
 
 
 class CdrError(BagError):
@@ -386,7 +386,7 @@ class MessageTable(NamedTuple):
         seconds, nanoseconds = np.hstack(
             [self.numbers(run).astype(np.int64) for run in self.layout.stamp]
         ).T
-        stamps: NDArray[np.int64] = seconds * _SECOND_NS + nanoseconds
+        stamps: NDArray[np.int64] = seconds * SECOND_NS + nanoseconds
         return stamps
 
 

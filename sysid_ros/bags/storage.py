@@ -41,6 +41,7 @@ from rosbags.typesys.msg import normalize_msgtype
 from sysid_ros.bags.cdr import Batch
 from sysid_ros.bags.columns import SetBack
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.vocabulary import SECOND_NS
 from sysid_ros.yaml_text import parse_yaml
 
 METADATA = 'metadata.yaml'
@@ -79,7 +80,7 @@ _SET_BACK_NS = 100_000_000
 #: Messages after the fall that have to stay behind, too: one that was written late does not.
 _CONFIRMED_BY = 3
 #: How long it took to set the clock back, ns: nobody knows.
-_PAUSE_NS = 1_000_000_000
+_PAUSE_NS = SECOND_NS
 
 
 class DamagedFileError(Exception):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.pairs import UnmappedKind
-from sysid_ros.errors import some
+from sysid_ros.errors import listed
 from sysid_ros.files import replace_file
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.joints import Joint
@@ -122,7 +122,7 @@ def _print_topics(console: LiteralConsole, found: Inspection) -> None:
     )
     for names, what in others:
         if names:
-            console.print(f'{len(names)} more, {what}: {some(names)}')
+            console.print(f'{len(names)} more, {what}: {listed(names)}')
     if any(names for names, _ in others):
         console.print()
 
@@ -170,7 +170,7 @@ def _print_mapping(console: LiteralConsole, found: Inspection) -> None:
         if item.kind is not UnmappedKind.COLUMN:
             reasons.setdefault((item.kind.value, item.reason), []).append(item.name)
     for (kind, reason), names in reasons.items():
-        console.print(f'{kind} {some(names)}: {reason}')
+        console.print(f'{kind} {listed(names)}: {reason}')
 
 
 def _number(value: float, digits: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.cli.console import print_paths
-from sysid_ros.errors import ResultError, some
+from sysid_ros.errors import ResultError, listed
 from sysid_ros.report.cases import markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
@@ -44,7 +44,7 @@ class Outcome:
         """The verdict."""
         failed = [case.name for case in self.cases if not case.passed]
         if failed:
-            return f'{len(failed)} of {len(self.cases)} failed: {some(failed)}.'
+            return f'{len(failed)} of {len(self.cases)} failed: {listed(failed)}.'
         if all(math.isinf(case.limit) and math.isnan(case.baseline) for case in self.cases):
             return 'No limits were given, so nothing failed.'
         return f'All {len(self.cases)} passed.'

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from sysid_ros.errors import how_many, listed
+from sysid_ros.errors import MOST_NAMED, how_many, listed
 from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
@@ -22,10 +22,6 @@ from sysid_ros.results.links import link_places
 
 #: A source is named for a parameter when the interval would be wider by this factor without it.
 _CARRIES = 1.1
-#: So many sources of a parameter are named.
-_NAMED = 3
-#: So many bags or subjects of one line are named.
-_LISTED = 6
 
 
 def print_preflight(console: LiteralConsole, found: Preflight) -> None:
@@ -143,7 +139,7 @@ def _told_by(found: Preflight, place: int) -> str:
         return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
     return ', '.join(
         f'{name} {"alone" if math.isinf(growth) else format(growth, ".2g")}'
-        for growth, name in carrying[:_NAMED]
+        for growth, name in carrying[:MOST_NAMED]
     )
 
 
@@ -193,7 +189,7 @@ def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
     for (signal, limit), places in limits.items():
         worst = max(places, key=lambda at: at.share)
         less = [at.sequence for at in places if at is not worst]
-        also = f'; at most that in {listed(less, _LISTED)}' if less else ''
+        also = f'; at most that in {listed(less)}' if less else ''
         share = f'{worst.share:.1%} of the time'
         console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
     if found.diverged or found.saturations:

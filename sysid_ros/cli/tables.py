@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sysid_ros.cli.console import say
-from sysid_ros.errors import how_many, some
+from sysid_ros.errors import how_many, listed
 from sysid_ros.excitation.design import Design
 from sysid_ros.pipeline.models import ModelComparison
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
@@ -28,7 +28,6 @@ from sysid_ros.servos.pictures import Predictions
 
 #: Parts of limits are shown from here on; the others are far away.
 _SHOWN_LIMITS = 12
-_MILLI = 1e3
 
 
 def print_proposal(found: CalibrationProposal, mapping: str) -> None:
@@ -67,7 +66,7 @@ def _print_targets(found: CalibrationProposal) -> None:
     say(f'identify  {how_many(found.chosen, "parameter")} of {len(found.targets)}')
     for reason in dict.fromkeys(item.left_out for item in found.targets if item.left_out):
         own = [item for item in found.targets if item.left_out == reason]
-        say(f'            left out {some(item.target for item in by_attribute(own))}: {reason}')
+        say(f'            left out {listed(item.target for item in by_attribute(own))}: {reason}')
     for note in found.notes:
         say(note)
     if found.problem:
@@ -286,8 +285,8 @@ def print_laws(console: LiteralConsole, found: LawComparison) -> None:
         (
             law.name,
             str(law.fitted),
-            f'{_MILLI * law.training:.4g}',
-            '-' if math.isnan(law.held_out) else f'{_MILLI * law.held_out:.4g}',
+            f'{1e3 * law.training:.4g}',
+            '-' if math.isnan(law.held_out) else f'{1e3 * law.held_out:.4g}',
             f'{law.seconds:.1f}',
         )
         for law in found.models
@@ -300,7 +299,7 @@ def print_laws(console: LiteralConsole, found: LawComparison) -> None:
 
 def print_log_errors(console: LiteralConsole, found: Predictions) -> None:
     """Print by how much each parameter file misses each log."""
-    milli = _MILLI * found.errors
+    milli = 1e3 * found.errors
     rows = [(log, *map(padded, column)) for log, column in zip(found.logs, milli.T, strict=True)]
     rows.append(('mean', *map(padded, milli.mean(axis=1))))
     headers = ('log', *(f'>{name}' for name in found.names))

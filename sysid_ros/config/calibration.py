@@ -13,6 +13,8 @@ from pydantic import Field, field_validator, model_validator
 
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
+from sysid_ros.errors import MOST_NAMED as MOST_NAMED
+from sysid_ros.errors import listed
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -32,8 +34,6 @@ Scale = Literal['linear', 'log']
 #: How near to the optimum a fit ends, in standard errors: farther off, an interval would hold the
 #: truth in another thousandth of a percent of cases.
 ACCURACY = 0.01
-#: So many parameters are named in a sentence; the rest is counted.
-MOST_NAMED = 4
 
 
 class VerdictKind(StrEnum):
@@ -48,10 +48,7 @@ class VerdictKind(StrEnum):
 
     def among(self, others: Sequence[str]) -> str:
         """Return the verdict in words, with the parameters that one is confounded with."""
-        if len(others) > MOST_NAMED + 1:
-            named = f'{", ".join(others[:MOST_NAMED])} and {len(others) - MOST_NAMED} others'
-            return f'{self} with {named}'
-        return f'{self} with {", ".join(others)}' if others else str(self)
+        return f'{self} with {listed(others)}' if others else str(self)
 
 
 class GateConfig(Section):

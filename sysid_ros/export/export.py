@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ConfigError, ModelError, ResultError, some
+from sysid_ros.errors import ConfigError, ModelError, ResultError, listed
 from sysid_ros.export.actuators import actuators_text, drives_of, held_by_actuators
 from sysid_ros.export.samples import Drawn, Posterior, samples_text, write_samples
 from sysid_ros.export.stored import Stored, load_stored
@@ -113,7 +113,8 @@ def export(
         drives, more = drives_of(stored.fitted)
         if not drives:
             raise ResultError(
-                f'Expected a joint with a servo or motor of its own, found {some(more) or "none"}.'
+                'Expected a joint with a servo or motor of its own, found '
+                f'{listed(more) or "none"}.'
             )
         text = actuators_text(drives, source)
         lost = {target.path for target, _ in stored.values} - held_by_actuators(stored, drives)
@@ -149,8 +150,8 @@ def _urdf_text(
     beside = [name for name in meshes if name and '://' not in name and not name.startswith('/')]
     if beside:
         notes.append(
-            f'Meshes are named by their place beside {described.path.name!r} ({some(beside)}): put '
-            'the file there.'
+            f'Meshes are named by their place beside {described.path.name!r} ({listed(beside)}): '
+            'put the file there.'
         )
     return text, {*not_held(targets, urdf), *_not_moved(targets, stored.fitted, fitted)}, notes
 

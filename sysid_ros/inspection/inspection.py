@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
     GAP_PERIODS,
-    SECOND_NS,
     FindingKind,
     HealthFinding,
     dead_columns,
@@ -43,7 +42,7 @@ from sysid_ros.inspection.joints import (
     joints_of_model,
 )
 from sysid_ros.inspection.lag import Lag, lag
-from sysid_ros.vocabulary import Quantity, is_command
+from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
 #: Steps are looked for in so many samples, spread over the recording.

@@ -13,7 +13,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, gaps
+from sysid_ros.alignment.health import FindingKind, HealthFinding, gaps
 from sysid_ros.alignment.mapping.names import meaning_of
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -29,7 +29,7 @@ from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.inspection.lag import ERRORS, usual, velocity_lag
-from sysid_ros.vocabulary import Quantity
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: Times that are not looked up yet.
 _NO_TIMES = np.empty(0)

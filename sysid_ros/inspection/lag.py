@@ -27,12 +27,13 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, away_from_gaps
+from sysid_ros.alignment.health import FindingKind, HealthFinding, away_from_gaps
 from sysid_ros.alignment.pairs import PairRole
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import listed
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.vocabulary import SECOND_NS
 
 #: Longest lag that is looked for, s, and how finely at first.
 LONGEST_S = 0.5
@@ -145,8 +146,6 @@ def lag(
 USUAL_PART = 0.5
 USUAL_S = 2e-3
 ERRORS = 3.0
-#: So many sensors are named one by one.
-_NAMED = 3
 
 
 class LateVelocities(NamedTuple):
@@ -221,7 +220,7 @@ def without_late(
         lost |= set(names)
         if names:
             detail = (
-                f'{listed(names, _NAMED)} lag the derivative of the positions by '
+                f'{listed(names)} lag the derivative of the positions by '
                 f'{1e3 * seconds:.1f} ms, as after a filter; they are not compared, nor used for '
                 'the state at the start'
             )

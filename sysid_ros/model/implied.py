@@ -16,7 +16,7 @@ from xml.sax.saxutils import quoteattr
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, some
+from sysid_ros.errors import ModelError, listed
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.text import one_sentence
 
@@ -43,8 +43,6 @@ _GUESSED_RATE = 2 * math.pi * 4.0
 _LEAST_INERTIA = 0.02
 #: A servo alone is stable in time steps of at most this part of 1 / its rate, with a margin.
 _STABLE = 0.3
-#: A sentence names so many actuators.
-_SHOWN = 6
 #: What an implied element carries in its ``info``, by which it is known again in copies.
 _MARK = 'implied by sysid_ros'
 
@@ -184,7 +182,7 @@ def implied_sentence(spec: mujoco.MjSpec) -> str:
     if not names:
         return ''
     gains = {bool(a.biasprm[1]) for a in spec.actuators if a.info == _MARK and a.biasprm[2]}
-    shown = some(names, _SHOWN)
+    shown = listed(names)
     lacks = 'no actuators' if len(names) == len(spec.actuators) else 'motors only, which stay 0'
     if not gains:
         return f'The model has {lacks}; the bag has efforts for these implied motors: {shown}.'

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, ParameterError, nearest, some
+from sysid_ros.errors import ModelError, ParameterError, listed, nearest
 from sysid_ros.model.description import Description, read_description
 from sysid_ros.model.implied import add_joint_sensors
 from sysid_ros.model.targets import (
@@ -123,9 +123,10 @@ def _drop_missing_files(spec: mujoco.MjSpec, path: Path) -> tuple[str, ...]:
             )
     touching = [geom for geom in geoms if geom.contype or geom.conaffinity]
     bodies = dict.fromkeys(geom.parent.name or 'a body without a name' for geom in touching)
-    files = dict.fromkeys(asset.file or asset.cubefiles[0] for asset in missing)
-    note = f'Files that are not there are left out: {some(files)}; that changes '
-    note += f'the contacts of {some(bodies)}.' if bodies else 'the view only.'
+    # The first sides of a cube may have no file.
+    files = dict.fromkeys(asset.file or next(filter(None, asset.cubefiles)) for asset in missing)
+    note = f'Files that are not there are left out: {listed(files)}; that changes '
+    note += f'the contacts of {listed(bodies)}.' if bodies else 'the view only.'
     _take_out(spec, geoms, missing)
     return (note,)
 

@@ -30,9 +30,8 @@ from sysid_ros.excitation.experiment import lead_in, rehearse
 from sysid_ros.excitation.limits import Breach, Guard, Limits
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare, resolve_topic
-from sysid_ros.nodes.runtime import Stop
-
-_NS = 10**9
+from sysid_ros.nodes.runtime import FAREWELL_SECONDS, GRAPH_SECONDS, REMIND_SECONDS, Stop
+from sysid_ros.vocabulary import SECOND_NS
 
 
 class JointStates:
@@ -61,7 +60,7 @@ class JointStates:
         return bool(limit and time.monotonic() - self._heard > limit)
 
     def _receive(self, message: Any) -> None:
-        stamp = message.header.stamp.sec * _NS + message.header.stamp.nanosec
+        stamp = message.header.stamp.sec * SECOND_NS + message.header.stamp.nanosec
         # A driver that repeats its last state is as silent as one that sends none.
         if stamp != self._stamp or not stamp:
             self._heard = time.monotonic()
@@ -91,10 +90,6 @@ DEFAULT_TOPICS = {
     'JointTrajectory': 'joint_trajectory_controller/joint_trajectory',
 }
 
-#: The graph is looked at this often, s.
-_LOOK_SECONDS = 0.1
-#: What is still missing is logged this often, s.
-_REMIND_SECONDS = 3.0
 #: The subscribers of the commands must not have changed for so long, s: those of one robot are
 #: discovered one after the other, and a recorder should not miss the beginning.
 _SETTLE_SECONDS = 0.5
@@ -110,8 +105,6 @@ _IN_A_ROW = 3
 _MARGIN = 1.02
 #: What is as good as no limit, rad/s or m/s.
 _ANY_VELOCITY = 1e6
-#: How long the last command may take to reach its subscribers, s.
-_FAREWELL_SECONDS = 0.5
 
 
 class Exciter:
@@ -179,12 +172,12 @@ class Exciter:
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=stop.guard, args=(self._move,), name='sender')
-        self._reminded = -_REMIND_SECONDS
+        self._reminded = -REMIND_SECONDS
         self._listeners = 0
         self._listening_since = time.monotonic()
         # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self._timer = node.create_timer(_LOOK_SECONDS, self._look, clock=steady)
+        self._timer = node.create_timer(GRAPH_SECONDS, self._look, clock=steady)
 
     def close(self) -> None:
         """Bring the robot to a halt, if it moves."""
@@ -203,7 +196,7 @@ class Exciter:
         missing = [] if self._states is None else [self._states.missing()]
         missing.append('' if listeners else f'a subscriber of {self._publisher.topic_name}')
         if any(missing):
-            if now - self._reminded >= _REMIND_SECONDS:
+            if now - self._reminded >= REMIND_SECONDS:
                 self._reminded = now
                 self._log.info(f'waiting for {" and ".join(filter(None, missing))}')
         elif now - self._listening_since >= _SETTLE_SECONDS:
@@ -239,7 +232,7 @@ class Exciter:
         moment = now = self._node.get_clock().now().nanoseconds
         if stamp:
             self._transits.append((now, now - stamp))
-            while self._transits[0][0] < now - _KEPT_SECONDS * _NS:
+            while self._transits[0][0] < now - _KEPT_SECONDS * SECOND_NS:
                 self._transits.popleft()
             moment = stamp + min(transit for _, transit in self._transits)
         sent = list(self._sent)
@@ -291,7 +284,7 @@ class Exciter:
             self._log.warning(f'{skipped} commands were skipped because their time was over')
         if not self._closing.is_set():
             self._log.info('motion finished')
-        self._publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
+        self._publisher.wait_for_all_acked(Duration(seconds=FAREWELL_SECONDS))
         if self._breach is None:
             self._stop.request()
             return

@@ -32,6 +32,10 @@ EXIT_ERROR = 2
 _SPIN_SECONDS = 3600.0
 #: Whether a signal came is looked at so often, s.
 _LOOK_SECONDS = 0.5
+#: Recorder and exciter look at the graph this often, s, and log this often what is missing.
+GRAPH_SECONDS, REMIND_SECONDS = 0.1, 3.0
+#: How long the last message may take to reach its subscribers, s.
+FAREWELL_SECONDS = 0.5
 #: How long callbacks that wait for their turn are given at the end, s.
 _DRAIN_SECONDS = 0.5
 #: How long a callback that is still running is waited for at the end, s.

@@ -30,7 +30,7 @@ from sysid_ros.nodes.recorder.listener import quiet_node
 from sysid_ros.nodes.runtime import Stop, latched
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
-from sysid_ros.vocabulary import Quantity
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
 Command = NDArray[np.float64] | TrajectoryCommand
@@ -39,7 +39,6 @@ Command = NDArray[np.float64] | TrajectoryCommand
 _DEPTH = 1000
 #: Commands take no longer than the fastest one and this, s, unless the machine is busy.
 _LONGEST_HOLDUP = 0.020
-_NS = 10**9
 
 
 class CommandInbox:
@@ -105,7 +104,7 @@ class CommandInbox:
         if info['source_timestamp']:
             transit = arrival - info['source_timestamp']
             self._fastest = transit if self._fastest is None else min(transit, self._fastest)
-            if transit - self._fastest > _LONGEST_HOLDUP * _NS:
+            if transit - self._fastest > _LONGEST_HOLDUP * SECOND_NS:
                 arrival = info['source_timestamp'] + self._fastest
         self._latest = max(arrival, self._latest + 1)
         return self._latest
@@ -232,24 +231,24 @@ class SimulatedRobot:
         plant = self._plant
         warned, warned_late = _WARM_UP - _WARN_SECONDS, -math.inf
         while not self._closing.is_set():
-            now = (time.time_ns() - start_ns) / _NS
+            now = (time.time_ns() - start_ns) / SECOND_NS
             behind = now - _LAG - plant.time
             if behind > _BEHIND + self._period and now - warned > _WARN_SECONDS:
                 warned = now
                 self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
             for arrival_ns, values in self._inbox.fetch():
-                late = plant.command((arrival_ns - start_ns) / _NS, values)
+                late = plant.command((arrival_ns - start_ns) / SECOND_NS, values)
                 if late and now - warned_late > _WARN_SECONDS:
                     warned_late = now
                     self._log.warning('a command came too late and takes effect at once')
                 if isinstance(values, np.ndarray):
-                    self._send_applied(arrival_ns + round(late * _NS), values)
+                    self._send_applied(arrival_ns + round(late * SECOND_NS), values)
             for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
                 self._send_state(start_ns, sample)
                 if not announced:
                     announced = True
                     self._log.info(self._ready)
-            elapsed = (time.time_ns() - start_ns) / _NS
+            elapsed = (time.time_ns() - start_ns) / SECOND_NS
             is_late = elapsed - _LAG - plant.time > self._period + plant.timestep
             # Else it wakes up next on the grid of the period.
             self._closing.wait(0.0 if is_late else self._period - elapsed % self._period)
@@ -258,7 +257,7 @@ class SimulatedRobot:
         late = self._jitter * self._random.standard_normal()
         if self._random.random() < self._loss:
             return
-        stamp_ns = start_ns + round((sample.time + late) * _NS)
+        stamp_ns = start_ns + round((sample.time + late) * SECOND_NS)
         self._stamp_ns = max(stamp_ns, self._stamp_ns + _LEAST_NS)
         message = self._state
         message.header.stamp = _stamp(self._stamp_ns)
@@ -288,7 +287,7 @@ class SimulatedRobot:
 
 def _stamp(time_ns: int) -> Time:
     """Return a time since the epoch as messages have it."""
-    seconds, nanoseconds = divmod(time_ns, _NS)
+    seconds, nanoseconds = divmod(time_ns, SECOND_NS)
     return Time(sec=seconds, nanosec=nanoseconds)
 
 

@@ -35,8 +35,6 @@ _MOST, _GAP = 32767, -32768
 #: Residuals of these units are mostly small beside them, and are said in thousandths.
 _THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
 _SMALL = 0.1
-#: So many times of an event are written.
-_NAMED = 3
 
 
 class Figure(NamedTuple):
@@ -217,7 +215,7 @@ class Event(NamedTuple):
     def when(self) -> str:
         """The first times in words."""
         ends = ((f'{begin:.2f}', f'{end:.2f}') for begin, end in self.spans)
-        return listed((f'{a} s' if a == b else f'{a} to {b} s' for a, b in ends), _NAMED)
+        return listed((f'{a} s' if a == b else f'{a} to {b} s' for a, b in ends))
 
 
 def events(result: CalibrationResult) -> list[tuple[RecordedBag, tuple[Event, ...]]]:

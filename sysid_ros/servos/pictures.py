@@ -29,7 +29,6 @@ _MEASURED, _COMMANDED = '#8a8f98', '#22262b'
 _COLOURS = ('#0b5cad', '#c2570c', '#009e73', '#a3478a', '#56b4e9', '#e69f00')
 _SIZE = (10.0, 5.6)  # inches
 _DPI = 120
-_MILLI = 1e3
 
 
 class ParameterFile(NamedTuple):
@@ -122,11 +121,11 @@ def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
     top.plot(times, log.goal, color=_COMMANDED, linestyle='--', linewidth=0.9, label='commanded')
     top.plot(times, log.position, color=_MEASURED, linewidth=3.0, label='measured')
     for row, (name, found) in enumerate(zip(predictions.names, predictions.positions, strict=True)):
-        error = _MILLI * float(predictions.errors[row, place])
+        error = 1e3 * float(predictions.errors[row, place])
         colour = _COLOURS[row % len(_COLOURS)]
         label = f'{one_line(name)}: {error:.3g} mrad'
         top.plot(times, found[place], color=colour, linewidth=1.1, label=label)
-        missed = _MILLI * (found[place] - log.position)
+        missed = 1e3 * (found[place] - log.position)
         bottom.plot(times, missed, color=colour, linewidth=1.1)
     top.set_ylabel('position [rad]')
     bottom.set_ylabel('predicted minus\nmeasured [mrad]')

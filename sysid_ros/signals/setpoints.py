@@ -18,6 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.vocabulary import SECOND_NS
+
 #: Distance of the samples of what is no straight line, ns: between them it is straight to 1e-5 rad
 #: as long as a joint accelerates by less than 20 rad/s².
 STEP_NS = 2_000_000
@@ -25,7 +27,6 @@ STEP_NS = 2_000_000
 JUMP_NS = 1
 #: The state before the first trajectory, which nobody knows, is forgotten below this share.
 _FORGOTTEN = 1e-4
-_NS = 1e9
 
 
 class SetpointRows(NamedTuple):
@@ -145,7 +146,7 @@ class SetpointPath:
         if not np.isfinite(leg.last[1]).any():
             rise, whole = leg.last[0] - leg.first[0], leg.end_ns - leg.start_ns
             share = (min(time_ns, leg.until_ns) - leg.start_ns) / whole
-            slope = rise / whole * _NS
+            slope = rise / whole * SECOND_NS
             return np.stack([leg.first[0] + share * rise, slope, np.zeros_like(rise)])
         inside = np.array([min(time_ns, leg.until_ns) - leg.start_ns])
         length = np.array([leg.end_ns - leg.start_ns])
@@ -174,7 +175,7 @@ def _evaluate(
     The lowest polynomial that has the values and those derivatives that both ends have; at its end
     and after a jump the derivatives are those that were asked for.
     """
-    length = (length_ns / _NS)[:, None]
+    length = (length_ns / SECOND_NS)[:, None]
     share = (inside_ns / length_ns)[:, None]
     (q0, v0, a0), (q1, v1, a1) = np.moveaxis(first, 1, 0), np.moveaxis(last, 1, 0)
     rise = q1 - q0

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.signals.setpoints import SetpointPath
+from sysid_ros.vocabulary import SECOND_NS
 
-_NS = 1e9
 #: What takes effect so little later is in force already, s: times are sums of floats.
 _INSTANT = 1e-9
 
@@ -65,7 +65,7 @@ class CommandQueue:
         It is (nu,) values, of which NaN leaves an actuator as it is, or a trajectory. What is late
         takes effect at once.
         """
-        time_ns = round(time * _NS)
+        time_ns = round(time * SECOND_NS)
         if self._path is not None:
             self._asked = self._path.at(time_ns)[0]
             if time_ns >= self._path.end_ns:
@@ -96,10 +96,10 @@ class CommandQueue:
         values[:] = np.where(np.isnan(values), self._asked, values)
         if self._path is None:
             self._path = SetpointPath(self._asked)
-        self._path.follow(time_ns, np.round(command.after * _NS).astype(int).tolist(), points)
+        self._path.follow(time_ns, np.round(command.after * SECOND_NS).astype(int).tolist(), points)
         rows = self._path.rows(latest=True)
         self._path.forget(time_ns)
-        effects = rows.times_ns[:, None] / _NS + self._delays
+        effects = rows.times_ns[:, None] / SECOND_NS + self._delays
         late = max(self._now - float(effects[0].min()), 0.0)
         for row, pending in enumerate(self._pending):
             del pending[bisect.bisect_left(pending, effects[0, row], key=lambda entry: entry[0]) :]

@@ -35,11 +35,11 @@ def test_equal_findings_of_many_joints_and_bags_are_one_line():
     found = [
         HealthFinding(f'train_{bag}', f'j{joint}', FindingKind.NOT_MEASURED, 1, 'a slope')
         for bag in range(7)
-        for joint in range(6)
+        for joint in range(7)
     ]
-    assert _texts(found) == ['6 joints × 7 bags: a slope']  # noqa: RUF001
-    assert _texts(found[1:]) == ['6 joints in 7 bags: a slope']
-    assert _texts(found[:6], bags=False) == ['6 joints: a slope']
+    assert _texts(found) == ['7 joints × 7 bags: a slope']  # noqa: RUF001
+    assert _texts(found[1:]) == ['7 joints in 7 bags: a slope']
+    assert _texts(found[:7], bags=False) == ['7 joints: a slope']
     assert _texts(found[:2]) == ['j0, j1 in train_0: a slope']
 
 

@@ -36,7 +36,7 @@ def test_events_are_of_their_bag_and_the_worst_is_told_first_and_drawn_last(
     health = (
         _finding(FindingKind.GAP, 2.0, 4.0),
         _finding(FindingKind.SPIKES, 5.0),
-        _finding(FindingKind.MISSING, 1.0, 2.0, 3.0, 4.0, 5.0),
+        _finding(FindingKind.MISSING, *range(1, 10)),
         HealthFinding('long', '/js', FindingKind.JITTER, 3, 'it has no time'),
     )
     recordings = (_bag('long', 10.0), _bag('short', 6.0))
@@ -46,7 +46,7 @@ def test_events_are_of_their_bag_and_the_worst_is_told_first_and_drawn_last(
     assert [(event.what, event.when) for event in found] == [
         ('spikes in /js', '5.00 s'),
         ('gap in /js', '2.00 s, 4.00 s'),
-        ('missing values in /js', '1.00 s, 2.00 s, 3.00 s and 2 more'),
+        ('missing values in /js', '1.00 s, 2.00 s, 3.00 s, 4.00 s, 5.00 s, 6.00 s and 3 more'),
     ]
     (axes,) = draw_recordings(result, 9).axes
     assert axes.get_xlim() == (0.0, 10.0)

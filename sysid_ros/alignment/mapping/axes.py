@@ -14,13 +14,13 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import SECOND_NS, are_magnitudes
+from sysid_ros.alignment.health import are_magnitudes
 from sysid_ros.alignment.mapping.names import controller_facts, meaning_of
 from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_TRAJECTORY
-from sysid_ros.vocabulary import CURRENT, PWM, Quantity, quantity_of, words_of
+from sysid_ros.vocabulary import CURRENT, PWM, SECOND_NS, Quantity, quantity_of, words_of
 
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01

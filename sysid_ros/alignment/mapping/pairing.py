@@ -74,13 +74,11 @@ from sysid_ros.bags.message_types import (
     is_applied,
 )
 from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.errors import AlignmentError, nearest, some
+from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
 #: Types of messages that command joints by name, worst first.
 _COMMANDS = (JOINT_JOG, JOINT_STATE, JOINT_TRAJECTORY, CONTROLLER_STATE)
-#: So many names are in a message.
-_SHOWN = 6
 #: How a complaint ends.
 _ADVICE = '`sysid map BAG MODEL` proposes a mapping'
 #: Correlations above this are certain, below this there is none.
@@ -211,7 +209,7 @@ def channel_labels(
             )
     if len(chosen) != width:
         values = 'one value' if width == 1 else f'{width} values'
-        found = f'{len(chosen)} of {where} ({some(chosen, _SHOWN)})'
+        found = f'{len(chosen)} of {where} ({listed(chosen)})'
         raise AlignmentError(
             f'Expected {values} for {subject}, found {found}; {nearest("", field.labels)}.'
         )
@@ -242,7 +240,7 @@ class _ByName:
             joints = dict.fromkeys(j for topic in states for j in self.shared[topic.topic])
             raise AlignmentError(
                 'The model has no jointpos, jointvel or jointactuatorfrc sensor for what the bag '
-                f'measures at joints {some(joints, _SHOWN)}.'
+                f'measures at joints {listed(joints)}.'
             )
         pairs = (*sensors, *(self._actuators() if self._model.nactuator else ()))
         used = {(pair.topic, pair.label) for pair in pairs}
@@ -276,7 +274,7 @@ class _ByName:
             what = 'only command topics carry joint states' if all_states else 'there is none'
             raise AlignmentError(
                 f'Expected a topic of type {JOINT_STATE} with the measured state, {what}; '
-                f'topics: {some(topics, _SHOWN) or "none"}.'
+                f'topics: {listed(topics) or "none"}.'
             )
         matching = [topic for topic in states if self.shared[topic.topic]]
         if not matching:
@@ -393,7 +391,7 @@ class _ByName:
                     self._refuse(topic, reason)
         if not pairs:
             return self._by_controller(arrays) or self._by_order(arrays)
-        by = some(dict.fromkeys(pair.topic for pair in pairs), _SHOWN)
+        by = listed(dict.fromkeys(pair.topic for pair in pairs))
         for topic in arrays:
             reason = f'carries no names; commands are taken by joint name from {by}'
             self._refuse(topic, reason)
@@ -428,7 +426,7 @@ class _ByName:
         used = dict.fromkeys(pair.topic for pair in pairs)
         for topic in arrays:
             if used and topic.topic not in used:
-                reason = f'the order of {some(used, _SHOWN)} is known from its controller'
+                reason = f'the order of {listed(used)} is known from its controller'
                 self._refuse(topic, reason)
         return pairs
 
@@ -439,7 +437,7 @@ class _ByName:
         fitting = [topic for topic in candidates if _width(topic) == len(names)]
         if len(fitting) == 1 and all(names):
             array = fitting[0].topic
-            detail = f'carries no names; taken in the order of the model: {some(names, _SHOWN)}'
+            detail = f'carries no names; taken in the order of the model: {listed(names)}'
             self._assume(array, len(names), detail)
             return [
                 Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
@@ -482,11 +480,11 @@ def _nothing_in_common(labels: list[str], joints: list[str]) -> str:
         if (close := difflib.get_close_matches(label.lower(), lowered, n=1, cutoff=0.5))
     ]
     hint = 'none are similar, a mapping must say'
-    hint = f'nearest: {some(similar, _SHOWN)}' if similar else hint
+    hint = f'nearest: {listed(similar)}' if similar else hint
     unnamed = ' (its messages carry no names)' if all(label.isdigit() for label in labels) else ''
     return (
-        f'No joint name in common: the bag has {some(labels, _SHOWN) or "none"}{unnamed}, '
-        f'the model has {some(joints, _SHOWN) or "none"}; {hint}; {_ADVICE}.'
+        f'No joint name in common: the bag has {listed(labels) or "none"}{unnamed}, '
+        f'the model has {listed(joints) or "none"}; {hint}; {_ADVICE}.'
     )
 
 

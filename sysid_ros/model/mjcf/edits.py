@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import ModelError, some
+from sysid_ros.errors import ModelError, listed
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
 from sysid_ros.model.loading import native_delay
 from sysid_ros.model.mjcf.source import Rewrite
@@ -322,8 +322,8 @@ def _write_inertials(rewrite: Rewrite, targets: Iterable[Target]) -> None:
         )
     if inserted:
         rewrite.notes.append(
-            f'{some(map(repr, inserted))}: an <inertial> is there now, with all of its numbers, as '
-            'what is identified came from geoms.'
+            f'{listed(map(repr, inserted))}: an <inertial> is there now, with all of its numbers, '
+            'as what is identified came from geoms.'
         )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, some
+from sysid_ros.errors import MOST_NAMED, ModelError, listed
 from sysid_ros.model.description import Description
 from sysid_ros.model.implied import actuators_text, drop_implied, implied_actuators
 from sysid_ros.model.loading import (
@@ -46,8 +46,6 @@ _DERIVED = (
 )
 #: Attributes that MuJoCo does not take back from a compiled model.
 _IN_SPEC = frozenset({'gravcomp', 'actuatorfrcrange'})
-#: At most so many differing fields are named in an error.
-_NAMED_FIELDS = 5
 _FOLDER_MODE = 0o755
 #: What each role is called that no MJCF holds.
 _OMITTED = {
@@ -56,8 +54,6 @@ _OMITTED = {
     Role.SEQUENCE: 'the start of a recording',
     Role.LAW: "numbers of servos' laws",
 }
-#: At most so many starts of recordings are named; gains, biases and delays are named in full.
-_NAMED_STARTS = 6
 
 
 def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
@@ -74,7 +70,7 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
             found.setdefault(target.role, []).append(f'{target.path} {value:.6g}{unit}')
     notes = []
     for role, entries in found.items():
-        shown = entries[:_NAMED_STARTS] if role is Role.SEQUENCE else entries
+        shown = entries[:MOST_NAMED] if role is Role.SEQUENCE else entries
         more = len(entries) - len(shown)
         listed = ', '.join(shown) + (f' and {more} more' if more else '')
         notes.append(f'The MJCF does not hold {_OMITTED[role]}: {listed}.')
@@ -373,7 +369,7 @@ def _check_meaning(path: Path, fitted: mujoco.MjModel) -> None:
     if fields:
         raise ModelError(
             'expected a text that compiles to the identified model, found differences in '
-            f'{some(fields, _NAMED_FIELDS)}'
+            f'{listed(fields)}'
         )
 
 

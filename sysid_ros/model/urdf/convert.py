@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import ModelError, some
+from sysid_ros.errors import ModelError, listed
 from sysid_ros.model.mjcf.exact import exact_xml
 from sysid_ros.text import one_sentence
 
@@ -89,10 +89,10 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Converted:
     if massless:
         notes.append(
             'These links move and have no mass or inertia, so each got that of a ball of '
-            f'{1e3 * _MASS:g} g or of its mass: {some(massless)}.'
+            f'{1e3 * _MASS:g} g or of its mass: {listed(massless)}.'
         )
     if mended:
-        names = some(mended)
+        names = listed(mended)
         notes.append(f'No body has the inertia of these links, so each got another: {names}.')
     return Converted(exact_xml(spec), tuple(notes))
 
@@ -113,7 +113,7 @@ def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> li
         )
     if absent:
         files = [f'{uri} ({reason})' for uri, reason in absent.items()]
-        notes.append(f'Meshes that are left out, which changes the view only: {some(files)}.')
+        notes.append(f'Meshes that are left out, which changes the view only: {listed(files)}.')
     return notes
 
 

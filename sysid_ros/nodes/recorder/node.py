@@ -32,7 +32,7 @@ from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.recorder.graph import make_selection
 from sysid_ros.nodes.recorder.topics import Topics
-from sysid_ros.nodes.runtime import Stop, latched
+from sysid_ros.nodes.runtime import FAREWELL_SECONDS, GRAPH_SECONDS, REMIND_SECONDS, Stop, latched
 from sysid_ros.version import __version__
 
 #: Fact to the parameters of ros2_control's controllers that say it.
@@ -140,14 +140,8 @@ class _Question:
         self._answer(self._name, values)
 
 
-#: The graph is looked at this often, s.
-_LOOK_SECONDS = 0.1
 #: Status, diagnostics and facts are renewed this often, s.
 _SLOW_SECONDS = 1.0
-#: What is still missing is logged this often, s.
-_REMIND_SECONDS = 3.0
-#: How long the last status may take to reach its subscribers, s.
-_FAREWELL_SECONDS = 0.5
 
 
 class Recorder:
@@ -185,7 +179,7 @@ class Recorder:
         node.create_service(Trigger, '~/stop', self._on_stop)
         # Not the node's clock: with use_sim_time a paused simulation would stop the recorder.
         steady = Clock(clock_type=ClockType.STEADY_TIME)
-        node.create_timer(_LOOK_SECONDS, self._tick, clock=steady)
+        node.create_timer(GRAPH_SECONDS, self._tick, clock=steady)
         self._publish()
 
     def close(self) -> None:
@@ -194,7 +188,7 @@ class Recorder:
         self._end()
         self._publish()
         for publisher in (self._status, self._diagnostics):
-            publisher.wait_for_all_acked(Duration(seconds=_FAREWELL_SECONDS))
+            publisher.wait_for_all_acked(Duration(seconds=FAREWELL_SECONDS))
 
     def _set_config(self, config: RecorderConfig) -> None:
         self._config = config
@@ -237,7 +231,7 @@ class Recorder:
             topics = ', '.join(spec.name for spec in self._topics.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
             self._publish()
-        elif now - self._reminded >= _REMIND_SECONDS:
+        elif now - self._reminded >= REMIND_SECONDS:
             self._reminded = now
             missing = self._topics.waiting_for or 'topics to settle'
             self._log.info(f'waiting for {missing}; `sysid doctor` says what is seen here')

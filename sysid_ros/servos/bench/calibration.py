@@ -40,7 +40,6 @@ from sysid_ros.servos.laws.servo import Servo
 _STUDIES = 'study.journal'
 #: The values of a fit are written this often, s.
 _PERIOD = 2.0
-_MILLI = 1e3
 _SOLVER = SolverSettings().backend
 #: Loads that differ by less than this part are one.
 _SAME_LOAD = 0.05
@@ -175,7 +174,7 @@ def _fit_by_trials(
         start=StartKind.SAMPLED,
         start_sentence=(
             f'the best of {found.trials} trials of {method}, with a mean absolute error of '
-            f'{_MILLI * found.error:.4g} mrad; least squares from there led to {_MILLI * after:.4g}'
+            f'{1e3 * found.error:.4g} mrad; least squares from there led to {1e3 * after:.4g}'
             ' mrad'
         ),
         rollouts=fit.rollouts + found.new * len(training),
@@ -306,7 +305,7 @@ class _Progress:
         self._number = found.trials
         if self._write(found.values):
             self.observer.stage(
-                f'trial {found.trials}: best mean absolute error {_MILLI * found.error:.4g} mrad'
+                f'trial {found.trials}: best mean absolute error {1e3 * found.error:.4g} mrad'
             )
 
     def _write(self, values: Mapping[str, float]) -> bool:

@@ -31,8 +31,6 @@ LIBRARIES = ('optuna', 'cmaes')
 TRIALS = 5000
 #: How a file of SQLite begins; other files of studies are journals.
 _SQLITE = b'SQLite format 3'
-#: A message names so many studies where the one that was asked for is not there.
-_HINTS = 5
 #: Attribute of a study that says what it is about.
 _SERVO = 'servo'
 
@@ -105,7 +103,7 @@ def open_study(path: Path, load: str | None, method: Method, servo: Servo, *, se
             return study
         name = known[-1] if is_file and known else load
         if name not in known:
-            hint = nearest(name, known, _HINTS)
+            hint = nearest(name, known)
             raise ResultError(f'There is no study {name!r} in {str(path)!r}; {hint}.')
         study = optuna.load_study(study_name=name, storage=storage, sampler=sampler)
         found = study.user_attrs.get(_SERVO, servo.name)

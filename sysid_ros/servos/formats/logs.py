@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from sysid_ros.config.section import explain
-from sysid_ros.errors import LogError, nearest
+from sysid_ros.errors import LogError, listed, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS
@@ -23,8 +23,6 @@ from sysid_ros.servos.laws.servo import ACTUATORS
 
 #: The motor is on where ``torque_enable`` is more than this, between 0 and 1.
 ON = 0.5
-#: So many of the files of a folder are named where none of them is a log.
-_HINTS = 5
 #: Names in the catalogue that are laws for one and the same servo.
 _SAME_SERVO = (frozenset({'xl330', 'xl330i'}),)
 #: Time between samples that BAM's tools and recordings have, s.
@@ -217,7 +215,7 @@ def read_logs(folder: Path) -> tuple[ServoLog, ...]:
     inside = sorted(place for place in folder.iterdir() if not place.name.startswith('.'))
     paths = [place for place in inside if place.suffix == '.json' and place.is_file()]
     if not paths:
-        names = ', '.join(place.name for place in inside[:_HINTS])
+        names = listed(place.name for place in inside)
         raise LogError(f'Expected logs *.json in {str(folder)!r}, found {names or "nothing"}.')
     return tuple(map(read_log, paths))
 

@@ -19,8 +19,6 @@ from sysid_ros.servos.laws.servo import Scheme, Servo
 _NAMES = ('model', 'actuator')
 #: Written only where it is not BAM's, as in a fit to raw logs.
 _SCHEME = 'scheme'
-#: So many keys of a file are named when it has not those of parameters.
-_HINTS = 5
 
 
 def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dict[str, float]]:
@@ -47,7 +45,7 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
         if key in (*_NAMES, _SCHEME):
             continue
         if key not in coefficients:
-            hint = nearest(key, coefficients, _HINTS)
+            hint = nearest(key, coefficients)
             raise ParameterError(
                 f'{servo.name} has no coefficient {key!r}, found in {str(path)!r}; {hint}.'
             )
@@ -87,7 +85,7 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
 def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:
     missing = [key for key in _NAMES if key not in document]
     if missing:
-        hint = nearest(missing[0], document, _HINTS)
+        hint = nearest(missing[0], document)
         raise ParameterError(
             f'{str(path)!r} holds no parameters of a servo: it has no {", ".join(missing)}; {hint}.'
         )

@@ -58,7 +58,7 @@ def test_what_shows_by_files_that_are_not_there_is_left_out_with_a_note(tmp_path
     description, spec = read_model(path)
     model = compile_spec(spec, path)
     (note,) = description.notes
-    assert 'left out: arm.obj, sub/tip.stl, ground.png, arm.skn, …;' in note
+    assert 'left out: arm.obj, sub/tip.stl, ground.png, arm.skn, skin.png, ' in note
     assert note.endswith('that changes the contacts of world, hand.')
     assert (model.ngeom, model.nmesh, model.ntex, model.nhfield, model.npair) == (2, 0, 0, 0, 0)
     assert [sensor.name for sensor in spec.sensors][:1] == ['hip_position']
