@@ -58,34 +58,23 @@ from sysid_ros.vocabulary import Quantity
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
 #: A smaller unexplained fraction of the variance says no more.
 _LEAST_PART = 0.01
-#: Cost of a state's sign, a command's, what both together save, an effort's against its position.
-_STATE_SIGN, _COMMAND_SIGN, _BOTH_SIGNS, _EFFORT_SIGN = 3.0, 3.3, 2.0, 3.0
-#: Cost of joints that other columns are named for where the model has this fraction of the bag's
-#: joints at most: a part of a robot moves by what the rest of it does, which such a model lacks.
-_STRANGE, _PARTIAL = 40.0, 0.5
-#: Cost of an offset, and of a joint of the bag that is none while there is one of the model left.
-_SHIFTED, _LEFT = 3.0, 6.0
+#: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
+#: rare (another unit than the rest of a message, an effort that is no torque, a motion over a small
+#: part of the range), of what hardly happens (positions outside of the range, a joint left out),
+#: and of what the bag says is not so.
+_UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
+#: A model with this fraction of the bag's joints at most is of a part of a robot, which moves by
+#: what the rest of it does, and which such a model lacks.
+_PARTIAL = 0.5
 #: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
 _SLACK = 0.05
-#: Cost of two joints that a message has in another order than the model, and of all of them.
-_SWAPPED, _SHUFFLED = 1.5, 4.0
-#: The least cost of another order where the names of a bag are like none of the model's and it has
-#: as many columns as the model joints: nearly always they are listed from base to tool.
-_REARRANGED = 3.0
-#: Cost of a position or effort in another unit than most of its message.
-_MIXED, _MIXED_EFFORTS = 4.0, 12.0
-#: Cost of an effort that is no torque.
-_OWN = 4.0
-#: Cost of what the bag says is not so.
-_NEVER = 1000.0
+#: Cost of two joints that a message has in another order than the model.
+_SWAPPED = 1.5
 #: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
 _OTHER_UNIT, _KNOWN_UNIT = 1.8, 1.0
-#: Positions this far outside of the range, as a fraction of it, are still inside.
-_MARGIN = 0.05
-#: Cost of positions that all lie outside; a third outside is as bad.
-_OUTSIDE = 10.0
-#: A motion over less than this fraction of the range is seldom what is recorded, and its cost.
-_SMALL, _SMALL_COST = 0.02, 4.0
+#: Positions this far outside of the range, as a fraction of it, are still inside; a motion over
+#: less than the second fraction is rare.
+_MARGIN, _SMALL = 0.05, 0.02
 #: Improvements below this are none; sweeps after which the search gives up.
 _GAIN, _SWEEPS = 1e-6, 12
 #: With more joints than this, joints are not turned while they are exchanged.
@@ -169,7 +158,7 @@ class Scorer:
         # Names that are like none of the model's are no more than places in a message.
         nameless = not self.alike.any() and len(recorded) == len(names)
         self._in_order = _in_message_order(recorded, nameless=nameless)
-        self._least_disorder = _REARRANGED if nameless else 0.0
+        self._least_disorder = _UNUSUAL if nameless else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         named = self.alike >= SAME_CORE
         partial = len(names) <= _PARTIAL * len(recorded)
@@ -186,8 +175,8 @@ class Scorer:
         """Return how a hypothesis fares."""
         placed = [row for row, guess in enumerate(guesses) if guess.joint >= 0]
         usual = sum(self._prior(row, guesses[row]) for row in placed)
-        usual -= _LEFT * (min(len(guesses), len(self.joints)) - len(placed))
-        usual -= _STRANGE * any(self.strange[row, guesses[row].joint] for row in placed)
+        usual -= _HARDLY * (min(len(guesses), len(self.joints)) - len(placed))
+        usual -= _NEVER * any(self.strange[row, guesses[row].joint] for row in placed)
         usual -= self._disorder(guesses) + self._mixture(guesses)
         evidence = 0.0
         offsets, torques = self._offsets_and_torques(guesses)
@@ -196,7 +185,7 @@ class Scorer:
         for row in placed:
             guess, offset = guesses[row], offsets[row]
             least = _SLACK if self._torque(row, guess) is None else LEAST_SHIFT
-            evidence -= _OUTSIDE * (guess.shifted and abs(offset) < least)
+            evidence -= _HARDLY * (guess.shifted and abs(offset) < least)
             key = (row, guess, offset, motion)
             if key not in self._explained:
                 torque = None if torques is None else torques[:, guess.joint]
@@ -211,10 +200,9 @@ class Scorer:
         # Where a velocity runs against its position, one of them is reversed.
         negative = guess.sign < 0 or recorded.speeding.correlation < -LEAST_CORRELATION
         against = recorded.command is not None and guess.sign * recorded.command_sign < 0
-        cost = _STATE_SIGN * negative + _COMMAND_SIGN * against
-        cost -= _BOTH_SIGNS * (negative and against)
-        cost += _EFFORT_SIGN * (guess.effort_sign < 0) + _SHIFTED * guess.shifted
-        cost += guess.unit.cost + (0.0 if guess.torque else _OWN)
+        unusual = (negative or against) + (guess.effort_sign < 0) + guess.shifted
+        cost = _UNUSUAL * unusual
+        cost += guess.unit.cost + (0.0 if guess.torque else _RARE)
         cost += _NEVER * (guess.torque and recorded.own_efforts)
         if recorded.command is not None:
             cost += 0.5 * recorded.command_unit(guess.unit, hinge=hinge).cost
@@ -236,7 +224,7 @@ class Scorer:
             efforts = Counter(
                 guess.torque for recorded, guess in own if recorded.effort is not None
             )
-            for found, price in ((positions, _MIXED), (efforts, _MIXED_EFFORTS)):
+            for found, price in ((positions, _RARE), (efforts, _HARDLY)):
                 cost += price * (found.total() - max(found.values(), default=0))
             cost -= sum(unit.cost * (count - 1) for unit, count in positions.items())
         return cost
@@ -244,7 +232,7 @@ class Scorer:
     def _disorder(self, guesses: Sequence[Guess]) -> float:
         """Return the cost of an order of joints that is not the model's."""
         swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
-        return max(min(_SWAPPED * swapped, _SHUFFLED), self._least_disorder) if swapped else 0.0
+        return max(min(_SWAPPED * swapped, _RARE), self._least_disorder) if swapped else 0.0
 
     def _offsets_and_torques(
         self, guesses: Sequence[Guess]
@@ -313,7 +301,7 @@ class Scorer:
         margin, values = _MARGIN * (high - low), moved.values
         part = float(np.mean((values < low - margin) | (values > high + margin)))
         hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
-        return _OUTSIDE * min(1.0, 3.0 * part) + _SMALL_COST * hardly_moves
+        return _HARDLY * min(1.0, 3.0 * part) + _RARE * hardly_moves
 
     def _all_torques(
         self, guesses: Sequence[Guess], offsets: list[float]
