@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.results.diagnostics import SignalCurve
-from sysid_ros.results.tool import tool_errors
+from sysid_ros.results.summary import tool_errors
 
 ARM = """
 <mujoco>
