@@ -103,7 +103,7 @@ class Evaluation(Document):
     what to know of model and recordings, a sentence each.
     """
 
-    schema_version: int = 1
+    schema_version: int = 2
     model: str
     values: tuple[ModelValue, ...]
     bags: dict[str, str]

@@ -225,11 +225,8 @@ def _stable(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 
 def _live(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     """Look at sensors that never change although the model says that they should."""
-    stuck: dict[str, list[str]] = {}
-    for finding in result.health:
-        if finding.kind is FindingKind.STUCK:
-            stuck.setdefault(finding.detail, []).append(finding.bag)
-    found = [f'{detail} in {", ".join(bags)}' for detail, bags in stuck.items()]
+    stuck = FindingKind.STUCK
+    found = [f'{item.detail} in {item.bag}' for item in result.health if item.kind is stuck]
     for error in _judged(result):
         alike = [scale.sigma for scale in result.noise if scale.unit == error.unit]
         still = error.measured_deviation == 0 and error.unit in MOTION
@@ -249,20 +246,18 @@ def _moving(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
         (item, item.least_movement(config.stuck_share)) for item in result.diagnostics.standstills
     ]
     limits.sort(key=lambda pair: pair[0].predicted_movement - pair[1], reverse=True)
-    found = [item for item, limit in limits if item.predicted_movement > limit]
     numbers, wrong = _NO_NUMBERS, ''
     if limits:
-        item, limit = limits[0]
-        numbers = item.predicted_movement, limit, item.unit
-    if found:
-        worst = found[0]
+        worst, limit = limits[0]
+        numbers = worst.predicted_movement, limit, worst.unit
+    if limits and worst.predicted_movement > limit:
+        others = [item.sensor for item, limit in limits[1:] if item.predicted_movement > limit]
         wrong = (
             f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
             f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint'
-            f'{_same_of(item.sensor for item in found[1:])}.'
+            f'{_same_of(others)}.'
         )
-    right = 'No position stands still while it should move.'
-    yield _Seen(wrong, right, *numbers)
+    yield _Seen(wrong, 'No position stands still while it should move.', *numbers)
 
 
 def _same_of(names: Iterable[str]) -> str:
@@ -375,20 +370,19 @@ def _no_sensor_worse(result: CalibrationResult, config: GateConfig) -> Iterator[
         for error in _judged(result)
         if (sigma := noise.get(error.sensor.split('[')[0])) is not None
     ]
+    limits.sort(key=lambda pair: pair[0].after / pair[1], reverse=True)
     worse = [error for error, limit in limits if error.after > limit]
     numbers, wrong = _NO_NUMBERS, ''
     if limits:
-        error, limit = max(limits, key=lambda pair: pair[0].after / pair[1])
-        numbers = error.after, limit, error.unit
+        worst, limit = limits[0]
+        numbers = worst.after, limit, worst.unit
     if worse:
-        first = worse[0]
         wrong = (
-            f'The error of {first.sensor} grew, {first.before:.3g} to {first.after:.3g} '
-            f'{first.unit}, although that of all together fell'
+            f'The error of {worst.sensor} grew, {worst.before:.3g} to {worst.after:.3g} '
+            f'{worst.unit}, although that of all together fell'
             f'{_same_of(error.sensor for error in worse[1:])}.'
         )
-    right = "No sensor's error grew beyond its noise."
-    yield _Seen(wrong, right, *numbers)
+    yield _Seen(wrong, "No sensor's error grew beyond its noise.", *numbers)
 
 
 def _left_out(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
@@ -456,20 +450,14 @@ def _asked(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 
 
 def _verdicts(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
-    bad: dict[str, list[str]] = {}
-    for parameter in result.parameters:
-        if parameter.verdict_kind not in config.allowed_verdicts:
-            bad.setdefault(parameter.verdict, []).append(parameter.name)
-    named = '; '.join(
-        f'{", ".join(names)} {"is" if len(names) == 1 else "are"} {verdict}'
-        for verdict, names in bad.items()
-    )
+    allowed = config.allowed_verdicts
+    bad = [own for own in result.parameters if own.verdict_kind not in allowed]
     wrong = (
-        f'{named}: leave it out of parameters, fix it by a prior, record motion '
-        'that determines it, or allow the verdict in gate.allowed_verdicts.'
+        f'{some(f"{own.name} is {own.verdict}" for own in bad)}: leave that out of parameters, fix '
+        'it by a prior, record motion that determines it, or allow the verdict in '
+        'gate.allowed_verdicts.'
     )
-    count = sum(map(len, bad.values()))
-    yield _Seen(wrong if bad else '', 'All verdicts are allowed.', count, 0, 'parameters')
+    yield _Seen(wrong if bad else '', 'All verdicts are allowed.', len(bad), 0, 'parameters')
 
 
 def _held_out(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
@@ -484,7 +472,11 @@ def _generalises(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     if result.growth > _MORE:
         yield _Seen(
             f'The held-out error is {result.growth:.3g} times that of training: training motion '
-            'does not cover it, or the model lacks something.'
+            'does not cover it, or the model lacks something.',
+            '',
+            result.growth,
+            _MORE,
+            'times training',
         )
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -30,6 +31,7 @@ from sysid_ros.results.result import (
     Compared,
     Drift,
     EstimatorKind,
+    FileHash,
     ParameterResult,
     SensorError,
     Standing,
@@ -136,13 +138,8 @@ def describe(
 ) -> Drift:
     """Return a difference with the names of what is compared, and a sentence about it.
 
-    Args:
-        previous: Names the earlier result.
-        before: What it knows of (p,) parameters.
-        values: (p,) values now.
-        units: Unit of each, by name.
-        seen: The difference.
-        consequence: What follows from a change, for the end of the sentence.
+    ``previous`` names the earlier result, which knows ``before`` of (p,) parameters that have
+    ``values`` now. ``consequence`` says at the end of the sentence what follows from a change.
     """
     rows = tuple(
         Compared(
@@ -260,13 +257,17 @@ def what_changed(
 
 
 def _recordings(result: CalibrationResult) -> dict[str, str]:
-    """Return the hashes of the files of each recording, by its name."""
-    found: dict[str, str] = {}
+    """Return what each recording is for, and the hash of its files, by its name."""
+    files: dict[str, list[FileHash]] = {}
     for file in result.provenance.files:
         if file.role in ROLES:
-            name = Path(file.path).parent.name or file.path
-            found[name] = found.get(name, '') + file.sha256
-    return found
+            files.setdefault(Path(file.path).parent.name or file.path, []).append(file)
+    contents = {name: ''.join(file.sha256 for file in own) for name, own in files.items()}
+    return {
+        name: f'{ROLE_NAMES[own[0].role]}, SHA-256 '  # type: ignore[index]
+        + hashlib.sha256(contents[name].encode()).hexdigest()[:8]
+        for name, own in files.items()
+    }
 
 
 # A result and its baseline
@@ -335,8 +336,8 @@ def agreement(
         baseline: What it must agree with.
         tolerance: Parameter name or shell pattern to an absolute difference.
         held_out_factor: At least 1.
-        places: By the beginning of a target, ``joint/elbow``, where the model has that element;
-            by an empty one, the model's file.
+        places: Where the model has an element, by the beginning of a target, as ``joint/elbow``;
+            the model's file by an empty one.
 
     Raises:
         ResultError: A tolerance names no parameter.
@@ -532,7 +533,7 @@ def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> 
         entries.append(_entry(name, result, drift, sentence))
     held_out = any(e.role == 'validate' for result in results for e in result.errors)
     role: Role = 'validate' if held_out else 'train'
-    texts = _sides(results, _of_model) | _sides(results, _bags)
+    texts = _sides(results, _of_model) | _sides(results, _recordings)
     texts |= _sides(results, lambda result: result.provenance.versions)
     return SideBySide(
         tuple(entries),
@@ -560,15 +561,4 @@ def _of_model(result: CalibrationResult) -> dict[str, str]:
         'identified': f'{identified} of {len(result.parameters)} parameters',
         'compared with': _COMPARED[result.solver.estimator],
         'solver': f'{result.solver.backend}, {result.solver.loss} loss',
-    }
-
-
-def _bags(result: CalibrationResult) -> dict[str, str]:
-    """Return what each recording is for, and the hash of its last file, by its name."""
-    return {
-        Path(file.path).parent.name or file.path: (
-            f'{ROLE_NAMES[file.role]}, SHA-256 {file.sha256[:8]}'
-        )
-        for file in result.provenance.files
-        if file.role in ROLES
     }

@@ -175,8 +175,8 @@ def test_what_is_saved_is_read_again(tmp_path: Path):
 @pytest.mark.parametrize(
     ('text', 'complaint'),
     [
-        ('{"schema_version": 9}', 'schema_version 9; this version reads 1'),
-        ('{"schema_version": 1}', "The evaluation is damaged: Missing key 'model'"),
+        ('{"schema_version": 9}', 'schema_version 9; this version reads 2'),
+        ('{"schema_version": 2}', "The evaluation is damaged: Missing key 'model'"),
         ('[]', 'Expected keys and values'),
     ],
 )
