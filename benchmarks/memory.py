@@ -35,7 +35,8 @@ from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
-from sysid_ros.results.history import read_history
+from sysid_ros.results.comparison import read_history
+from sysid_ros.results.result import Standing
 from sysid_ros.signals.trajectory import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(two_joints())
@@ -212,16 +213,17 @@ def _show_history(root: Path, step: float) -> None:
     seen: Counter[str] = Counter()
     right = 0
     for number, entry in enumerate(entries, 1):
-        own, true = entry.result.parameter(CHANGED), _friction(number, step)
+        (own,) = (p for p in entry.parameters if p.name == CHANGED)
+        true = _friction(number, step)
         inside = own.low <= true <= own.high
         right += inside
-        print(f'{number:5d}  {own.value:24.4f}  {true:6.4f}  {inside!s:6s}  {entry.changed}')
+        print(f'{number:5d}  {own.value:24.4f}  {true:6.4f}  {inside!s:6s}  {entry.sentence}')
         for row in entry.drift.parameters if entry.drift is not None else ():
             if row.changed:
                 seen[f'{row.name} {"before" if number < ONSET else "after"}'] += 1
     others = sum(count for name, count in seen.items() if not name.startswith(CHANGED))
     tests = sum(len(e.drift.parameters) for e in entries if e.drift is not None)
-    accepted = sum(entry.result.accepted for entry in entries)
+    accepted = sum(entry.standing is not Standing.REJECTED for entry in entries)
     print(f'\n{accepted} of {len(entries)} accepted; the friction lies inside {right} intervals')
     print(
         f'{CHANGED} was named {seen[CHANGED + " after"]} times after refit {ONSET - 1} and '

@@ -296,7 +296,7 @@ def _calibrated(
     )
     for check in result.gate:
         if not check.passed:
-            print(f'  {check.name}: {check.detail}')
+            print(f'  {check.name}: {check.text}')
     return result
 
 
@@ -632,7 +632,7 @@ def _report_torques(name: str, log: Log) -> None:
             print(f'  motion after {point.seconds} s: {share:.2f} of the nominal error')
     for check in result.gate:
         if not check.passed:
-            print(f'  {check.name}: {check.detail}')
+            print(f'  {check.name}: {check.text}')
 
 
 def torques(*, data: Path = ROOT.parent / 'real', robots: AnyOf = AnyOf(ROBOTS)) -> None:  # noqa: B008

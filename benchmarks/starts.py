@@ -428,7 +428,7 @@ def windows(
             away = np.abs(found - true) / np.where(found > true, found - low, high - found)
             inside.extend(away < 1)
             told = result.acceptance if not result.accepted else 'accepted'
-            told += ''.join(f', {each.detail}' for each in result.reservations)
+            told += ''.join(f', {each.text}' for each in result.reservations)
             table.row(
                 name,
                 seed,

@@ -258,7 +258,7 @@ def show(name: str, data: Path, pictures: Path) -> None:
     print(f'\n== {name}: {result.standing.value}, {time.monotonic() - began:.0f} s, {folder}')
     for check in (*result.gate, *result.reservations):
         if not check.passed:
-            print(f'   {check.name}: {check.detail}')
+            print(f'   {check.name}: {check.text}')
     for error in (e for e in result.errors if e.role == 'validate' and e.unit == 'rad'):
         print(f'   {error.sensor}: {1e3 * error.before:.1f} to {1e3 * error.after:.1f} mrad')
     held_out = [p for p in result.plots if p.role == 'validate' and p.unit == 'rad']

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from nbclient import NotebookClient
 
 import sysid_ros as so
+from builders.bare_results import rejected
 from sysid_ros.errors import ConfigError, ParameterError, ResultError
 from sysid_ros.model.loading import differing_fields
 from sysid_ros.results.result import CalibrationResult
@@ -118,9 +119,7 @@ def test_a_loaded_result_is_saved_again_as_it_was(result: so.Result, tmp_path: P
 
 @pytest.mark.slow
 def test_a_rejected_result_is_saved_beside_the_accepted_one(result: so.Result, tmp_path: Path):
-    rejected = so.Result(result.record.model_copy(update={'accepted': False}))
-
-    written = rejected.save(tmp_path)
+    written = so.Result(rejected(result.record)).save(tmp_path)
 
     assert written.mjcf_path is None
     assert (tmp_path / 'rejected').resolve() == written.folder

@@ -39,11 +39,11 @@ from sysid_ros.report.tables import (
     print_result,
     print_table,
 )
-from sysid_ros.results.case import Case, CaseKind
+from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import UNSEEN, file_stems, one_line, short
 
-RESULT = Path(__file__).parent / 'data' / 'results' / 'pendulum_schema_3.json'
+RESULT = Path(__file__).parent / 'data' / 'pendulum' / 'baseline.json'
 #: Half of a pair of surrogates, too, which Python lets through and no file can hold.
 EVERY = (*NAMES, '\ud800', 'e\u0301', 'x\x00y')
 #: What a name of as many letters as any other is replaced by.

@@ -366,14 +366,14 @@ def _compare_results(paths: list[Path], *, quiet: bool, json: bool) -> int:
 
     from sysid_ros.cli.console import make_console, print_json
     from sysid_ros.report.tables import print_side_by_side
-    from sysid_ros.results.side_by_side import read_side_by_side
+    from sysid_ros.results.comparison import read_side_by_side
 
     found = read_side_by_side(paths)
     if json:
         print_json(found)
     elif quiet:
-        for sentence in found.sentences:
-            make_console().print(sentence)
+        for entry in found.results[1:]:
+            make_console().print(entry.sentence)
     else:
         print_side_by_side(make_console(), found)
     return 0

@@ -95,7 +95,7 @@ def check(
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.outcome import Outcome
     from sysid_ros.files import check_writable, replace_file
-    from sysid_ros.pipeline.baseline import find_parameters, find_predictions
+    from sysid_ros.pipeline.evaluation import find_parameters, find_predictions
     from sysid_ros.report.cases import junit as as_junit
 
     for folder in (junit and junit.parent, output, thresholds.baseline if update else None):
@@ -212,15 +212,14 @@ def history(
     from sysid_ros.cli.console import make_console, print_json
     from sysid_ros.cli.tables import print_history
     from sysid_ros.report.tables import print_parameters
-    from sysid_ros.results.history import read_history
-    from sysid_ros.results.side_by_side import side_by_side
+    from sysid_ros.results.comparison import read_history, side_by_side
     from sysid_ros.results.store import use_again
 
     console = make_console()
     if use is None:
         entries = read_history(output)
         if json:
-            print_json([entry.summary() for entry in entries])
+            print_json(entries)
         else:
             print_history(console, output, entries)
         return 0
@@ -232,7 +231,7 @@ def history(
                 'output': output,
                 'current': now.name,
                 'before': before.name,
-                'parameters': found.parameters,
+                'results': found.results,
             }
         )
     else:

@@ -16,7 +16,7 @@ from sysid_ros.errors import ResultError, listed
 from sysid_ros.report.cases import markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
-from sysid_ros.results.case import Case
+from sysid_ros.results.comparison import Case
 
 _DIGITS = 4
 

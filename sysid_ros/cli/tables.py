@@ -21,8 +21,8 @@ from sysid_ros.pipeline.proposal import CalibrationProposal
 from sysid_ros.pipeline.proposal_text import by_attribute, guesses, said_of, second_name
 from sysid_ros.report.numbers import interval, padded, rounded, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
+from sysid_ros.results.comparison import Entry
 from sysid_ros.results.fleet import FleetResult
-from sysid_ros.results.history import Entry
 from sysid_ros.servos.bench.calibration import LawComparison
 from sysid_ros.servos.pictures import Predictions
 
@@ -185,10 +185,10 @@ def print_history(console: LiteralConsole, output: Path, entries: Iterable[Entry
     rows = [
         (
             entry.name,
-            entry.result.standing,
+            entry.standing,
             entry.error,
-            f'{entry.identified} of {len(entry.result.parameters)}',
-            entry.changed,
+            f'{entry.identified} of {len(entry.parameters)}',
+            entry.sentence,
             'current' if entry.current else '',
         )
         for entry in entries

@@ -182,7 +182,7 @@ def _values(stored: Stored, paths: Collection[str]) -> tuple[str, ...]:
 def _remarks(stored: Stored) -> Iterator[str]:
     """Say what there is to know of a result, whatever it is written as."""
     for check in stored.record.reservations:
-        yield f'The result is {stored.record.standing}: {check.detail}'
+        yield f'The result is {stored.record.standing}: {check.text}'
     servos: Any = stored.record.provenance.config.get('servos', ())
     driven = ', '.join(name for entry in servos for name in entry['actuators'])
     if driven:

@@ -26,16 +26,15 @@ from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.results.bases import base_parameters
+from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
-from sysid_ros.results.gate import judge
 from sysid_ros.results.result import (
     EstimatorKind,
     FileHash,
     RecordedBag,
     RecordedSequence,
 )
-from sysid_ros.results.summary import Validation, provenance_now, summarise
-from sysid_ros.results.tool import tool_errors
+from sysid_ros.results.summary import Validation, provenance_now, summarise, tool_errors
 from sysid_ros.vocabulary import Quantity
 
 if TYPE_CHECKING:
@@ -105,8 +104,9 @@ def assemble(
         *validation.warnings,
     )
     context = {
-        **validation._asdict(),
-        'warnings': warnings,
+        'folds': validation.folds,
+        'horizon': validation.horizon,
+        'windows': validation.windows,
         'topics': tuple(rate for recording in recordings for rate in recording.alignment.topics),
         'health': (
             *_offsets(fit),
@@ -129,7 +129,7 @@ def assemble(
         ),
         'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
-    return judge(found.model_copy(update=context), config.gate)
+    return judge(found.model_copy(update=context).with_warnings(warnings), config.gate)
 
 
 def _curves(

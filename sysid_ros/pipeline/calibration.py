@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from sysid_ros.alignment import Alignment, Format, write_series
-from sysid_ros.config import CalibrationConfig, MemoryConfig
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.solver.least_squares import LIMITS
 from sysid_ros.files import check_writable
@@ -26,7 +26,7 @@ from sysid_ros.model.loading import RobotModel, compile_spec, read_model
 from sysid_ros.model.mjcf.source import absolute
 from sysid_ros.model.mjcf.text import decode
 from sysid_ros.model.mjcf.write import write_model
-from sysid_ros.model.stated import changed, stated
+from sysid_ros.model.stated import changed
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
@@ -51,8 +51,6 @@ from sysid_ros.pipeline.timestep import (
     with_timestep,
 )
 from sysid_ros.pipeline.validation import check_families, validate
-from sysid_ros.results.case import Case, Place, parameter_cases
-from sysid_ros.results.comparison import ComparedQuantity, causes, check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft, find
 from sysid_ros.servos.laws.joints import ServoJoints
@@ -91,22 +89,6 @@ class Identified:
     model: RobotModel | None = None
     servos: ServoJoints | None = None
     motion: Motion | None = None
-
-
-class Checked(NamedTuple):
-    """A fit beside a baseline.
-
-    Attributes:
-        identified: What was found.
-        rows: Each quantity beside the baseline's.
-        cases: The same as cases, with places in the model.
-        notes: What is another than when the baseline was made, a sentence each.
-    """
-
-    identified: Identified
-    rows: tuple[ComparedQuantity, ...]
-    cases: tuple[Case, ...]
-    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -414,39 +396,6 @@ def with_biases(
         return list(values), {}
     biases, read = motor_biases(compile_spec(source.spec, Path(result.model)), values)
     return [v for v in values if v[0].name not in read or v[0].attribute != 'bias'], biases
-
-
-def check(
-    config: CalibrationConfig,
-    baseline: Path,
-    *,
-    command: str = '',
-    observer: Observer | None = None,
-) -> Checked:
-    """Convert and fit again, and compare with an earlier result; writes nothing.
-
-    Args:
-        config: The validated configuration.
-        baseline: ``result.json`` of the calibration that is the reference, or a folder of it.
-        command: How the user asked for it, for the provenance.
-        observer: Is told of stages and iterations.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with the input.
-    """
-    reference = CalibrationResult.load(find(baseline))
-    check_tolerance(config.check.tolerance, reference)
-    if config.memory.previous == 'auto':
-        # The latest result is, or knows the bags of, the one that is to be reproduced.
-        config = config.model_copy(update={'memory': MemoryConfig()})
-    found = identify(config, command=command, observer=observer)
-    rows = compare(found.result, reference, config.check.tolerance, config.check.held_out_factor)
-    places = {'': Place(str(config.model), 0)}
-    for entry in stated(found.model.description) if found.model is not None else ():
-        place = Place(str(entry.file), entry.line)
-        places.setdefault(entry.key.rpartition('/')[0], place)
-    cases = parameter_cases(rows, found.result, places)
-    return Checked(found, rows, cases, tuple(causes(found.result, reference, rows)))
 
 
 def _check_written_back(config: CalibrationConfig, model: RobotModel) -> None:

@@ -1,39 +1,115 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predict recordings with a model as it is: no fit, seconds."""
+"""What ``sysid check`` finds: predictions of a model as it is, and a fit again, with a baseline."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import fnmatch
 import hashlib
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.config import BagSelection, CalibrationConfig, DataConfig
-from sysid_ros.errors import ConfigError, how_many
+from sysid_ros.config import (
+    BagSelection,
+    CalibrationConfig,
+    DataConfig,
+    MemoryConfig,
+    ThresholdsConfig,
+    load_calibration,
+)
+from sysid_ros.errors import ConfigError, ResultError, how_many, nearest, some
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.model.stated import stated
+from sysid_ros.model.stated import changes, stated
 from sysid_ros.model.units import sensor_unit
+from sysid_ros.pipeline.calibration import identify, write
 from sysid_ros.pipeline.estimators import driven, with_motors
 from sysid_ros.pipeline.forecast import Forecaster, Known, forecaster, known_problem
 from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import DIVERGED, horizon_errors, residuals_of
-from sysid_ros.results.evaluation import (
-    EvaluatedBag,
-    Evaluation,
-    ModelValue,
-    PredictionError,
+from sysid_ros.results.comparison import (
+    ROUNDING,
+    Case,
+    CaseKind,
+    Place,
+    agreement,
+    causes,
+    check_tolerance,
+    what_changed,
 )
-from sysid_ros.results.result import EstimatorKind, HorizonJoint
+from sysid_ros.results.headline import counted, headline
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Document,
+    EstimatorKind,
+    Frozen,
+    MaybeFloat,
+)
+from sysid_ros.results.store import RESULT, find
 from sysid_ros.results.summary import versions_now
 
+#: Name of a stored evaluation in the folder of a baseline, where a result is ``result.json``.
+EVALUATION = 'evaluation.json'
 #: Seconds after measured states at which errors are given unless told otherwise.
-HORIZON = (0.2, 1.0)
+_HORIZON = (0.2, 1.0)
+
+
+class PredictionError(Frozen):
+    """Root mean square error of one sensor in one recording, in the sensor's unit.
+
+    Over the whole recording where ``seconds`` is None, NaN where the simulation became unstable;
+    else so many seconds after measured states, where ``coasting`` is that of a joint that keeps its
+    velocity. ``subject`` is what the sensor measures, as ``joint/elbow``.
+    """
+
+    bag: str
+    sensor: str
+    unit: str
+    subject: str
+    error: MaybeFloat
+    seconds: float | None = None
+    coasting: MaybeFloat = math.nan
+
+    @property
+    def name(self) -> str:
+        """Whose error it is, over what."""
+        over = 'whole recording' if self.seconds is None else f'{self.seconds:g} s ahead'
+        return f'{self.sensor}, {over}'
+
+
+class ModelValue(Frozen):
+    """What the model says of one attribute or parameter, and where: see `sysid_ros.model.stated`.
+
+    ``line`` is 0 where no line of the file holds it.
+    """
+
+    key: str
+    value: str
+    file: Path
+    line: int
+
+
+class Evaluation(Document):
+    """How well a model as it is predicts recordings; nothing was fitted.
+
+    ``bags`` has the SHA-256 of each recording, ``versions`` those of the software, ``warnings``
+    what to know of model and recordings, a sentence each.
+    """
+
+    schema_version: int = 2
+    model: str
+    values: tuple[ModelValue, ...]
+    bags: dict[str, str]
+    errors: tuple[PredictionError, ...]
+    versions: dict[str, str]
+    warnings: tuple[str, ...] = ()
 
 
 def evaluate(
@@ -41,7 +117,7 @@ def evaluate(
     bags: Sequence[str],
     data: DataConfig | None = None,
     *,
-    horizon: Sequence[float] = HORIZON,
+    horizon: Sequence[float] = _HORIZON,
     observer: Observer | None = None,
 ) -> Evaluation:
     """Predict recordings with a model as it is, and return its errors.
@@ -64,33 +140,25 @@ def evaluate(
     known = known_problem(forecast, observer)
     observer.stage(f'predicting {how_many(known.recorded.recordings, "recording")}')
     whole_runs = known.seen.kind is not EstimatorKind.WINDOWS
-    errors, told = [], []
+    errors: list[PredictionError] = []
+    hashes: dict[str, str] = {}
     for place, recording in enumerate(known.seen.problem.recordings):
-        whole = list(_whole(known, recording)) if whole_runs else []
-        errors += [*whole, *_ahead(known, place, horizon)]
-        told.append(
-            EvaluatedBag(
-                name=recording.alignment.bag,
-                sha256=_hash(recording),
-                diverged=any(np.isnan(entry.error) for entry in whole),
-            )
-        )
+        if whole_runs:
+            errors += _whole(known, recording)
+        errors += _ahead(known, place, horizon)
+        content = ''.join(map(sha256, files_in(recording.path)))
+        hashes[recording.alignment.bag] = hashlib.sha256(content.encode()).hexdigest()
     if not errors:
-        names = ', '.join(bag.name for bag in told)
+        names = some(hashes)
         raise ConfigError(f'Expected measurements of what the model senses in {names}, found none.')
-    values = [
-        ModelValue(key=entry.key, value=entry.value, file=str(entry.file), line=entry.line)
-        for entry in stated(known.recorded.source.description)
-    ]
-    if forecast.result is not None:
-        values += [
-            ModelValue(key=entry.name, value=repr(entry.value), file=str(model), line=0)
-            for entry in forecast.result.parameters
-        ]
+    fitted = () if forecast.result is None else forecast.result.parameters
     return Evaluation(
         model=str(model),
-        values=tuple(values),
-        bags=tuple(told),
+        values=(
+            *stated(known.recorded.source.description),
+            *(ModelValue(key=p.name, value=repr(p.value), file=model, line=0) for p in fitted),
+        ),
+        bags=hashes,
         errors=tuple(errors),
         versions=versions_now(),
         warnings=tuple(_warnings(known.recorded)),
@@ -163,20 +231,15 @@ def _ahead(known: Known, place: int, horizon: Sequence[float]) -> Iterator[Predi
     predictor = known.predictor._replace(model=recorded.spec)
     for point in horizon_errors(one, predictor, positions, horizon):
         for joint in point.joints:
-            yield _of_joint(one, joint, point.seconds)
-
-
-def _of_joint(problem: Problem, joint: HorizonJoint, seconds: float) -> PredictionError:
-    (recording,) = problem.recordings
-    return PredictionError(
-        bag=recording.alignment.bag,
-        sensor=joint.sensor,
-        unit=joint.unit,
-        subject=_measured(problem.model, joint.sensor),
-        error=joint.after,
-        seconds=seconds,
-        coasting=joint.coasting,
-    )
+            yield PredictionError(
+                bag=recorded.recordings[place].alignment.bag,
+                sensor=joint.sensor,
+                unit=joint.unit,
+                subject=_measured(recorded.model, joint.sensor),
+                error=joint.after,
+                seconds=point.seconds,
+                coasting=joint.coasting,
+            )
 
 
 def _measured(model: mujoco.MjModel, sensor: str) -> str:
@@ -188,9 +251,216 @@ def _measured(model: mujoco.MjModel, sensor: str) -> str:
     return f'{element}/{name}' if name and element else f'sensor/{sensor}'
 
 
-def _hash(recording: CalibrationBag) -> str:
-    """Return a SHA-256 of the files of a recording."""
-    digest = hashlib.sha256()
-    for path in files_in(recording.path):
-        digest.update(sha256(path).encode())
-    return digest.hexdigest()
+# Errors and their limits
+
+
+def judge_evaluation(
+    found: Evaluation, thresholds: ThresholdsConfig, baseline: Evaluation | None = None
+) -> tuple[Case, ...]:
+    """Compare the errors of a model with limits, and with what they were.
+
+    An error is right when it is below the least of its limits: those whose pattern its sensor
+    matches, and ``growth`` times what it was for the same recording. A model is right when it
+    states what it did.
+
+    Raises:
+        ConfigError: A limit is for no sensor, or for an error that no recording has.
+    """
+    cases = [] if baseline is None else list(_model_cases(found, baseline))
+    changed = [case for case in cases if not case.passed]
+    blame = f'; the model has another {some(c.name for c in changed)}' if changed else ''
+    before = {(e.bag, e.name): e.error for e in (baseline.errors if baseline else ())}
+    places = {'': Place(found.model, 0)}
+    for value in found.values:
+        places.setdefault(value.key.rpartition('/')[0], Place(str(value.file), value.line))
+    own_limits: dict[float | None, dict[str, float]] = {None: thresholds.limits}
+    own_limits.update(thresholds.horizon.items())
+    for seconds, limits in own_limits.items():
+        sensors = sorted({entry.sensor for entry in found.errors if entry.seconds == seconds})
+        for pattern in limits:
+            if not fnmatch.filter(sensors, pattern):
+                where = 'limits' if seconds is None else f'horizon {seconds:g}'
+                raise ConfigError(
+                    f'The limit for {pattern!r} in {where} is for no error; '
+                    f'{nearest(pattern, sensors)}.'
+                )
+    whole = [entry for entry in found.errors if entry.seconds is None]
+    for bag in dict.fromkeys(entry.bag for entry in whole if math.isnan(entry.error)):
+        sentence = f'the simulation becomes unstable{blame}'
+        cases.append(Case(CaseKind.ERROR, 'simulation', bag, passed=False, sentence=sentence))
+    for entry in found.errors:
+        own = own_limits.get(entry.seconds, {})
+        most = [own[pattern] for pattern in own if fnmatch.fnmatchcase(entry.sensor, pattern)]
+        old = before.get((entry.bag, entry.name), math.nan)
+        if not math.isnan(old):
+            most.append(thresholds.growth * old * (1 + ROUNDING))
+        limit = min(most, default=math.inf)
+        passed = entry.error <= limit or limit == math.inf
+        cases.append(
+            Case(
+                CaseKind.ERROR,
+                entry.name,
+                entry.bag,
+                value=entry.error,
+                unit=entry.unit,
+                baseline=old,
+                limit=limit,
+                passed=passed,
+                sentence='' if passed else f'error above its limit{blame}',
+                place=changed[0].place if changed else places.get(entry.subject, places['']),
+            )
+        )
+    return tuple(cases)
+
+
+def _model_cases(found: Evaluation, baseline: Evaluation) -> Iterator[Case]:
+    """Yield a failed case for each attribute that a model states otherwise; or one for all."""
+    now = {entry.key: entry for entry in found.values}
+    same = True
+    for key, old, new in changes(
+        {entry.key: entry.value for entry in baseline.values},
+        {key: entry.value for key, entry in now.items()},
+    ):
+        at, same = now.get(key), False
+        place = Place(found.model, 0) if at is None else Place(str(at.file), at.line)
+        sentence = f'is {new}, was not there' if new else f'was {old}, is gone'
+        if old and new:
+            sentence = f'is {new}, was {old}'
+            with contextlib.suppress(ValueError, ZeroDivisionError):
+                sentence += f' ({100 * (float(new) / float(old) - 1):+.3g} %)'
+        yield Case(CaseKind.MODEL, key, passed=False, sentence=sentence, place=place)
+    if same:
+        yield Case(CaseKind.MODEL, 'all numbers', place=Place(found.model, 0))
+
+
+def differences(found: Evaluation, baseline: Evaluation, cases: Sequence[Case]) -> Iterator[str]:
+    """Say, a sentence each, what is another than when a baseline was made."""
+    models = [case for case in cases if case.kind is CaseKind.MODEL and not case.passed]
+    return what_changed(
+        [f'{case.name} {case.sentence}' for case in models],
+        (found.bags, baseline.bags),
+        (found.versions, baseline.versions),
+        cases,
+    )
+
+
+# With a baseline
+
+
+class Found(NamedTuple):
+    """An evaluation or a result, and how it compares with its baseline.
+
+    ``path`` is where that is, or will be; None where there is to be none. ``notes`` say what is to
+    be known beside the ``cases``, a sentence each, first of all what changed.
+    """
+
+    made: Evaluation | CalibrationResult
+    path: Path | None
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
+
+    def write(self) -> Path:
+        """Write it as the new baseline, and return where.
+
+        Raises:
+            ResultError: There is to be none, or it cannot be written.
+        """
+        if self.path is None:
+            raise ResultError('Expected a baseline, a folder, to write to, found none.')
+        made = self.made
+        if not isinstance(made, Evaluation):
+            # The curves are most of a result, and no baseline needs them.
+            made = made.without_curves()
+        made.save(self.path)
+        return self.path
+
+
+def find_predictions(
+    thresholds: ThresholdsConfig, *, update: bool = False, observer: Observer | None = None
+) -> Found:
+    """Evaluate the model of a thresholds file and compare it with limits and baseline.
+
+    A baseline may be absent with ``update``, as it is to be written.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the model, a recording or a limit.
+    """
+    path = None if thresholds.baseline is None else thresholds.baseline / EVALUATION
+    known = path is not None and _is_there(path, update=update)
+    before = Evaluation.load(path) if path is not None and known else None
+    made = evaluate(
+        thresholds.model or Path(),
+        thresholds.bags,
+        thresholds,
+        horizon=tuple(thresholds.horizon) or _HORIZON,
+        observer=observer,
+    )
+    cases = judge_evaluation(made, thresholds, before)
+    notes = [f'warning: {warning}' for warning in made.warnings]
+    if before is not None:
+        notes += differences(made, before, cases)
+    return Found(made, path, cases, tuple(notes))
+
+
+def find_parameters(
+    calibration: Path,
+    baseline: Path,
+    overrides: dict[str, Any],
+    *,
+    update: bool = False,
+    output: Path | None = None,
+    command: str = '',
+    observer: Observer | None = None,
+) -> Found:
+    """Fit a calibration again and compare it with the baseline.
+
+    Args:
+        calibration: calibration.yaml.
+        baseline: Folder of what was found before, or its ``result.json``.
+        overrides: Dotted keys to values that replace the calibration's.
+        update: Whether a baseline may be absent, as it is to be written.
+        output: Folder for result and report of the fit.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the calibration.
+    """
+    config = load_calibration(calibration, overrides)
+    path = baseline if baseline.suffix == '.json' else baseline / RESULT
+    if baseline.is_dir():
+        path = find(baseline)
+    before = CalibrationResult.load(path) if _is_there(path, update=update) else None
+    if before is not None:
+        check_tolerance(config.check.tolerance, before)
+    if before is None or config.memory.previous == 'auto':
+        # The latest result is, or knows the bags of, the one that is to be reproduced.
+        config = config.model_copy(update={'memory': MemoryConfig()})
+    identified = identify(config, command=command, observer=observer)
+    result = identified.result
+    if output is not None:
+        write(identified, output)
+    notes = [
+        ' '.join((counted(result), f'This fit is {result.standing}.', *headline(result).lines))
+    ]
+    cases: tuple[Case, ...] = ()
+    if before is not None:
+        places = {'': Place(str(config.model), 0)}
+        for entry in stated(identified.model.description) if identified.model else ():
+            place = Place(str(entry.file), entry.line)
+            places.setdefault(entry.key.rpartition('/')[0], place)
+        tolerance, factor = config.check.tolerance, config.check.held_out_factor
+        cases = agreement(result, before, tolerance, factor, places)
+        notes = [*causes(result, before, cases), *notes]
+    return Found(result, path, cases, tuple(notes))
+
+
+def _is_there(path: Path, *, update: bool) -> bool:
+    """Whether a baseline is there.
+
+    Raises:
+        ResultError: It is not, and it is not to be written either.
+    """
+    if not path.is_file() and not update:
+        raise ResultError(f'There is no baseline {str(path)!r}; `sysid check --update` writes it.')
+    return path.is_file()

@@ -25,7 +25,7 @@ from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import bags_of
-from sysid_ros.results.drift import describe, known_of
+from sysid_ros.results.comparison import describe, known_of
 from sysid_ros.results.result import (
     CalibrationResult,
     Drift,

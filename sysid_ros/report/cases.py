@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from lxml import etree
 
 from sysid_ros.report.numbers import significant
-from sysid_ros.results.case import Case
+from sysid_ros.results.comparison import Case
 from sysid_ros.text import one_line
 
 _DIGITS = 5

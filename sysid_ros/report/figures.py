@@ -253,7 +253,7 @@ def draw_trace(result: CalibrationResult) -> Drawing:
     axes = figure.subplots()
     known = [entry for entry in result.solver.trace if math.isfinite(entry.cost)]
     costs = [entry.cost for entry in known]
-    axes.plot([entry.iteration for entry in known], costs, 'o-', color=AFTER, markersize=4)
+    axes.plot([entry.number for entry in known], costs, 'o-', color=AFTER, markersize=4)
     if any(cost > 0 for cost in costs):
         _logarithmic(axes, 'y')
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

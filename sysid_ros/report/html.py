@@ -28,7 +28,7 @@ from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables
 from sysid_ros.report.rendering import Film
 from sysid_ros.results import headline as headlines
-from sysid_ros.results.next_steps import next_steps
+from sysid_ros.results.checks import next_steps
 from sysid_ros.results.result import (
     ROLE_NAMES,
     ROLES,
@@ -57,12 +57,7 @@ def _sentence(result: CalibrationResult) -> str:
     """Say how much of the error is left, or what is not met."""
     if result.accepted:
         return headlines.headline(result).sentence
-    wrong = [check.name for check in result.gate if not check.passed]
-    if wrong:
-        return f'Not met: {", ".join(wrong)}.'
-    sentence = ' '.join(result.acceptance.split())
-    sentence = sentence[:1].upper() + sentence[1:]
-    return sentence if not sentence or sentence[-1] in '.!?' else f'{sentence}.'
+    return f'Not met: {", ".join(check.name for check in result.gate if not check.passed)}.'
 
 
 def strong_pairs(result: CalibrationResult) -> list[tuple[str, str, float]]:
@@ -228,9 +223,7 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     verdicts = Counter(parameter.verdict_kind for parameter in result.parameters)
     groups = signals.sequences(result)
     bags = list(dict.fromkeys(topic.bag for topic in result.topics))
-    ends = sorted(
-        start.final_cost for start in result.solver.starts if math.isfinite(start.final_cost)
-    )
+    ends = sorted(start.cost for start in result.solver.starts if math.isfinite(start.cost))
     config = json.loads(json.dumps(result.provenance.config, default=str))
     settings: dict[str, Any] = {}
     # The configurations of other tools are shown as they are only.

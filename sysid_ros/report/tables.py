@@ -22,15 +22,10 @@ from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
+from sysid_ros.results.checks import next_steps
+from sysid_ros.results.comparison import SideBySide
 from sysid_ros.results.headline import headline_lines
-from sysid_ros.results.history import ValueSummary
-from sysid_ros.results.next_steps import COMMAND, step_lines
-from sysid_ros.results.result import (
-    CalibrationResult,
-    CombinationResult,
-    ParameterResult,
-)
-from sysid_ros.results.side_by_side import SideBySide
+from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.text import one_line, short
 
 #: Width where the output is not a terminal: nothing is folded there.
@@ -103,9 +98,14 @@ def print_result(
         console.print(f'warning: {warning}')
     for line in headline_lines(result):
         console.print(line)
-    for line in step_lines(result):
-        # A command is copied as it is, whatever the width.
-        console.print(line, soft_wrap=line.startswith(COMMAND))
+    steps = next_steps(result)
+    if steps:
+        console.print('Next:')
+    for number, step in enumerate(steps, 1):
+        console.print(f'  {number}. {step.sentence}')
+        for command in step.commands:
+            # It is copied as it is, whatever the width.
+            console.print(f'     {command}', soft_wrap=True)
 
 
 def _print_parameters(
@@ -196,7 +196,7 @@ def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
     console.print()
 
 
-def determined(found: CombinationResult | Combination) -> str:
+def determined(found: Combination) -> str:
     """Say what is determined of parameters that cannot be told apart."""
     value = rounded(found.value, (found.high - found.low) / 2)
     return f'determined is {found.expression}: {value} {interval(found.low, found.high)}'
@@ -399,48 +399,48 @@ def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
     print_table(console, 'Results', ('result', 'standing', 'why', 'made'), rows)
     print_parameters(console, found)
     role = 'held-out' if found.role == 'validate' else 'training'
-    print_table(
-        console,
-        f'Errors on {role} recordings, nominal → fitted',
-        ('sensor', *(f'>{name}' for name in names), 'unit'),
-        [
-            (
-                row.sensor,
-                *(
-                    MISSING if side is None else f'{padded(side.nominal)} → {padded(side.fitted)}'
-                    for side in row.sides
-                ),
-                row.unit,
-            )
-            for row in found.errors
-        ],
-    )
-    if found.different:
-        different = [
-            (row.name, *(side or MISSING for side in row.sides)) for row in found.different
-        ]
+    errors = [
+        (
+            sensor,
+            *(MISSING if e is None else f'{padded(e.before)} → {padded(e.after)}' for e in own),
+            next(error.unit for error in own if error is not None),
+        )
+        for sensor, own in found.errors.items()
+    ]
+    title = f'Errors on {role} recordings, nominal → fitted'
+    print_table(console, title, ('sensor', *(f'>{name}' for name in names), 'unit'), errors)
+    different = [
+        (name, *(text or MISSING for text in own)) for name, own in found.different.items()
+    ]
+    if different:
         print_table(console, 'What differs', ('', *names), different)
-    for sentence in found.sentences:
-        console.print(sentence)
+    for result in found.results[1:]:
+        console.print(result.sentence)
 
 
 def print_parameters(console: LiteralConsole, found: SideBySide) -> None:
     """Print a row per parameter: each value, and how far those after the first are from it."""
     names = [f'>{result.name}' for result in found.results]
+    values = [{own.name: own for own in result.parameters} for result in found.results]
+    drifts = [result.drift for result in found.results if result.drift is not None]
+    changes = [{own.name: own for own in drift.parameters} for drift in drifts]
+    units = {name: own.unit for table in values for name, own in table.items()}
     rows = []
-    for row in found.parameters:
-        differences: list[str] = []
-        for deviations, changed in zip(row.deviations, row.changed, strict=True):
-            differences.append(MISSING if deviations is None else significant(deviations, 2))
-            differences.append({None: '', True: 'differs', False: 'agrees'}[changed])
-        rows.append((row.name, *map(_value, row.sides), *differences, row.unit))
+    for name, unit in units.items():
+        differences = []
+        for table in changes:
+            row = table.get(name)
+            known = row is not None and math.isfinite(row.deviations)
+            differences.append(significant(row.deviations, 2) if row and known else MISSING)
+            differences.append('' if not known else 'differs' if row and row.changed else 'agrees')
+        rows.append((name, *(_value(table.get(name)) for table in values), *differences, unit))
     columns = ('parameter', *names, *('>std errors', '') * (len(names) - 1), 'unit')
     print_table(console, 'Parameters', columns, rows)
 
 
-def _value(side: ValueSummary | None) -> str:
-    if side is None:
+def _value(found: ParameterResult | None) -> str:
+    if found is None:
         return MISSING
-    half_width = (side.high - side.low) / 2
-    value = rounded(side.value, half_width)
-    return value if math.isnan(half_width) else f'{value} {interval(side.low, side.high)}'
+    value = rounded(found.value, found.half_width)
+    unsure = math.isnan(found.half_width)
+    return value if unsure else f'{value} {interval(found.low, found.high)}'

@@ -1,17 +1,42 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a new result agrees with a baseline."""
+"""Results compared: with a baseline, beside each other, over time, and before a new fit."""
 
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.config import MemoryConfig
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ResultError, nearest, some
-from sysid_ros.results.result import CalibrationResult
+from sysid_ros.identification.continuing import Known
+from sysid_ros.inference.drift import Difference, JointEstimate, difference
+from sysid_ros.model.targets import of_sequence
+from sysid_ros.results.headline import headline
+from sysid_ros.results.result import (
+    ROLE_NAMES,
+    ROLES,
+    CalibrationResult,
+    Compared,
+    Drift,
+    EstimatorKind,
+    FileHash,
+    ParameterResult,
+    SensorError,
+    Standing,
+)
+from sysid_ros.results.store import RESULT, find, history
 
 #: What rounding may change on another machine, as a part.
 ROUNDING = 1e-6
@@ -20,139 +45,371 @@ ROUNDING = 1e-6
 _NOT_FITTED = frozenset(
     {'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate', 'report'}
 )
+_COMPARED = {
+    EstimatorKind.SIMULATION: 'simulations of whole recordings',
+    EstimatorKind.WINDOWS: 'simulations of windows',
+    EstimatorKind.TORQUE: 'forces along the motion',
+}
 
 
-class ComparedQuantity(NamedTuple):
-    """One quantity of a baseline and of a new result.
+# Two results
 
-    ``allowed`` is the largest absolute difference that counts as agreement; ``note`` says why a
-    quantity does not agree when it is not for its size.
+
+def compare(before: CalibrationResult, after: CalibrationResult, previous: str = '') -> Drift:
+    """Compare the parameters of two results that were found independently, a row for each.
+
+    Where both were fitted to some of the same recordings they are more alike than independent ones
+    would be, and a change has to be larger to be seen. Level and wander are those of the later
+    one's configuration; ``previous`` names the earlier one.
+    """
+    memory = MemoryConfig.model_validate(after.provenance.config.get('memory') or {})
+    targets = {p.name: frozenset(p.targets) for p in after.parameters}
+    new = known_of(after, targets)
+    old = known_of(before, {name: targets[name] for name in new.names}, memory.wander)
+    own = new.estimate.of([new.names.index(name) for name in old.names])
+    try:
+        seen = difference(old.estimate, own, memory.level)
+    except np.linalg.LinAlgError:
+        # Two estimates of which one follows from others leave no distance to judge by.
+        blank = JointEstimate(own.x, np.full_like(own.covariance, np.nan), own.freedom)
+        seen = difference(old.estimate, blank, memory.level)
+    units = {p.name: p.unit for p in after.parameters}
+    drift = describe(previous, old, own.x, units, seen)
+    known = {row.name: row for row in drift.parameters}
+    values = {p.name: p.value for p in after.parameters}
+    rows = []
+    for own_before in before.parameters:
+        name, value = own_before.name, values.pop(own_before.name, math.nan)
+        row = known.get(name) or Compared(
+            name=name, unit=own_before.unit, before=own_before.value, after=value
+        )
+        rows.append(row.model_copy(update={'allowed': _allowed(own_before, value)}))
+    for name, value in values.items():
+        rows.append(Compared(name=name, unit=units[name], before=math.nan, after=value))
+    return drift.model_copy(update={'parameters': tuple(rows)})
+
+
+def _allowed(before: ParameterResult, value: float) -> float:
+    """Return how far noise alone may move a parameter to a value; 0 where that is not known.
+
+    An interval that ends at a bound has a short side. What the model lacks bends both alike.
+    """
+    low, high = before.noise_low, before.noise_high
+    if math.isnan(low):
+        low, high = before.low, before.high
+    side = before.value - low if value < before.value else high - before.value
+    return 0.0 if math.isnan(side) else side
+
+
+def known_of(
+    result: CalibrationResult, now: Mapping[str, AbstractSet[str]], wander: float = 0.0
+) -> Known:
+    """Return what a result knows of parameters that are still the same.
+
+    They are matched by name and targets, those of one recording never; what was not determined says
+    nothing. Each may have changed since by the part ``wander`` of its value (standard deviation).
+    """
+    inference = result.inference
+    if inference is None:
+        return Known((), JointEstimate(np.zeros(0), np.zeros((0, 0)), 1.0))
+    count = len(result.parameters)
+    covariance = np.array(inference.covariance).reshape(count, count)
+    own = [
+        place
+        for place, earlier in enumerate(result.parameters)
+        if now.get(earlier.name) == set(earlier.targets)
+        and not any(map(of_sequence, earlier.targets))
+        and 0 < covariance[place, place] < math.inf
+    ]
+    x = np.array([result.parameters[place].value for place in own])
+    spread = covariance[np.ix_(own, own)] + np.diag((wander * x) ** 2)
+    freedom = float(np.fmax(inference.effective_samples - 1.0, 1.0))
+    names = tuple(result.parameters[place].name for place in own)
+    return Known(names, JointEstimate(x, spread, freedom))
+
+
+def describe(
+    previous: str,
+    before: Known,
+    values: NDArray[np.float64],
+    units: Mapping[str, str],
+    seen: Difference,
+    consequence: str = '',
+) -> Drift:
+    """Return a difference with the names of what is compared, and a sentence about it.
+
+    ``previous`` names the earlier result, which knows ``before`` of (p,) parameters that have
+    ``values`` now. ``consequence`` says at the end of the sentence what follows from a change.
+    """
+    rows = tuple(
+        Compared(
+            name=before.names[place],
+            unit=units[before.names[place]],
+            before=float(before.estimate.x[place]),
+            after=float(values[place]),
+            deviations=float(seen.deviations[place]),
+            changed=bool(seen.changed[place]),
+        )
+        for place in np.flatnonzero(seen.compared)
+    )
+    if not rows:
+        sentence = (
+            'Whether the robot changed cannot be told: the new data determine nothing that the '
+            'earlier result knew.'
+        )
+    elif said := changes(rows):
+        nothing_else = '' if all(row.changed for row in rows) else '; nothing else did'
+        after = f'; {consequence}' if consequence else ''
+        sentence = f'The robot changed: {said}{nothing_else}{after}.'
+    else:
+        sentence = (
+            f'The robot did not change by more than chance: {len(rows)} compared, '
+            f'p = {seen.p_value:.2g}.'
+        )
+    return Drift(
+        previous=previous,
+        statistic=seen.statistic,
+        freedom=len(rows),
+        p_value=seen.p_value,
+        changed=bool(seen.changed.any()),
+        sentence=sentence,
+        parameters=rows,
+    )
+
+
+def changes(rows: Iterable[Compared]) -> str:
+    """Return a clause for each of the largest changes; empty where nothing changed."""
+    changed = sorted((row for row in rows if row.changed), key=lambda row: -abs(row.deviations))
+    said = []
+    for row in changed:
+        part = f' ({100 * (row.after / row.before - 1):+.3g} %)' if row.before else ''
+        said.append(
+            f'{row.name} from {row.before:.4g} to {row.after:.4g} {row.unit}'.rstrip()
+            + f'{part}, {abs(row.deviations):.2g} standard errors'
+        )
+    more = [f'{len(said) - 3} more changed'] if len(said) > 3 else []  # noqa: PLR2004 (the largest)
+    return '; '.join([*said[:3], *more])
+
+
+def causes(
+    after: CalibrationResult, before: CalibrationResult, cases: Iterable[Case] = ()
+) -> Iterator[str]:
+    """Say, a sentence each, what is another than when an earlier result was made."""
+    config, old = after.provenance.config, before.provenance.config
+    models = [
+        sorted(f.sha256 for f in result.provenance.files if f.role == 'model')
+        for result in (after, before)
+    ]
+    changed = [Path(after.model).name] if models[0] != models[1] else []
+    changed += [
+        f'{key} of the configuration'
+        for key, value in config.items()
+        if key not in _NOT_FITTED and old.get(key, value) != value
+    ]
+    recordings, versions = (
+        (_recordings(after), _recordings(before)),
+        (after.provenance.versions, before.provenance.versions),
+    )
+    return what_changed(changed, recordings, versions, cases)
+
+
+def what_changed(
+    model: Sequence[str],
+    recordings: tuple[Mapping[str, str], Mapping[str, str]],
+    versions: tuple[Mapping[str, str], Mapping[str, str]],
+    cases: Iterable[Case],
+) -> Iterator[str]:
+    """Say, a sentence each, what is another than when a baseline was made.
+
+    Where model, settings and recordings are the same and numbers are not, it is the software; with
+    other recordings, it is the robot whose parameters left what noise explains.
+
+    Args:
+        model: What of the model and the settings is another.
+        recordings: Name to hash, now and then.
+        versions: Of the software, now and then.
+        cases: Numbers beside those of the baseline.
+    """
+    now, then = recordings
+    other = [name for name, content in now.items() if then.get(name) != content]
+    other += [name for name in then if name not in now]
+    if model:
+        yield f'Model changed: {some(model)}.'
+    if other:
+        yield f'Recordings changed: {some(other)}.'
+    numbers = [case for case in cases if not math.isnan(case.value - case.baseline) and not model]
+    robot = [case.name for case in numbers if not (case.bag or case.passed)] if other else []
+    code = [
+        f'{case.name} in {case.bag}' if case.bag else case.name
+        for case in numbers
+        if not math.isclose(case.value, case.baseline, rel_tol=ROUNDING)
+        and (case.bag not in other if case.bag else not other)
+    ]
+    if robot:
+        yield f'Robot changed: {some(robot)}.'
+    if code:
+        newer = [
+            f'{name} {versions[1].get(name, "none")} → {version}'
+            for name, version in versions[0].items()
+            if versions[1].get(name) != version
+        ]
+        yield f'Code changed ({", ".join(newer) or "the versions are the same"}): {some(code)}.'
+
+
+def _recordings(result: CalibrationResult) -> dict[str, str]:
+    """Return what each recording is for, and the hash of its files, by its name."""
+    files: dict[str, list[FileHash]] = {}
+    for file in result.provenance.files:
+        if file.role in ROLES:
+            files.setdefault(Path(file.path).parent.name or file.path, []).append(file)
+    contents = {name: ''.join(file.sha256 for file in own) for name, own in files.items()}
+    return {
+        name: f'{ROLE_NAMES[own[0].role]}, SHA-256 '  # type: ignore[index]
+        + hashlib.sha256(contents[name].encode()).hexdigest()[:8]
+        for name, own in files.items()
+    }
+
+
+# A result and its baseline
+
+
+class CaseKind(StrEnum):
+    """What a case is about."""
+
+    PARAMETER = 'parameter'
+    ERROR = 'error'
+    MODEL = 'model'
+    CHECK = 'check'
+
+
+class Place(NamedTuple):
+    """A line of a file, from 1; 0 where only the file is known."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        """Return it as compilers do."""
+        return f'{self.file}:{self.line}' if self.line else self.file
+
+
+class Case(NamedTuple):
+    """One thing that was checked for continuous integration.
+
+    ``name`` is that of a parameter, of a sensor with what its error in a ``bag`` is over, or of an
+    attribute. ``value`` and ``baseline`` are what was found and what it was, NaN where that is no
+    number; ``limit`` is the largest error, or the largest difference from the baseline; ``low`` and
+    ``high`` are the 95 % interval of a parameter. ``sentence`` says what is wrong or to be known,
+    ``place`` where to mend it.
     """
 
+    kind: CaseKind
     name: str
-    unit: str
-    baseline: float
-    value: float
-    allowed: float
-    agrees: bool
-    note: str
+    bag: str = ''
+    value: float = math.nan
+    unit: str = ''
+    baseline: float = math.nan
+    limit: float = math.inf
+    low: float = math.nan
+    high: float = math.nan
+    passed: bool = True
+    sentence: str = ''
+    place: Place | None = None
 
 
-def compare(
+def agreement(
     result: CalibrationResult,
     baseline: CalibrationResult,
     tolerance: Mapping[str, float],
     held_out_factor: float,
-) -> tuple[ComparedQuantity, ...]:
+    places: Mapping[str, Place] = MappingProxyType({}),
+) -> tuple[Case, ...]:
     """Compare every parameter and the held-out error of a result with a baseline's.
 
     A parameter agrees when it lies within the 95 % interval that noise alone makes of the
-    baseline's, or within its tolerance, whichever is wider: what the model lacks bends both alike.
-    Held-out error (training error where nothing is held out) agrees when it grew by no more than
-    the factor.
+    baseline's, or within its tolerance, whichever is wider. Held-out error (training error where
+    nothing is held out) agrees when it grew by no more than the factor. Conditions that are not met
+    and were are cases, too.
 
     Args:
         result: The new result.
         baseline: What it must agree with.
         tolerance: Parameter name or shell pattern to an absolute difference.
         held_out_factor: At least 1.
+        places: Where the model has an element, by the beginning of a target, as ``joint/elbow``;
+            the model's file by an empty one.
 
     Raises:
         ResultError: A tolerance names no parameter.
     """
     check_tolerance(tolerance, baseline)
+    expected = {parameter.name: parameter for parameter in baseline.parameters}
     found = {parameter.name: parameter for parameter in result.parameters}
-    rows = []
-    for expected in baseline.parameters:
-        wide = [width for pattern, width in tolerance.items() if _matches(expected.name, pattern)]
-        actual = found.pop(expected.name, None)
-        # An interval that ends at a bound has a short side.
-        low, high = expected.noise_low, expected.noise_high
-        if math.isnan(low):
-            low, high = expected.low, expected.high
-        below, above = expected.value - low, high - expected.value
-        side = below if actual is not None and actual.value < expected.value else above
-        allowed = max([0.0 if math.isnan(side) else side, *wide])
-        if actual is None:
-            value, agrees, note = math.nan, False, 'no longer identified'
+    cases = []
+    for row in compare(baseline, result).parameters:
+        before, now = expected.get(row.name), found.get(row.name)
+        wide = [width for pattern, width in tolerance.items() if _matches(row.name, pattern)]
+        allowed = max([0.0 if math.isnan(row.allowed) else row.allowed, *wide])
+        moved = row.after - row.before
+        passed = abs(moved) <= max(allowed, ROUNDING * abs(row.before))
+        said = []
+        if before is None:
+            said.append('not in the baseline')
+        elif now is None:
+            said.append('no longer identified')
         else:
-            value = actual.value
-            # A rerun on the same machine differs by nothing, one elsewhere by rounding.
-            agrees = abs(value - expected.value) <= max(allowed, 1e-9 * abs(expected.value))
-            verdict = expected.verdict_kind, expected.confounded_with
-            same = (actual.verdict_kind, actual.confounded_with) == verdict
-            note = '' if same else f'now {actual.verdict}'
-        rows.append(
-            ComparedQuantity(
-                expected.name, expected.unit, expected.value, value, allowed, agrees, note
-            )
+            if not passed:
+                said.append(f'moved by {moved:.3g} {row.unit}, allowed {allowed:.3g}')
+            if now.verdict != before.verdict:
+                said.append(f'now {now.verdict}')
+        keys = [t.rpartition('/')[0] for t in (now.targets if now else (row.name,))]
+        place = (
+            next((places[key] for key in (*keys, '') if key in places), None) if places else None
         )
-    for extra in found.values():
-        quantity = (extra.name, extra.unit, math.nan, extra.value)
-        rows.append(ComparedQuantity(*quantity, 0.0, agrees=False, note='not in the baseline'))
-    return (*rows, _held_out(result, baseline, held_out_factor))
-
-
-def causes(
-    result: CalibrationResult, baseline: CalibrationResult, rows: Iterable[ComparedQuantity]
-) -> Iterator[str]:
-    """Say, a sentence each, what is another than when a baseline was made.
-
-    Where model, settings and recordings are the same and the numbers are not, it is the software;
-    with other recordings of the same robot, it is the robot that moved beyond its intervals.
-
-    Args:
-        result: The new result.
-        baseline: What it is compared with.
-        rows: The comparison.
-    """
-    now, before = _inputs(result), _inputs(baseline)
-    moved = [row.name for row in rows if not row.agrees]
-    other = [
-        row.name for row in rows if not math.isclose(row.value, row.baseline, rel_tol=ROUNDING)
-    ]
-    if now.model != before.model:
-        yield f'Model changed: {Path(result.model).name}.'
-    keys = [
-        key
-        for key, value in result.provenance.config.items()
-        if key not in _NOT_FITTED and baseline.provenance.config.get(key, value) != value
-    ]
-    if keys:
-        yield f'Configuration changed: {some(keys)}.'
-    if now.bags != before.bags:
-        count = len(now.bags - before.bags)
-        yield f'{count} of {len(now.bags)} files of recordings are other ones.'
-        if moved and now.model == before.model and not keys:
-            yield f'Robot changed: {some(moved)}.'
-    elif other and now.model == before.model and not keys:
-        said = code_changed(result.provenance.versions, baseline.provenance.versions)
-        yield f'{said}: {some(other)}.'
-
-
-class _Inputs(NamedTuple):
-    """Hashes of what a result was made from."""
-
-    model: frozenset[str]
-    bags: frozenset[str]
-
-
-def _inputs(result: CalibrationResult) -> _Inputs:
-    files = result.provenance.files
-    return _Inputs(
-        frozenset(file.sha256 for file in files if file.role == 'model'),
-        frozenset(file.sha256 for file in files if file.role != 'model'),
+        low, high = (now.low, now.high) if now else (math.nan, math.nan)
+        cases.append(
+            Case(
+                CaseKind.PARAMETER, row.name, '', row.after, row.unit, row.before, allowed, low,
+                high, passed, '; '.join(said), place,
+            )
+        )  # fmt: skip
+    cases.append(_held_out(result, baseline, held_out_factor, places.get('')))
+    unmet = {check.name for check in baseline.gate if not check.passed}
+    new = [check for check in result.gate if not check.passed and check.name not in unmet]
+    checks = (
+        Case(
+            CaseKind.CHECK,
+            check.name,
+            value=check.measured,
+            unit=check.unit,
+            limit=math.inf if math.isnan(check.limit) else check.limit,
+            passed=False,
+            sentence=check.text,
+            place=places.get(''),
+        )
+        for check in new
     )
+    return (*cases, *checks)
 
 
-def code_changed(now: Mapping[str, str], before: Mapping[str, str]) -> str:
-    """Say that software is what changed, and which, as far as versions tell."""
-    other = [
-        f'{name} {before.get(name, "none")} → {version}'
-        for name, version in now.items()
-        if before.get(name) != version
-    ]
-    return f'Code changed ({", ".join(other) or "the versions are the same"})'
+def _held_out(
+    result: CalibrationResult, baseline: CalibrationResult, factor: float, place: Place | None
+) -> Case:
+    held_out = baseline.judged_role == 'validate'
+    before = baseline.held_out_after if held_out else baseline.training_after
+    now = result.held_out_after if held_out else result.training_after
+    passed = now <= factor * before
+    return Case(
+        CaseKind.PARAMETER,
+        'held-out error' if held_out else 'training error',
+        value=now,
+        unit='1',
+        baseline=before,
+        limit=(factor - 1) * before,
+        passed=passed,
+        sentence='' if passed else f'grew to {now / before:.3g} times',
+        place=place,
+    )
 
 
 def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> None:
@@ -174,18 +431,134 @@ def _matches(name: str, pattern: str) -> bool:
     return name == pattern or fnmatch.fnmatchcase(name, pattern)
 
 
-def _held_out(
-    result: CalibrationResult, baseline: CalibrationResult, factor: float
-) -> ComparedQuantity:
-    held_out = not math.isnan(baseline.held_out_after)
-    before = baseline.held_out_after if held_out else baseline.training_after
-    now = result.held_out_after if held_out else result.training_after
-    return ComparedQuantity(
-        'held-out error' if held_out else 'training error',
-        '1',
-        before,
-        now,
-        (factor - 1) * before,
-        agrees=now <= factor * before and (result.accepted or not baseline.accepted),
-        note='the result is rejected' if not result.accepted else '',
+# Several results
+
+
+class Entry(NamedTuple):
+    """One of several results.
+
+    ``name`` is as it was asked for, or of its folder; ``acceptance`` says why it has its standing;
+    ``error`` is that of the fitted model, held out where anything is. ``drift`` and ``sentence``
+    say what is another than in the first result or, over time, in the accepted one before. Over
+    time, ``current`` is the one in use.
+    """
+
+    name: str
+    created: str
+    standing: Standing
+    acceptance: str
+    error: str
+    identified: int
+    parameters: tuple[ParameterResult, ...]
+    drift: Drift | None
+    sentence: str
+    current: bool = False
+
+
+def _entry(name: str, result: CalibrationResult, drift: Drift | None, sentence: str) -> Entry:
+    head = headline(result)
+    shown = [f'{error.after:.3g} {error.unit}' for error in head.errors]
+    error = ', '.join(shown) or f'{head.after:.3g} times the noise'
+    return Entry(
+        name,
+        result.provenance.created,
+        result.standing,
+        result.acceptance,
+        error if head.role == 'validate' else f'{error} (training)',
+        sum(parameter.identified for parameter in result.parameters),
+        result.parameters,
+        drift,
+        sentence,
     )
+
+
+def read_history(output: Path) -> tuple[Entry, ...]:
+    """Read all results of a folder in order of time.
+
+    A result that was fitted with memory says itself whether the robot changed; others are compared
+    with the accepted one before.
+
+    Raises:
+        ResultError: There is none, or one cannot be read.
+    """
+    found: list[Entry] = []
+    before: tuple[str, CalibrationResult] | None = None
+    for stored in history(output):
+        result = stored.load()
+        drift = result.drift
+        if drift is None and before is not None and result.accepted:
+            drift = compare(before[1], result, before[0])
+        said = changes(drift.parameters) or 'nothing' if drift and drift.freedom else ''
+        entry = _entry(stored.name, result, drift, said)
+        found.append(entry._replace(current=stored.current))
+        if result.accepted:
+            before = stored.name, result
+    return tuple(found)
+
+
+class SideBySide(NamedTuple):
+    """Results beside each other, in one order; those after the first are compared with it.
+
+    ``errors`` of sensors are held-out ones where there are any, by ``role``, and None in a result
+    that has none. ``different`` is what is not the same of models, recordings and software.
+    """
+
+    results: tuple[Entry, ...]
+    role: Role
+    errors: dict[str, tuple[SensorError | None, ...]]
+    different: dict[str, tuple[str | None, ...]]
+
+
+def read_side_by_side(places: Sequence[Path]) -> SideBySide:
+    """Read results, each a result.json or a folder that holds one, and compare them.
+
+    Raises:
+        ResultError: One of them cannot be read.
+    """
+    names = [str(place.parent if place.name == RESULT else place) for place in places]
+    return side_by_side(names, [CalibrationResult.load(find(place)) for place in places])
+
+
+def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> SideBySide:
+    """Put results beside each other, compared with the first of them."""
+    first = results[0]
+    entries = [_entry(names[0], first, None, '')]
+    for name, result in zip(names[1:], results[1:], strict=True):
+        drift = compare(first, result, names[0])
+        agree = f'{drift.freedom} parameters agree, p = {drift.p_value:.2g}'
+        said = changes(drift.parameters) or agree
+        if not drift.freedom:
+            said = 'no parameter is determined by both'
+        sentence = ' '.join((f'{name} against {names[0]}: {said}.', *causes(result, first)))
+        entries.append(_entry(name, result, drift, sentence))
+    held_out = any(e.role == 'validate' for result in results for e in result.errors)
+    role: Role = 'validate' if held_out else 'train'
+    texts = _sides(results, _of_model) | _sides(results, _recordings)
+    texts |= _sides(results, lambda result: result.provenance.versions)
+    return SideBySide(
+        tuple(entries),
+        role,
+        _sides(results, lambda result: {e.sensor: e for e in result.errors if e.role == role}),
+        {name: own for name, own in texts.items() if len(set(own)) > 1},
+    )
+
+
+def _sides(
+    results: Sequence[CalibrationResult], of: Callable[[CalibrationResult], Mapping[str, Any]]
+) -> dict[str, tuple[Any, ...]]:
+    """Return what each result says by a name that any of them has; None where it says nothing."""
+    tables = [of(result) for result in results]
+    names = dict.fromkeys(name for table in tables for name in table)
+    return {name: tuple(table.get(name) for table in tables) for name in names}
+
+
+def _of_model(result: CalibrationResult) -> dict[str, str]:
+    hashes = [file.sha256[:8] for file in result.provenance.files if file.role == 'model']
+    identified = sum(parameter.identified for parameter in result.parameters)
+    return {
+        'nominal model': result.model,
+        'SHA-256 of it': ', '.join(hashes),
+        'identified': f'{identified} of {len(result.parameters)} parameters',
+        'compared with': _COMPARED[result.solver.estimator],
+        'solver': f'{result.solver.backend}, {result.solver.loss} loss',
+    }

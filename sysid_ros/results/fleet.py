@@ -9,8 +9,8 @@ bᵢ ~ N(0, τ²) between robots and eᵢ ~ N(0, vᵢ), whose variance the robot
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import numpy as np
 import scipy
@@ -19,32 +19,28 @@ from numpy.typing import NDArray
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.result import CalibrationResult, Document, Frozen, MaybeFloat, Standing
 
-#: Changes when files of before cannot be read any more as what they say.
-FLEET_SCHEMA_VERSION = 1
 #: Of a robot whose fit failed, where others have a standing.
 FAILED = 'failed'
 #: Verdicts of values that are compared; what a prior or a bound says, every robot says alike.
 _COMPARED = frozenset({VerdictKind.IDENTIFIED, VerdictKind.MODEL_LIMITED})
-#: 97.5 % quantile, for intervals of 95 %.
-_UPPER = 0.975
-#: Probability of naming any robot of a fleet in which none is odd.
+#: Probability that an interval lacks the mean, and of naming a robot where none is odd.
 _FALSE_ALARMS = 0.05
 #: With fewer robots, the others do not say how far apart robots are.
 _FEWEST = 4
 
 
-class Population(NamedTuple):
+class Population(Frozen):
     """One parameter over several robots; NaN for what so few do not say.
 
     ``low`` and ``high`` bound the 95 % interval of the ``mean``, ``tau`` is the standard deviation
     between robots, ``p_value`` the probability of such differences if all robots were alike.
     """
 
-    mean: float
-    low: float
-    high: float
-    tau: float
-    p_value: float
+    mean: MaybeFloat
+    low: MaybeFloat = math.nan
+    high: MaybeFloat = math.nan
+    tau: MaybeFloat = math.nan
+    p_value: MaybeFloat = math.nan
 
 
 def population(values: NDArray[np.float64], variances: NDArray[np.float64]) -> Population:
@@ -56,14 +52,19 @@ def population(values: NDArray[np.float64], variances: NDArray[np.float64]) -> P
     """
     freedom = len(values) - 1
     if freedom < 1:
-        nan = float('nan')
-        return Population(float(values[0]) if len(values) else nan, nan, nan, nan, nan)
+        return Population(mean=float(values[0]) if len(values) else math.nan)
     tau2, q = _between(values, variances)
     mean, variance = _mean(values, variances + tau2)
     scale = max(float(np.sum((values - mean) ** 2 / (variances + tau2))) / freedom, 1.0)
-    half = float(scipy.special.stdtrit(freedom, _UPPER) * np.sqrt(scale * variance))
-    p_value = float(scipy.special.chdtrc(freedom, q))
-    return Population(mean, mean - half, mean + half, float(np.sqrt(tau2)), p_value)
+    quantile = scipy.special.stdtrit(freedom, 1 - _FALSE_ALARMS / 2)
+    half = float(quantile * np.sqrt(scale * variance))
+    return Population(
+        mean=mean,
+        low=mean - half,
+        high=mean + half,
+        tau=float(np.sqrt(tau2)),
+        p_value=float(scipy.special.chdtrc(freedom, q)),
+    )
 
 
 def _between(values: NDArray[np.float64], variances: NDArray[np.float64]) -> tuple[float, float]:
@@ -111,16 +112,11 @@ class RobotValue(Frozen):
     odd: bool
 
 
-class FleetParameter(Frozen):
-    """One parameter over all robots that determine it: a `Population`, and the robots' values."""
+class FleetParameter(Population):
+    """One parameter over all robots that determine it, and the robots' values."""
 
     name: str
     unit: str
-    mean: MaybeFloat
-    low: MaybeFloat
-    high: MaybeFloat
-    tau: MaybeFloat
-    p_value: MaybeFloat
     values: tuple[RobotValue, ...]
 
     @property
@@ -145,7 +141,7 @@ class FleetRobot(Frozen):
 class FleetResult(Document):
     """Everything a fleet says, immutable and versioned."""
 
-    schema_version: int = FLEET_SCHEMA_VERSION
+    schema_version: int = 1
     robots: tuple[FleetRobot, ...]
     parameters: tuple[FleetParameter, ...]
     created: str
@@ -167,10 +163,7 @@ def summarise_fleet(
 ) -> FleetResult:
     """Say what robots have in common, how they differ, and which are none of the others.
 
-    Args:
-        outcomes: Name of each robot to its result, or to a sentence that says why there is none.
-        command: How the user asked for it.
-        versions: Of this package and its libraries.
+    ``outcomes`` has the result of each robot, or a sentence that says why there is none.
     """
     robots, units = [], dict[str, str]()
     found: dict[str, list[tuple[str, float, float]]] = {}
@@ -224,7 +217,7 @@ def _parameter(
     return FleetParameter(
         name=name,
         unit=unit,
-        **population(values[~odd], errors[~odd] ** 2)._asdict(),
+        **dict(population(values[~odd], errors[~odd] ** 2)),
         values=tuple(
             RobotValue(robot=robot, value=value, error=error, deviation=deviation, odd=is_odd)
             for robot, value, error, deviation, is_odd in rows

@@ -9,12 +9,14 @@ that is estimated from the residuals makes every model look as good as its noise
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
+
+import numpy as np
 
 from sysid_ros.config.calibration import Role
 from sysid_ros.errors import how_many
-from sysid_ros.results.result import CalibrationResult, GateCheck, SensorError, UnjudgedResult
+from sysid_ros.results.result import CalibrationResult, Check
 
 #: What sensors of a unit measure, the unit in which it is said, and by what factor.
 _PHYSICAL = (
@@ -25,19 +27,14 @@ _PHYSICAL = (
     ('N·m', 'torques', 'N·m', 1.0),
     ('N', 'forces', 'N', 1.0),
 )
-_MM = 1e3
 #: `NoiseScale.source` of a scale that the residuals gave.
 FROM_RESIDUALS = 'estimated from residuals'
 _CIRCULAR = 'estimated from these residuals, so training is 1 by construction'
 
 
-#: From here on all digits before the point are written, and none after it.
-_WHOLE = 1000.0
-
-
 def short(value: float) -> str:
-    """Write a number with three digits, or whole where it is large."""
-    return f'{value:.0f}' if abs(value) >= _WHOLE else f'{value:.3g}'
+    """Write a number with three digits."""
+    return np.format_float_positional(value, precision=3, fractional=False, trim='-')
 
 
 class PhysicalError(NamedTuple):
@@ -61,14 +58,10 @@ class PhysicalError(NamedTuple):
 class Headline(NamedTuple):
     """How far the predictions of a result are off.
 
-    Attributes:
-        role: Whose errors these are: held-out data, or training data where nothing is held out.
-        over: A clause on over what they are where that is not whole recordings.
-        errors: In physical units, of each kind of sensor that was compared, and at the tool.
-        growth: Held-out over training error; NaN where nothing is held out.
-        before: The nominal model's error in units of the noise, …
-        after: … and the fitted one's.
-        scale: Where those units are from.
+    ``role`` is held-out data, or training data where nothing is held out; ``over`` a clause on over
+    what errors are where that is not whole recordings. ``errors`` are in physical units, of each
+    kind of sensor and at the tool; ``before`` and ``after`` in units of the noise, which are from
+    ``scale``. ``growth`` is held-out over training error.
     """
 
     role: Role
@@ -82,18 +75,18 @@ class Headline(NamedTuple):
     @property
     def name(self) -> str:
         """Whose errors these are, in words."""
-        data = 'Held-out' if self.role == 'validate' else 'Training'
-        unseen = '' if self.role == 'validate' else ' (nothing is held out)'
-        return f'{data} error{unseen}{self.over}'
+        held_out = self.role == 'validate'
+        return (
+            'Held-out error' if held_out else 'Training error (nothing is held out)'
+        ) + self.over
 
     @property
     def sentence(self) -> str:
         """How much of the nominal model's error is left, of what comes first."""
+        of, before, after = '', self.before, self.after
         if self.errors:
-            first = self.errors[0]
-            of, before, after = f' of {first.what}', first.before, first.after
-        else:
-            of, before, after = '', self.before, self.after
+            what, before, after, _ = self.errors[0]
+            of = f' of {what}'
         if not before > 0:
             return f'{self.name}{of}: {self.figures}.'
         return f"{self.name}{of}: {100 * after / before:.2g} % of the nominal model's."
@@ -120,31 +113,45 @@ class Headline(NamedTuple):
         return tuple(found)
 
 
-def headline(result: UnjudgedResult) -> Headline:
+def headline(result: CalibrationResult) -> Headline:
     """Return how far the predictions of a result are off."""
     role = result.judged_role
-    on_held_out = role == 'validate'
+    before, after = result.training_before, result.training_after
+    if role == 'validate':
+        before, after = result.held_out_before, result.held_out_after
+    sources = dict.fromkeys(scale.source for scale in result.noise)
+    scale = [_CIRCULAR if source == FROM_RESIDUALS else f'from {source}' for source in sources]
     return Headline(
         role,
         result.solver.over_windows,
-        (*physical_errors([e for e in result.errors if e.role == role]), *_tool(result, role)),
+        tuple(_physical_errors(result, role)),
         result.growth,
-        result.held_out_before if on_held_out else result.training_before,
-        result.held_out_after if on_held_out else result.training_after,
-        _scale(result),
+        before,
+        after,
+        '; others '.join(scale),
     )
 
 
-def counted(result: UnjudgedResult) -> str:
+def _physical_errors(result: CalibrationResult, role: Role) -> Iterator[PhysicalError]:
+    """Yield the errors of each kind of sensor that was compared, and at the tool."""
+    for unit, what, shown, factor in _PHYSICAL:
+        own = [e for e in result.errors if e.role == role and e.unit == unit]
+        own = [e for e in own if e.samples and math.isfinite(e.before + e.after)]
+        if own:
+            squares = [(e.before**2, e.after**2) for e in own]
+            usual = np.sqrt(np.average(squares, axis=0, weights=[e.samples for e in own]))
+            before, after = (factor * usual).tolist()
+            yield PhysicalError(what, before, after, shown)
+    for error in result.tool:
+        if error.role == role:
+            name = error.point.partition('/')[2]
+            yield PhysicalError(f'at {name}', 1e3 * error.before, 1e3 * error.after, 'mm')
+
+
+def counted(result: CalibrationResult) -> str:
     """Say how many parameters are identified."""
     found = sum(own.identified for own in result.parameters)
     return f'{found} of {how_many(result.parameters, "parameter")} identified.'
-
-
-def in_one_line(result: CalibrationResult) -> str:
-    """Return what `headline_lines` begins with, for what judges more than one result."""
-    standing = f'This fit is {result.standing}.'
-    return ' '.join((counted(result), standing, *headline(result).lines))
 
 
 def verdict_line(result: CalibrationResult) -> str:
@@ -156,55 +163,20 @@ def verdict_line(result: CalibrationResult) -> str:
 def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
     """Return what a reader has to know first, a line each.
 
-    How many parameters are identified, standing, errors, and what is wrong.
-
-    Conditions that are not met come with their numbers.
+    How many parameters are identified, standing, errors, and the reasons for the standing.
     """
     word = str(result.standing).upper()
     end = '' if result.accepted else ': the identified model is not written.'
-    wrong = [check for check in result.gate if not check.passed]
-    said = [f'  {check.name}: {check.detail}{figures(check)}' for check in wrong]
-    if result.accepted:
-        said = [f'  {check.detail}' for check in result.reservations]
-    elif not wrong:
-        said = [f'  {result.acceptance}']
+    said = [f'  {check.text}' for check in result.reservations]
+    if not result.accepted:
+        wrong = [check for check in result.gate if not check.passed]
+        said = [f'  {check.name}: {check.text}{figures(check)}' for check in wrong]
     return (counted(result), f'{word}{end}', *headline(result).lines, *said)
 
 
-def figures(check: GateCheck) -> str:
-    """Return what was measured for a condition beside its limit, in brackets after its sentence.
-
-    Things of which there may be none are counted in the sentence.
-    """
+def figures(check: Check) -> str:
+    """Return what was measured beside its limit, in brackets; what is counted is in the text."""
     if math.isnan(check.measured) or not check.limit:
         return ''
     unit = f' {check.unit}'.rstrip()
-    most = 'at least' if check.at_least else 'at most'
-    return f' ({short(check.measured)}{unit}, {most} {short(check.limit)}{unit})'
-
-
-def physical_errors(errors: Sequence[SensorError]) -> Iterator[PhysicalError]:
-    """Yield the errors of each kind of sensor that was compared, in units that people think in."""
-    for unit, what, shown, factor in _PHYSICAL:
-        own = [e for e in errors if e.unit == unit and math.isfinite(e.before + e.after)]
-        count = sum(e.samples for e in own)
-        if count:
-            before, after = (
-                factor * math.sqrt(sum(e.samples * value**2 for e, value in pairs) / count)
-                for pairs in ([(e, e.before) for e in own], [(e, e.after) for e in own])
-            )
-            yield PhysicalError(what, before, after, shown)
-
-
-def _tool(result: UnjudgedResult, role: Role) -> Iterator[PhysicalError]:
-    for error in result.tool:
-        if error.role == role:
-            name = error.point.partition('/')[2]
-            yield PhysicalError(f'at {name}', _MM * error.before, _MM * error.after, 'mm')
-
-
-def _scale(result: UnjudgedResult) -> str:
-    """Return a clause on where the scales of the noise are from."""
-    sources = dict.fromkeys(scale.source for scale in result.noise)
-    said = [_CIRCULAR if source == FROM_RESIDUALS else f'from {source}' for source in sources]
-    return '; others '.join(said)
+    return f' ({short(check.measured)}{unit}, at most {short(check.limit)}{unit})'

@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,6 @@ from pydantic import (
     Field,
     ValidationError,
     computed_field,
-    model_validator,
 )
 
 from sysid_ros.alignment.health import HealthFinding, TopicRate
@@ -25,49 +24,43 @@ from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
+from sysid_ros.inference.combinations import Combination
 from sysid_ros.json_text import read_object
 from sysid_ros.text import in_json
 
-#: Changes when files of before cannot be read any more as what they say.
-SCHEMA_VERSION = 3
-#: Counts the fields that were added since; each has a default for files that lack it.
-SCHEMA_MINOR = 6
-#: The versions that can be read: what was added between them has defaults.
-_READABLE = (1, 2, SCHEMA_VERSION)
 ROLES: tuple[Role, ...] = ('train', 'validate')
 #: Their data in words.
 ROLE_NAMES: dict[Role, str] = {'train': 'training', 'validate': 'held out'}
+#: Predictions that are right hold so far ahead, s; longer, small errors grow.
+SHORT_HORIZON = 0.5
 
 
-def _decode(value: object) -> object:
-    """Read null as NaN, also inside of an array or object."""
-    nan = float('nan')
+def _nan_for_null(value: object) -> object:
+    """Read null as NaN, also inside of arrays and objects: JSON has no NaN and no infinity."""
     if isinstance(value, (list, tuple)):
-        return tuple(nan if item is None else item for item in value)
+        return tuple(map(_nan_for_null, value))
     if isinstance(value, dict):
-        return {name: nan if item is None else item for name, item in value.items()}
-    return nan if value is None else value
+        return {name: _nan_for_null(item) for name, item in value.items()}
+    return math.nan if value is None else value
 
 
-#: What arrived on a topic; a rate that is NaN here is null on disk.
-StoredTopicRate = Annotated[TopicRate, BeforeValidator(_decode)]
-#: A float that may be NaN or infinite; JSON has neither, so it is null on disk and NaN again here.
-MaybeFloat = Annotated[float, BeforeValidator(_decode)]
+_WITH_NAN = BeforeValidator(_nan_for_null)
+#: A float that may be NaN or infinite; it is null on disk and NaN again here.
+MaybeFloat = Annotated[float, _WITH_NAN]
 #: Samples of a curve; gaps are NaN here and null on disk.
-Samples = Annotated[tuple[float, ...], BeforeValidator(_decode)]
+Samples = Annotated[tuple[float, ...], _WITH_NAN]
 
 
 class Frozen(BaseModel):
-    """A part of a result: it does not change.
+    """A part of a result: it does not change, and is read from an object of the engine like it."""
 
-    Fields of other versions, older or newer, are left aside.
-    """
-
-    model_config = ConfigDict(frozen=True, extra='ignore')
+    model_config = ConfigDict(frozen=True, extra='ignore', from_attributes=True)
 
 
 class Document(Frozen):
     """What is a JSON file of its own."""
+
+    schema_version: int
 
     def to_json(self) -> str:
         """Return it as JSON text."""
@@ -77,18 +70,38 @@ class Document(Frozen):
         """Write it as JSON; an existing file is replaced only when all is written."""
         replace_file(path, self.to_json().encode())
 
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read what `save` wrote.
+
+        Raises:
+            ResultError: There is no such file, or it is not one that this version can read.
+        """
+        what = cls.__name__.removeprefix('Calibration').lower()
+        document = read_object(path, ResultError, what)
+        readable = cls.model_fields['schema_version'].default
+        if 'schema_version' not in document:
+            raise ResultError(f'{str(path)!r} is not a sysid_ros {what}: it has no schema_version.')
+        if (found := document['schema_version']) != readable:
+            raise ResultError(
+                f'The {what} {str(path)!r} has schema_version {found!r}; '
+                f'this version reads {readable}.'
+            )
+        try:
+            return cls.model_validate(document)
+        except ValidationError as err:
+            raise ResultError(f'The {what} is damaged: {explain(err, cls, str(path))}') from err
+
 
 class ParameterResult(Frozen):
     """One identified parameter.
 
     ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
-    ``confounded_with`` names the parameters that it cannot be told from, and ``verdict`` says
-    ``verdict_kind`` and them in words.
-    ``explanation`` says what is determined instead and what would help; empty where identified.
-    ``targets`` are the paths that the value was written to, as ``joint/elbow/armature``.
-    ``noise_low`` and ``noise_high`` are what ``low`` and ``high`` would be if the model lacked
-    nothing and few recordings agreed; NaN in results of older versions.
-    ``asked`` is the value that the data ask for far beyond a bound; None where they do not.
+    ``noise_low`` and ``noise_high`` would bound it if the model lacked nothing and few recordings
+    agreed. ``confounded_with`` names the parameters that it cannot be told from. ``explanation``
+    says what is determined instead and what would help; empty where identified. ``targets`` are
+    the paths that the value is written to, as ``joint/elbow/armature``. ``asked`` is the value
+    that the data ask for far beyond a bound; None where they do not.
     """
 
     name: str
@@ -102,21 +115,9 @@ class ParameterResult(Frozen):
     verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
     explanation: str = ''
-    noise_low: MaybeFloat = float('nan')
-    noise_high: MaybeFloat = float('nan')
+    noise_low: MaybeFloat = math.nan
+    noise_high: MaybeFloat = math.nan
     asked: float | None = None
-
-    @model_validator(mode='before')
-    @classmethod
-    def _read_verdict(cls, fields: Any) -> Any:
-        """Read the verdict in words, which is all that older results have."""
-        if not isinstance(fields, dict) or 'verdict' not in fields:
-            return fields
-        found = {name: value for name, value in fields.items() if name != 'verdict'}
-        if 'verdict_kind' not in fields:
-            kind, _, others = str(fields['verdict']).partition(' with ')
-            found |= {'verdict_kind': kind, 'confounded_with': others.split(', ') if others else ()}
-        return found
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -133,19 +134,6 @@ class ParameterResult(Frozen):
     def half_width(self) -> float:
         """Half the width of the 95 % interval; NaN when there is none."""
         return (self.high - self.low) / 2
-
-
-class CombinationResult(Frozen):
-    """What is determined of parameters that cannot be told apart, as ``gear/mass``.
-
-    ``low`` and ``high`` bound the 95 % interval of the expression.
-    """
-
-    parameters: tuple[str, ...]
-    expression: str
-    value: float
-    low: MaybeFloat
-    high: MaybeFloat
 
 
 #: A link's mass or moment is known when its interval is narrower than this factor, and its centre
@@ -225,8 +213,8 @@ class BaseParameter(Frozen):
 class Disagreement(Frozen):
     """A few recordings disagree by more than noise explains; intervals allow for it.
 
-    ``times`` is how many times as far apart they are as noise would have them, over all parameters,
-    and ``most`` the parameter about which they disagree most.
+    They are ``times`` as far apart as noise would have them, over all parameters, and disagree most
+    about ``most``.
     """
 
     recordings: int
@@ -237,11 +225,11 @@ class Disagreement(Frozen):
 class LackingTerm(Frozen):
     """A term that the model lacks and residuals follow.
 
-    ``kind`` is what it is, ``title`` that and where, ``share`` the part of the remaining cost that
+    ``lack`` is what it is, ``title`` that and where, ``share`` the part of the remaining cost that
     it removes after those before it.
     """
 
-    kind: str
+    lack: str
     title: str
     share: float
 
@@ -252,10 +240,8 @@ class InferenceSummary(Frozen):
     ``effective_samples`` is the number of independent samples that say as much as the ``samples``
     residuals do. ``covariance`` and ``correlation`` are p × p in the order of the parameters, the
     former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
-    that a reader of the intervals has to know. ``all_at_once`` is what the half-widths are to be
-    multiplied by to hold all parameters at once; None in results of older versions.
-    ``disagreement`` is of few recordings, where there is any. ``lacking`` is what the model lacks
-    and residuals follow.
+    that a reader of the intervals has to know. Half-widths times ``all_at_once`` hold all
+    parameters at once. ``disagreement`` is of few recordings, where there is any.
     """
 
     method: str
@@ -283,10 +269,6 @@ class Fold(Frozen):
     values: Samples
 
 
-#: Predictions that are right hold so far ahead, s; longer, small errors grow.
-SHORT_HORIZON = 0.5
-
-
 class HorizonJoint(Frozen):
     """Error of one position so far ahead, root mean square in its unit.
 
@@ -304,7 +286,7 @@ class HorizonPoint(Frozen):
     """Error of predictions so many seconds after a start from the measured state.
 
     Root mean square in units of the noise over all starts, of the nominal model and the fitted;
-    ``joints`` says the same of each position, none in results of older versions.
+    ``joints`` says the same of each position.
     """
 
     seconds: float
@@ -345,35 +327,79 @@ class ModelChange(Frozen):
     new: str
 
 
-class GateCheck(Frozen):
-    """One condition for accepting a result.
+class Level(StrEnum):
+    """What becomes of a result that does not meet a check."""
 
-    ``measured`` is the number that ``limit`` is for, both in ``unit``; ``at_least`` says that it
-    must not be below. NaN where a condition has no number, and in results of older versions.
+    #: It is rejected.
+    FAIL = 'fail'
+    #: It is accepted with a reservation.
+    RESERVE = 'reserve'
+    #: Its reader is told.
+    NOTE = 'note'
+
+
+class Action(StrEnum):
+    """What may be done next, what helps most first."""
+
+    MAP = 'map'
+    FREE = 'free'
+    LOOK = 'look'
+    GO_ON = 'go on'
+    WIDEN = 'widen'
+    RECORD = 'record'
+    EXCITE = 'excite'
+    SEARCH = 'search'
+    USE = 'use'
+
+
+class NextStep(Frozen):
+    """One thing to do: a sentence, and commands to type."""
+
+    action: Action
+    sentence: str
+    commands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return it in one line."""
+        return ' '.join([self.sentence, *(f'`{command}`' for command in self.commands)])
+
+
+class Check(Frozen):
+    """One thing that was looked at, whether it is as it has to be, and what helps if it is not.
+
+    ``measured`` is the number that may be ``limit`` at most, both in ``unit``; NaN where there is
+    no number.
     """
 
     name: str
+    level: Level
     passed: bool
-    detail: str
-    measured: MaybeFloat = float('nan')
-    limit: MaybeFloat = float('nan')
+    text: str
+    measured: MaybeFloat = math.nan
+    limit: MaybeFloat = math.nan
     unit: str = ''
-    at_least: bool = False
+    remedy: NextStep | None = None
 
     @property
     def margin(self) -> float:
-        """How far the number is on the right side of its limit; negative where it is not met."""
-        return self.measured - self.limit if self.at_least else self.limit - self.measured
+        """How far the number is below its limit; negative where the check is not passed."""
+        return self.limit - self.measured
 
 
-class DriftedParameter(Frozen):
-    """A parameter then and now; ``deviations`` is the change in its standard errors."""
+class Compared(Frozen):
+    """A parameter in two results; NaN where one of them has none.
+
+    ``deviations`` is the change in its standard errors, NaN unless both determine it, ``changed``
+    whether it is more than chance. ``allowed`` is how far noise alone may move it.
+    """
 
     name: str
-    previous: float
-    value: float
-    deviations: MaybeFloat
-    changed: bool
+    unit: str
+    before: MaybeFloat
+    after: MaybeFloat
+    deviations: MaybeFloat = math.nan
+    changed: bool = False
+    allowed: MaybeFloat = math.nan
 
 
 class Drift(Frozen):
@@ -381,6 +407,7 @@ class Drift(Frozen):
 
     ``statistic`` is the squared Mahalanobis distance between the earlier values and those that
     the new data alone say, chi-squared with ``freedom`` degrees of freedom if nothing changed.
+    It is over the ``parameters`` with deviations, which both determine.
     """
 
     previous: str
@@ -389,7 +416,7 @@ class Drift(Frozen):
     p_value: MaybeFloat
     changed: bool
     sentence: str
-    parameters: tuple[DriftedParameter, ...]
+    parameters: tuple[Compared, ...]
 
 
 class Likeness(Frozen):
@@ -398,27 +425,25 @@ class Likeness(Frozen):
     ``own`` is the correlation of that prediction with the sensor, ``correlation`` that with the
     sensor ``best``, the one of the same unit that moves most like it, in either direction.
     ``second`` is the size of that with the most alike of the other sensors; NaN where there are
-    none, and in results of older versions.
+    none.
     """
 
     own: float
     best: str
     correlation: float
-    second: MaybeFloat = float('nan')
+    second: MaybeFloat = math.nan
 
 
 class SensorError(Frozen):
     """Error of one sensor over all sequences of one role: root mean square, sensor's unit.
 
     ``measured_deviation`` and ``predicted_deviation`` are standard deviations of what was measured
-    and of what the fitted model predicts, in the sensor's unit; NaN in results of older versions.
-    ``likeness`` is known of positions and velocities. ``inside`` is the part of the measured
-    samples in bands around the predicted ones that should hold 95 %; NaN where there are none.
-    ``scatter`` is what the sensor itself errs by, a standard deviation that neither motion nor a
-    smooth error of the model adds to; ``usual`` is ``after`` as the median tells it, which what
-    goes wrong for a while, as after a start, does not add to; and ``autocorrelation`` is that of
-    neighbouring residuals. ``by_chance`` is how likely chance lets the error grow so from the
-    nominal model's. All four are NaN in results of older versions.
+    and of what the fitted model predicts. ``inside`` is the part of the measured samples in bands
+    that should hold 95 %. ``scatter`` is the sensor's own noise, a standard deviation to which
+    neither motion nor a smooth error of the model adds; ``usual`` is ``after`` by the median, to
+    which a short disturbance does not add; ``autocorrelation`` is that of neighbouring residuals.
+    ``by_chance`` is how likely chance lets the error grow so from the nominal model's.
+    ``likeness`` is known of positions and velocities.
     """
 
     sensor: str
@@ -427,14 +452,14 @@ class SensorError(Frozen):
     before: MaybeFloat
     after: MaybeFloat
     samples: int
-    measured_deviation: MaybeFloat = float('nan')
-    predicted_deviation: MaybeFloat = float('nan')
-    inside: MaybeFloat = float('nan')
+    measured_deviation: MaybeFloat = math.nan
+    predicted_deviation: MaybeFloat = math.nan
+    inside: MaybeFloat = math.nan
     likeness: Likeness | None = None
-    scatter: MaybeFloat = float('nan')
-    usual: MaybeFloat = float('nan')
-    autocorrelation: MaybeFloat = float('nan')
-    by_chance: MaybeFloat = float('nan')
+    scatter: MaybeFloat = math.nan
+    usual: MaybeFloat = math.nan
+    autocorrelation: MaybeFloat = math.nan
+    by_chance: MaybeFloat = math.nan
 
     @property
     def explained(self) -> float:
@@ -466,14 +491,13 @@ class Improvement(Frozen):
 class SequenceError(Frozen):
     """Error of the fitted model in one sequence, all sensors together, in units of the noise.
 
-    ``error`` leaves the worst quarter of the time aside; ``before`` is the nominal model's, NaN
-    in results of older versions.
+    ``error`` leaves the worst quarter of the time aside; ``before`` is the nominal model's.
     """
 
     sequence: str
     role: Role
     error: float
-    before: MaybeFloat = float('nan')
+    before: MaybeFloat = math.nan
 
 
 #: Steps of an encoder that a position may move by before the encoder says so.
@@ -538,13 +562,10 @@ class RecordedBag(Frozen):
 class SignalPlot(Frozen):
     """Measured and predicted samples of one sensor in one sequence, thinned for display.
 
-    ``times`` are seconds from the start of the sequence; the four have equal length, and so has
-    ``band``, where it is known: measured samples are so far from those after the fit at most, with
-    95 %. So has ``command``: what the actuator of the joint that the sensor measures was told, in
-    ``command_unit``, empty where that is none of the joint's; none without such an actuator.
-
-    ``autocorrelation`` is that of what the fit left, at ``lags`` in s. Other than the rest, it is
-    of all the ``samples`` that were compared; 0 of them in results of older versions.
+    ``times`` are seconds from the start of the sequence. ``band`` is how far measured samples are
+    from those after the fit at most, with 95 %. ``command`` is what the actuator of the sensor's
+    joint was told, in ``command_unit``, empty where that is none of the joint's.
+    ``autocorrelation`` is that of the residuals at ``lags`` in s, of all ``samples``.
     """
 
     sequence: str
@@ -571,29 +592,29 @@ class TraceEntry(Frozen):
     relative to the Hessian's diagonal; NaN for solvers that limit the step's length instead.
     """
 
-    iteration: int
+    number: int
     cost: MaybeFloat
     step: MaybeFloat
     rollouts: int
     diverged: int
     jacobian: str = ''
-    regulariser: MaybeFloat = float('nan')
+    regulariser: MaybeFloat = math.nan
 
 
 class StartEntry(Frozen):
     """One of several starts: its cost there and at the end, with the first noise scales.
 
     ``status`` is the solver's word, ``not solved`` for those that were too bad to go on with
-    (``final_cost`` is NaN then), or ``failed``.
+    (``cost`` is NaN then), or ``failed``.
     """
 
-    initial_cost: MaybeFloat
-    final_cost: MaybeFloat
+    start_cost: MaybeFloat
+    cost: MaybeFloat
     status: str
 
 
 class SolverStatus(StrEnum):
-    """How a solve ended; the words of older files beside these stay words."""
+    """How a solve ended."""
 
     GRADIENT = 'gradient'
     STEP = 'step'
@@ -653,7 +674,7 @@ class SolverSummary(Frozen):
     window: float | None = None
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''
-    left: MaybeFloat = float('nan')
+    left: MaybeFloat = math.nan
     timestep: float | None = None
     timestep_change: MaybeFloat = 0.0
 
@@ -675,8 +696,8 @@ class NoiseScale(Frozen):
     sigma: float
     source: str
     samples: int = 0
-    effective: MaybeFloat = float('nan')
-    autocorrelation: MaybeFloat = float('nan')
+    effective: MaybeFloat = math.nan
+    autocorrelation: MaybeFloat = math.nan
 
 
 class FileHash(Frozen):
@@ -698,19 +719,21 @@ class Provenance(Frozen):
     input_mode: str
 
 
-class UnjudgedResult(Document):
-    """Everything a calibration found, before the conditions for using it are looked at.
+class CalibrationResult(Document):
+    """Everything a calibration found, immutable and versioned.
 
     ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
     validation sequences in units of the noise scale (dimensionless), NaN when there are none.
-    ``diverged`` names the sequences in which the fitted model becomes unstable. ``schema_minor``
-    says which fields its maker knew.
+    ``checks`` are all that were made; the result is accepted when none of level ``fail`` is left.
+    ``diverged`` names the sequences in which the fitted model becomes unstable. ``mjcf`` is the
+    main file of the identified model, from the result's own folder; empty where there is none.
+    ``changes`` is what it changes in the text of the nominal one.
     """
 
-    schema_version: int = SCHEMA_VERSION
-    schema_minor: int = SCHEMA_MINOR
+    schema_version: int = 4
     model: str
     parameters: tuple[ParameterResult, ...]
+    checks: tuple[Check, ...] = ()
     held_out_before: MaybeFloat
     held_out_after: MaybeFloat
     training_before: MaybeFloat
@@ -718,14 +741,13 @@ class UnjudgedResult(Document):
     errors: tuple[SensorError, ...]
     noise: tuple[NoiseScale, ...]
     plots: tuple[SignalPlot, ...]
-    topics: tuple[StoredTopicRate, ...]
+    topics: Annotated[tuple[TopicRate, ...], _WITH_NAN]
     health: tuple[HealthFinding, ...]
     solver: SolverSummary
-    warnings: tuple[str, ...]
     provenance: Provenance
     inference: InferenceSummary | None = None
     implied_actuators: tuple[str, ...] = ()
-    combinations: tuple[CombinationResult, ...] = ()
+    combinations: Annotated[tuple[Combination, ...], _WITH_NAN] = ()
     links: tuple[LinkResult, ...] = ()
     bases: tuple[BaseParameter, ...] = ()
     folds: tuple[Fold, ...] = ()
@@ -736,6 +758,45 @@ class UnjudgedResult(Document):
     diagnostics: FitDiagnostics = FitDiagnostics()
     recordings: tuple[RecordedBag, ...] = ()
     tool: tuple[ToolError, ...] = ()
+    mjcf: str = ''
+    changes: tuple[ModelChange, ...] = ()
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def accepted(self) -> bool:
+        """Whether the result may be used: it meets all conditions."""
+        return all(check.passed for check in self.gate)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def reservations(self) -> tuple[Check, ...]:
+        """What a reader has to know before relying on the result, though it may be used."""
+        return self._unmet(Level.RESERVE)
+
+    @property
+    def gate(self) -> tuple[Check, ...]:
+        """The conditions for accepting the result, met or not."""
+        return tuple(check for check in self.checks if check.level is Level.FAIL)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What else a reader has to know, a sentence each."""
+        return tuple(check.text for check in self._unmet(Level.NOTE))
+
+    @property
+    def acceptance(self) -> str:
+        """Why the result is accepted or rejected."""
+        return ' '.join(c.text for c in self._unmet(Level.FAIL) or self.gate[:1])
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the result may be used, and relied on."""
+        if not self.accepted:
+            return Standing.REJECTED
+        return Standing.RESERVED if self.reservations else Standing.ACCEPTED
+
+    def _unmet(self, level: Level) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.level is level and not check.passed)
 
     @property
     def judged_role(self) -> Role:
@@ -758,7 +819,12 @@ class UnjudgedResult(Document):
         )
 
     @property
-    def combinations_beside_links(self) -> tuple[CombinationResult, ...]:
+    def of_links(self) -> frozenset[str]:
+        """Names of the parameters that are shown as links."""
+        return frozenset(name for link in self.links for name in link.parameters)
+
+    @property
+    def combinations_beside_links(self) -> tuple[Combination, ...]:
         """Of parameters that are not shown as links, for which ``bases`` stand."""
         numbers = self.of_links
         return tuple(
@@ -767,44 +833,15 @@ class UnjudgedResult(Document):
             if numbers.isdisjoint(found.parameters) and (len(found.parameters) > 1 or not numbers)
         )
 
-    @property
-    def of_links(self) -> frozenset[str]:
-        """Names of the parameters that are shown as links."""
-        return frozenset(name for link in self.links for name in link.parameters)
-
-
-class CalibrationResult(UnjudgedResult):
-    """Everything a calibration found, immutable and versioned.
-
-    ``accepted`` is whether all conditions in ``gate`` are met; the reasons are in ``acceptance``.
-    ``reservations`` is what a reader has to know before he relies on it, though it may be used.
-    ``mjcf`` is the main file of the identified model, from the result's own folder; empty where
-    there is none, and in results of older versions. ``changes`` is what it changes in the text of
-    the nominal one.
-    """
-
-    accepted: bool
-    acceptance: str
-    gate: tuple[GateCheck, ...] = ()
-    reservations: tuple[GateCheck, ...] = ()
-    mjcf: str = ''
-    changes: tuple[ModelChange, ...] = ()
-
-    @property
-    def standing(self) -> Standing:
-        """Whether the result may be used, and relied on."""
-        if not self.accepted:
-            return Standing.REJECTED
-        return Standing.RESERVED if self.reservations else Standing.ACCEPTED
-
     def without_curves(self) -> CalibrationResult:
         """Return the same result without its curves, which are most of it."""
         return self.model_copy(update={'plots': ()})
 
     def with_warnings(self, more: Iterable[str]) -> CalibrationResult:
         """Return the same result with warnings that it has not got yet."""
-        warnings = tuple(dict.fromkeys((*self.warnings, *more)))
-        return self.model_copy(update={'warnings': warnings})
+        new = dict.fromkeys(text for text in more if text not in self.warnings)
+        notes = [Check(name='warning', level=Level.NOTE, passed=False, text=text) for text in new]
+        return self.model_copy(update={'checks': (*self.checks, *notes)})
 
     def parameter(self, name: str) -> ParameterResult:
         """Return a parameter by name.
@@ -813,27 +850,3 @@ class CalibrationResult(UnjudgedResult):
             KeyError: There is none of that name.
         """
         return {parameter.name: parameter for parameter in self.parameters}[name]
-
-    @classmethod
-    def load(cls, path: Path) -> CalibrationResult:
-        """Read a stored result, of this version, an older one, or one with fields added later.
-
-        Raises:
-            ResultError: There is no such file, or it is not a result that this version can read.
-        """
-        document = read_object(path, ResultError, 'result')
-        found = document.get('schema_version')
-        if found is None:
-            raise ResultError(
-                f'{str(path)!r} is not a result of a calibration: it has no schema_version.'
-            )
-        if found not in _READABLE:
-            raise ResultError(
-                f'The result {str(path)!r} has schema_version {found!r}; '
-                f'this version reads {SCHEMA_VERSION}.'
-            )
-        document.setdefault('schema_minor', 0)
-        try:
-            return cls.model_validate(document)
-        except ValidationError as err:
-            raise ResultError(f'The result is damaged: {explain(err, cls, str(path))}') from err

@@ -40,17 +40,11 @@ _DRAFT, _LINK = '.new', '.link'
 #: Time in UTC, to the second, in an order that is that of the names; colons are not for all disks.
 _NAME = '%Y-%m-%dT%H-%M-%SZ'
 _PATTERN = re.compile(r'(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ)(?:-(\d+))?')
-_FOLDER_MODE = 0o755
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A result in its folder.
-
-    Attributes:
-        folder: The dated one.
-        current: Whether it is the one in use.
-    """
+    """A result in its dated folder, and whether it is the one in use."""
 
     folder: Path
     current: bool
@@ -70,11 +64,7 @@ class Stored:
 
 
 class Draft:
-    """A folder that is being filled; without :meth:`keep` nothing remains of it.
-
-    Attributes:
-        folder: Where files go, until it is kept.
-    """
+    """A ``folder`` that is being filled; without :meth:`keep` nothing remains of it."""
 
     def __init__(self, output: Path) -> None:
         self._output = output
@@ -94,16 +84,12 @@ class Draft:
 def draft(output: Path) -> Iterator[Draft]:
     """Begin a folder for a new result; another process that writes into the output is awaited.
 
-    Args:
-        output: Folder of results; made where there is none.
-
     Raises:
         ResultError: It cannot be written.
     """
     with _writing(output):
         begun = Draft(output)
         begun.folder.mkdir()
-        begun.folder.chmod(_FOLDER_MODE)
         try:
             yield begun
         finally:
@@ -113,9 +99,7 @@ def draft(output: Path) -> Iterator[Draft]:
 def find(place: Path) -> Path:
     """Return the ``result.json`` that a path means; it may not exist.
 
-    Args:
-        place: The file itself, the folder that it is in, or a folder of results: the current one
-            then, or what versions before dated folders left there.
+    It is the file itself, that in a folder, or the current one in a folder of results.
     """
     if not place.is_dir():
         return place
@@ -153,13 +137,18 @@ def history(output: Path) -> tuple[Stored, ...]:
     return tuple(Stored(folder, folder == current) for *_, folder in sorted(dated))
 
 
-def make_current(output: Path, name: str) -> Stored:
-    """Switch the link to an accepted result of before, and return it.
+def use_again(output: Path, name: str) -> tuple[Stored, Stored]:
+    """Make an earlier accepted result current; return the one that was, and the one that is now.
 
     Raises:
-        ResultError: There is no such folder, or its result was rejected.
+        ResultError: There is no such result, it was rejected, or none is current.
     """
     stored = {entry.name: entry for entry in history(output)}
+    before = next((entry for entry in stored.values() if entry.current), None)
+    if before is None:
+        raise ResultError(
+            f'Expected a current result in {str(output)!r} to go back from, found none.'
+        )
     if name not in stored:
         raise ResultError(
             f'There is no result {name!r} in {str(output)!r}; {nearest(name, reversed(stored))}.'
@@ -172,29 +161,11 @@ def make_current(output: Path, name: str) -> Stored:
         )
     with _writing(output):
         _switch(output, CURRENT, name)
-    return Stored(stored[name].folder, current=True)
-
-
-def use_again(output: Path, name: str) -> tuple[Stored, Stored]:
-    """Make an earlier accepted result current; return the one that was, and the one that is now.
-
-    Raises:
-        ResultError: There is no such result, it was rejected, or none is current.
-    """
-    before = next((entry for entry in history(output) if entry.current), None)
-    if before is None:
-        raise ResultError(
-            f'Expected a current result in {str(output)!r} to go back from, found none.'
-        )
-    return before, make_current(output, name)
+    return before, Stored(stored[name].folder, current=True)
 
 
 def prune(output: Path, keep: int) -> tuple[str, ...]:
-    """Remove the oldest results, never those that a link leads to, and return their names.
-
-    Args:
-        output: Folder of results.
-        keep: How many may stay, at least 1.
+    """Remove the oldest results but ``keep``, never those in use, and return their names.
 
     Raises:
         ResultError: There is no such folder, or it cannot be written.
@@ -232,12 +203,8 @@ def _writing(output: Path) -> Iterator[None]:
 
 def _switch(output: Path, link: str, name: str) -> None:
     """Let a link lead to a folder from now on."""
-    place = output / link
-    if place.is_dir() and not place.is_symlink():
-        # Versions before dated folders had a folder of this name, which becomes a dated one.
-        place.rename(_free(output, dt.datetime.fromtimestamp(place.stat().st_mtime, dt.UTC)))
     (output / _LINK).symlink_to(name)
-    (output / _LINK).replace(place)
+    (output / _LINK).replace(output / link)
     _flush_folder(output)
 
 

@@ -1,12 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a fit and its curves say, as parts of a result."""
+"""What a fit and its curves say, as a result that is not judged yet."""
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib.metadata
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -15,49 +16,42 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.identification.fit import Fit
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
-    CombinationResult,
-    Disagreement,
+    ROLES,
+    CalibrationResult,
     FileHash,
     Fold,
     HorizonPoint,
     InferenceSummary,
-    LackingTerm,
     NoiseScale,
     ParameterResult,
     Provenance,
     SignalPlot,
     SolverSummary,
-    StartEntry,
     StartKind,
-    TraceEntry,
-    UnjudgedResult,
+    ToolError,
     WindowFit,
 )
 from sysid_ros.version import __version__
 
-#: Points that a report can show in all, and per curve.
-_PLOT_POINTS = 100_000
-_CURVE_POINTS = 1000
-_FEWEST_POINTS = 100
-_DIGITS = 6
+Values = NDArray[np.float64]
+
+#: Points that a report can show in all; and of one curve, or poses that are compared.
+_PLOT_POINTS, _POINTS = 100_000, 1000
 _LIBRARIES = ('numpy', 'scipy', 'rosbags')
+#: Words in the name of a site that is where a robot works.
+_TOOL = re.compile(
+    r'tool|tcp|ee$|ee_|eef|end_?effector|attachment|gripper|flange|tip|pinch', re.IGNORECASE
+)
+_WITH_POSITION = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 
 
 class Validation(NamedTuple):
-    """What a fit is worth on data that it did not see.
-
-    Attributes:
-        folds: Fits without some bags, judged on those.
-        horizon: Errors over the time since a start from the measured state.
-        windows: Fits to windows, by their length.
-        warnings: What a reader of the result must know, a sentence each.
-    """
+    """What a fit is worth on data that it did not see, and what to know of that, in sentences."""
 
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
@@ -75,26 +69,19 @@ def summarise(
     backend: str,
     loss: str,
     advice: Callable[[str], str] | None = None,
-) -> UnjudgedResult:
+) -> CalibrationResult:
     """Return what a fit found; what its recordings, tests and memory say is not in it yet.
 
-    Args:
-        model: What was fitted.
-        fit: What was found.
-        curves: Of all sequences, measured and predicted.
-        units: Sensor name to its SI unit.
-        provenance: What it was made from.
-        backend: Name of the solver.
-        loss: Name of the loss.
-        advice: Says what to record for a parameter that is not identified, by its name; this is
-            added to its explanation.
+    ``curves`` are of all sequences. ``advice`` says what to record for a parameter that is not
+    identified, by its name.
     """
     held_out = _whitened(curves, fit.noise, 'validate')
     training = _whitened(curves, fit.noise, 'train')
-    share = _PLOT_POINTS // max(len(curves), 1)
-    points = min(max(share, _FEWEST_POINTS), _CURVE_POINTS)
+    points = min(_PLOT_POINTS // max(len(curves), 1), _POINTS)
+    solution, found = fit.solution, fit.inference
     parameters, inference = tuple(_parameters(fit, advice)), _inference(fit)
-    return UnjudgedResult(
+    noises = {noise.sensor: noise for noise in found.noises}
+    return CalibrationResult(
         model=model,
         parameters=parameters,
         held_out_before=held_out[0],
@@ -102,16 +89,42 @@ def summarise(
         training_before=training[0],
         training_after=training[1],
         errors=sensor_errors(curves, units),
-        noise=tuple(_noise(fit, units)),
+        noise=tuple(
+            NoiseScale(
+                **(noises[sensor]._asdict() if sensor in noises else {'sensor': sensor}),
+                unit=units[sensor],
+                sigma=sigma,
+                source='configuration' if sensor in fit.known_noise else FROM_RESIDUALS,
+            )
+            for sensor, sigma in sorted(fit.noise.items())
+        ),
         plots=tuple(thinned_plots(curves, units, points)),
         topics=(),
         health=(),
-        solver=_solver(fit, backend, loss),
-        warnings=(),
+        solver=SolverSummary(
+            backend=backend,
+            loss=loss,
+            status=solution.status,
+            message=solution.message,
+            success=solution.success,
+            iterations=len(solution.trace),
+            rollouts=fit.rollouts,
+            diverged=fit.diverged,
+            initial_cost=solution.trace[0].cost if solution.trace else math.nan,
+            final_cost=solution.cost,
+            seconds=fit.seconds,
+            trace=solution.trace,
+            central=solution.trace[-1].central if solution.trace else (),
+            starts=fit.attempts,
+            start=StartKind(fit.start),
+            start_sentence=fit.start_sentence,
+            window=fit.window,
+            left=found.left,
+        ),
         provenance=provenance,
         inference=inference,
         links=links(parameters, inference),
-        combinations=tuple(CombinationResult(**vars(c)) for c in fit.inference.combinations),
+        combinations=found.combinations,
         diverged=tuple(dict.fromkeys(curve.sequence for curve in curves if curve.diverged)),
         diagnostics=diagnose(curves, units, fit.noise),
     )
@@ -133,12 +146,7 @@ def provenance_now(
 ) -> Provenance:
     """Return the provenance of a result that is made now, with this software.
 
-    Args:
-        command: How it was asked for.
-        config: What was asked for.
-        files: What it is made from.
-        input_mode: What drives the model.
-        versions: Of libraries beside those that every fit uses.
+    ``versions`` are those of libraries beside the ones that every fit uses.
     """
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
@@ -148,67 +156,6 @@ def provenance_now(
         config=config,
         input_mode=input_mode,
     )
-
-
-def _solver(fit: Fit, backend: str, loss: str) -> SolverSummary:
-    """Return how a fit went, with the names of its solver and loss."""
-    solution = fit.solution
-    return SolverSummary(
-        backend=backend,
-        loss=loss,
-        status=solution.status,
-        message=solution.message,
-        success=solution.success,
-        iterations=len(solution.trace),
-        rollouts=fit.rollouts,
-        diverged=fit.diverged,
-        initial_cost=solution.trace[0].cost if solution.trace else math.nan,
-        final_cost=solution.cost,
-        seconds=fit.seconds,
-        trace=trace_entries(solution.trace),
-        central=solution.trace[-1].central if solution.trace else (),
-        starts=tuple(
-            StartEntry(
-                initial_cost=attempt.start_cost, final_cost=attempt.cost, status=attempt.status
-            )
-            for attempt in fit.attempts
-        ),
-        start=StartKind(fit.start),
-        start_sentence=fit.start_sentence,
-        window=fit.window,
-        left=fit.inference.left,
-    )
-
-
-def trace_entries(iterations: Sequence[Iteration]) -> tuple[TraceEntry, ...]:
-    """Return the iterations of a solver as parts of a result."""
-    return tuple(
-        TraceEntry(
-            iteration=entry.number,
-            cost=entry.cost,
-            step=entry.step,
-            rollouts=entry.rollouts,
-            diverged=entry.diverged,
-            jacobian=entry.jacobian,
-            regulariser=entry.regulariser,
-        )
-        for entry in iterations
-    )
-
-
-def _noise(fit: Fit, units: Mapping[str, str]) -> Iterator[NoiseScale]:
-    seen = {noise.sensor: noise for noise in fit.inference.noises}
-    for sensor, sigma in sorted(fit.noise.items()):
-        noise = seen.get(sensor)
-        yield NoiseScale(
-            sensor=sensor,
-            unit=units[sensor],
-            sigma=sigma,
-            source='configuration' if sensor in fit.known_noise else FROM_RESIDUALS,
-            samples=noise.samples if noise else 0,
-            effective=noise.effective if noise else math.nan,
-            autocorrelation=noise.autocorrelation if noise else math.nan,
-        )
 
 
 def _whitened(
@@ -235,21 +182,13 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
             unit=parameter.unit,
             initial=parameter.nominal,
             value=float(value),
-            low=interval.low,
-            high=interval.high,
             bounds=(parameter.min_value, parameter.max_value),
-            verdict_kind=interval.verdict_kind,
-            confounded_with=interval.confounded_with,
-            explanation=explanation,
-            noise_low=interval.noise_low,
-            noise_high=interval.noise_high,
-            asked=interval.asked,
+            **{**vars(interval), 'explanation': explanation},
         )
 
 
 def _inference(fit: Fit) -> InferenceSummary:
-    count = len(fit.parameters)
-    found, apart = fit.inference, fit.inference.disagreement
+    count, found = len(fit.parameters), fit.inference
     covariance = found.covariance[:count, :count]
     deviation = np.sqrt(np.diag(covariance))
     with np.errstate(invalid='ignore'):
@@ -258,51 +197,122 @@ def _inference(fit: Fit) -> InferenceSummary:
         method=found.method,
         samples=sum(noise.samples for noise in found.noises),
         effective_samples=found.effective,
-        covariance=tuple(tuple(row) for row in covariance.tolist()),
-        correlation=tuple(tuple(row) for row in correlation.tolist()),
+        covariance=covariance.tolist(),
+        correlation=correlation.tolist(),
         notes=found.notes,
         all_at_once=found.all_at_once,
-        disagreement=apart
-        and Disagreement(recordings=apart.recordings, times=apart.times, most=apart.most),
-        lacking=tuple(
-            LackingTerm(kind=each.lack, title=each.title, share=each.share)
-            for each in found.lacking
-        ),
+        disagreement=found.disagreement,
+        lacking=found.lacking,
     )
 
 
 def thinned_plots(
     curves: Sequence[SignalCurve], units: Mapping[str, str], points: int
 ) -> Iterator[SignalPlot]:
-    """Yield curves with so many points at most, and as many digits as a plot can show."""
+    """Yield curves with about so many points at most, and as many digits as a plot can show."""
     for curve in curves:
-        stride = max(math.ceil(len(curve.times) / points), 1)
-        around, command = (
-            np.zeros(0) if values is None else values for values in (curve.band, curve.command)
-        )
-        times, measured, before, after, band, told = (
-            _written(values[::stride])
-            for values in (curve.times, curve.measured, curve.before, curve.after, around, command)
-        )
+        stride = math.ceil(len(curve.times) / max(points, 1)) or 1
         remembered = memory(curve)
+        shown = {
+            name: _written(getattr(curve, name)[::stride])
+            for name in ('times', 'measured', 'before', 'after', 'band', 'command')
+            if getattr(curve, name) is not None
+        }
         yield SignalPlot(
             sequence=curve.sequence,
             role=curve.role,
             sensor=curve.name,
             unit=units[curve.sensor],
-            times=times,
-            measured=measured,
-            before=before,
-            after=after,
-            band=band,
-            command=told,
             command_unit=curve.command_unit,
             lags=_written(remembered.lags),
             autocorrelation=_written(remembered.autocorrelation),
             samples=remembered.samples,
+            **shown,
         )
 
 
-def _written(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Return values with as many digits as a plot can show."""
-    return tuple(float(f'{value:.{_DIGITS}g}') for value in values.tolist())
+def _written(values: Values) -> tuple[float, ...]:
+    """Return values with six digits, which is what a plot can show."""
+    return tuple(float(f'{value:g}') for value in values.tolist())
+
+
+def tool_errors(model: mujoco.MjModel, curves: Sequence[SignalCurve]) -> tuple[ToolError, ...]:
+    """Return how far errors of joint positions move the end of the longest chain of joints.
+
+    That is a site that is named as a tool is, else the centre of mass of the last body, by the
+    kinematics of the nominal model. Nothing where a joint on the way was not measured.
+    """
+    chains = [_joints(model, body) for body in range(model.nbody)]
+    longest = max(map(len, chains))
+    ends = [body for body, chain in enumerate(chains) if len(chain) == longest]
+    sites = [site for site in range(model.nsite) if model.site_bodyid[site] in ends]
+    site = next((site for site in sites if _TOOL.search(model.site(site).name)), -1)
+    # The last of them: bodies come after their parents.
+    body = ends[-1] if site < 0 else int(model.site_bodyid[site])
+    sensors = _sensors(model, chains[body])
+    if not sensors:
+        return ()
+    name = f'body/{model.body(body).name}' if site < 0 else f'site/{model.site(site).name}'
+    data, found = mujoco.MjData(model), []
+    for role in ROLES:
+        poses = list(_poses([c for c in curves if c.role == role], sensors))
+        off = []
+        for pose in poses:
+            places = []
+            for values in pose:
+                data.qpos[list(sensors.values())] = values
+                mujoco.mj_kinematics(model, data)
+                places.append(np.copy(data.xipos[body] if site < 0 else data.site_xpos[site]))
+            off.append([np.linalg.norm(place - places[0]) for place in places[1:]])
+        if off:
+            before, after = np.sqrt(np.mean(np.square(off), axis=0)).tolist()
+            found.append(
+                ToolError(point=name, role=role, before=before, after=after, poses=len(poses))
+            )
+    return tuple(found)
+
+
+def _joints(model: mujoco.MjModel, body: int) -> list[int]:
+    """Return the joints between the world and a body."""
+    found: list[int] = []
+    while body:
+        first = int(model.body_jntadr[body])
+        found += range(first, first + int(model.body_jntnum[body]))
+        body = int(model.body_parentid[body])
+    return found
+
+
+def _sensors(model: mujoco.MjModel, joints: Sequence[int]) -> dict[str, int] | None:
+    """Return the position sensor of each joint and where its value goes; None if one has none."""
+    by_joint = {
+        int(model.sensor_objid[sensor]): model.sensor(sensor).name
+        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS)
+    }
+    if any(j not in by_joint or model.jnt_type[j] not in _WITH_POSITION for j in joints):
+        return None
+    return {by_joint[joint]: int(model.jnt_qposadr[joint]) for joint in joints}
+
+
+def _poses(curves: Sequence[SignalCurve], sensors: Mapping[str, int]) -> Iterator[Values]:
+    """Yield (3, n) positions: measured, predicted by the nominal model and by the fitted one.
+
+    At stamps of the first sensor, where others are interpolated if they have stamps of their own.
+    """
+    sequences: dict[str, dict[str, SignalCurve]] = {}
+    for curve in curves:
+        if curve.sensor in sensors:
+            sequences.setdefault(curve.sequence, {})[curve.sensor] = curve
+    for own in sequences.values():
+        if own.keys() != sensors.keys():
+            continue
+        times = own[next(iter(sensors))].times
+        stride = max(math.ceil(len(times) * len(sequences) / _POINTS), 1)
+        rows = np.stack([_at(times[::stride], own[sensor]) for sensor in sensors], axis=-1)
+        yield from np.moveaxis(rows, 0, 1)[np.isfinite(rows).all(axis=(0, 2))]
+
+
+def _at(times: Values, curve: SignalCurve) -> Values:
+    """Return (3, n) values of a curve at (n,) times."""
+    return np.array(
+        [np.interp(times, curve.times, v) for v in (curve.measured, curve.before, curve.after)]
+    )

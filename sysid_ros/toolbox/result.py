@@ -21,11 +21,13 @@ from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import (
     CalibrationResult,
+    Check,
+    Level,
     NoiseScale,
     ParameterResult,
     SolverSummary,
 )
-from sysid_ros.results.summary import provenance_now, thinned_plots, trace_entries
+from sysid_ros.results.summary import provenance_now, thinned_plots
 from sysid_ros.toolbox.optimization import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict
 from sysid_ros.toolbox.residual_fn import ResidualFunction
@@ -92,8 +94,7 @@ def fitted_result(
     # In units of the noise.
     residuals = np.concatenate(first), np.concatenate(last)
     before, after = rms(residuals[0]), rms(residuals[1])
-    accepted = after < before
-    verb = 'fell' if accepted else 'did not fall'
+    verb = 'fell' if after < before else 'did not fall'
     warnings = []
     if not opt_result.get('success', True):
         warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
@@ -121,9 +122,15 @@ def fitted_result(
             )
             for estimate in found
         ),
-        accepted=accepted,
-        acceptance=f'Training error (nothing is held out) {verb}: '
-        f'{before:.3g} to {after:.3g} times the noise.',
+        checks=(
+            Check(
+                name='better than nominal',
+                level=Level.FAIL,
+                passed=after < before,
+                text=f'Training error (nothing is held out) {verb}: '
+                f'{before:.3g} to {after:.3g} times the noise.',
+            ),
+        ),
         held_out_before=math.nan,
         held_out_after=math.nan,
         training_before=before,
@@ -134,11 +141,10 @@ def fitted_result(
         topics=(),
         health=tuple(_health(model, opt_result)),
         solver=_solver(opt_result, *residuals),
-        warnings=warnings,
         provenance=provenance_now(
             '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
         ),
-    )
+    ).with_warnings(warnings)
 
 
 def _curves(
@@ -251,7 +257,6 @@ def _solver(
     opt_result: Mapping[str, Any], before: NDArray[np.float64], after: NDArray[np.float64]
 ) -> SolverSummary:
     iterations = opt_result.get('trace') or ()
-    trace = trace_entries(iterations)
     success = bool(opt_result.get('success', True))
     return SolverSummary(
         backend=str(opt_result.get('backend', 'optimize')),
@@ -259,12 +264,12 @@ def _solver(
         status='converged' if success else 'not converged',
         message=str(opt_result.get('message', '')),
         success=success,
-        iterations=int(opt_result.get('nit', len(trace))),
+        iterations=int(opt_result.get('nit', len(iterations))),
         rollouts=int(opt_result.get('rollouts', opt_result.get('nfev', 0))),
         diverged=int(opt_result.get('diverged', 0)),
-        initial_cost=trace[0].cost if trace else float(np.sum(before**2) / 2),
+        initial_cost=iterations[0].cost if iterations else float(np.sum(before**2) / 2),
         final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
         seconds=iterations[-1].seconds if iterations else math.nan,
-        trace=trace,
+        trace=tuple(iterations),
         central=iterations[-1].central if iterations else (),
     )

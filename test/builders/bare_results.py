@@ -6,7 +6,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from sysid_ros.results.result import CalibrationResult, Provenance, SolverSummary
+from sysid_ros.results.result import CalibrationResult, Check, Level, Provenance, SolverSummary
+
+
+def verdict(text: str = '', *, accepted: bool = True) -> tuple[Check, ...]:
+    """Return the one check of a result that is accepted or not."""
+    name = 'better than nominal'
+    return (Check(name=name, level=Level.FAIL, passed=accepted, text=text),)
+
+
+def rejected(result: CalibrationResult, text: str = 'It is worse.') -> CalibrationResult:
+    """Return a result as it would be if it had been rejected."""
+    return result.model_copy(update={'checks': verdict(text, accepted=False)})
 
 
 def bare_result(**changes: Any) -> CalibrationResult:
@@ -18,8 +29,7 @@ def bare_result(**changes: Any) -> CalibrationResult:
     fields: dict[str, Any] = {
         'model': 'arm.xml',
         'parameters': (),
-        'accepted': True,
-        'acceptance': '',
+        'checks': verdict(),
         'held_out_before': 9.0,
         'held_out_after': 1.0,
         'training_before': 9.0,
@@ -43,7 +53,6 @@ def bare_result(**changes: Any) -> CalibrationResult:
             seconds=0.0,
             trace=(),
         ),
-        'warnings': (),
         'provenance': Provenance(
             created='', versions={}, files=(), command='', config={}, input_mode=''
         ),

@@ -8,14 +8,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from builders.bare_results import bare_result
+from builders.bare_results import bare_result, verdict
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.result import CalibrationResult, InferenceSummary, ParameterResult
 
 
 def robot_result(
     values: Mapping[str, tuple[float, float]],
     *,
-    verdicts: Mapping[str, str] | None = None,
+    verdicts: Mapping[str, VerdictKind] | None = None,
     accepted: bool = True,
 ) -> CalibrationResult:
     """Return a result with values and standard errors by name, which do not hang together."""
@@ -30,7 +31,7 @@ def robot_result(
                 'low': value - 1.96 * error,
                 'high': value + 1.96 * error,
                 'bounds': (0.0, 100.0),
-                'verdict': (verdicts or {}).get(name, 'identified'),
+                'verdict_kind': (verdicts or {}).get(name, VerdictKind.IDENTIFIED),
             }
         )
         for name, (value, error) in values.items()
@@ -41,6 +42,5 @@ def robot_result(
         inference=InferenceSummary(
             method='', samples=100, effective_samples=100, covariance=covariance, correlation=()
         ),
-        accepted=accepted,
-        acceptance='Held-out error fell.' if accepted else 'Held-out error rose.',
+        checks=verdict('It fell.' if accepted else 'It rose.', accepted=accepted),
     )

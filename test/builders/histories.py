@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from builders.bare_results import bare_result
+from builders.bare_results import bare_result, verdict
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results import store
 from sysid_ros.results.result import (
@@ -64,8 +64,7 @@ def make_result(
             covariance=tuple(map(tuple, covariance.tolist())),
             correlation=tuple(map(tuple, mixed.tolist())),
         ),
-        'accepted': accepted,
-        'acceptance': 'It fell.' if accepted else 'It did not fall.',
+        'checks': verdict('It fell.' if accepted else 'It did not fall.', accepted=accepted),
         'held_out_after': 1.25,
         'errors': (
             SensorError(

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from builders.bare_results import verdict
 from sysid_ros.files import sha256
 from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.loading import compile_spec, read_model
@@ -72,7 +73,7 @@ def store(
         update={
             'model': str(model),
             'parameters': tuple(parameters),
-            'accepted': accepted,
+            'checks': verdict(accepted=accepted),
             'implied_actuators': servos,
             'inference': InferenceSummary(
                 method='a test',

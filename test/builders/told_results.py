@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders.bare_results import bare_result
+from builders.bare_results import bare_result, verdict
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -69,7 +69,7 @@ def arm(**changes: Any) -> CalibrationResult:
         'model': 'arm/arm.xml',
         'parameters': (_damping(),),
         'mjcf': 'mjcf/arm.xml',
-        'acceptance': 'Held-out error fell.',
+        'checks': verdict('Held-out error fell.'),
         'held_out_before': 40.0,
         'held_out_after': 1.2,
         'errors': tuple(errors),

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from builders.cli_project import Outcome, Project, Sysid, run_process
-from sysid_ros.results.comparison import compare
+from sysid_ros.results.comparison import agreement
 from sysid_ros.results.result import CalibrationResult, SolverStatus
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
@@ -52,7 +52,7 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
         assert parameter.unit in row
         assert 'identified' in row
     baseline = CalibrationResult.load(project.folder / 'baseline.json')
-    assert all(row.agrees for row in compare(result, baseline, {}, 1.05))
+    assert all(case.passed for case in agreement(result, baseline, {}, 1.05))
     assert result.accepted
     assert result.held_out_after < 0.02 * result.held_out_before
     assert (out / 'report.html').read_text().startswith('<!DOCTYPE html>')

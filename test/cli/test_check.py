@@ -30,7 +30,7 @@ def _thresholds(project: Project, **keys: object) -> None:
 @pytest.fixture
 def found_before(identified: Identified, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fit of what is the same find the same at once."""
-    monkeypatch.setattr('sysid_ros.pipeline.calibration.identify', lambda *_, **__: identified)
+    monkeypatch.setattr('sysid_ros.pipeline.evaluation.identify', lambda *_, **__: identified)
 
 
 def _move(project: Project, name: str, factor: float) -> None:
@@ -78,9 +78,9 @@ def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
         (b'[' * 100_000, "'old.json' is not valid JSON: "),
         (b'{"schema_version": ' + b'9' * 5000 + b'}', 'is not valid JSON: Exceeds the limit'),
         (b'{"schema_version": "\\u001b\\n"}', "has schema_version '\\x1b\\n'; this version"),
-        (b'{}', 'is not a result of a calibration: it has no schema_version.'),
-        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 3.'),
-        (b'{"schema_version": 3}', "The result is damaged: Missing key 'model' in old.json."),
+        (b'{}', 'is not a sysid_ros result: it has no schema_version.'),
+        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 4.'),
+        (b'{"schema_version": 4}', "The result is damaged: Missing key 'model' in old.json."),
     ],
 )
 def test_a_baseline_that_cannot_be_used_is_bad_input(
@@ -199,7 +199,7 @@ def test_a_baseline_says_model_and_code_apart(quick: Project, sysid: Sysid):
     stored.write_text(json.dumps(document))
     (note,) = json.loads(sysid(*PREDICT, '--json').out)['notes']
     assert 'Code changed (mujoco 3.9.0 → ' in note
-    assert 'errors of elbow_effort in validate' in note
+    assert 'elbow_effort, whole recording in validate' in note
 
     quick.replace_in_model('name="tip" pos="0 0 -.25"', 'name="tip" pos="0 0 -.27"')
     edited = sysid(*PREDICT)

@@ -67,10 +67,10 @@ def test_results_side_by_side_are_json_too(results: tuple[str, str], sysid: Sysi
     found = json.loads(sysid('compare', *results, '--json').out)
 
     assert [entry['name'] for entry in found['results']] == list(results)
-    friction = found['parameters'][2]
-    assert [side['value'] for side in friction['sides']] == [3.5, 4.2]
-    assert friction['changed'] == [True]
-    assert friction['deviations'] == [pytest.approx(4.95, abs=0.01)]
+    assert [entry['parameters'][2]['value'] for entry in found['results']] == [3.5, 4.2]
+    friction = found['results'][1]['drift']['parameters'][2]
+    assert (friction['before'], friction['after'], friction['changed']) == (3.5, 4.2, True)
+    assert friction['deviations'] == pytest.approx(4.95, abs=0.01)
 
 
 @pytest.mark.parametrize(

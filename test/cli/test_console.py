@@ -14,11 +14,11 @@ from builders.cli_project import Project
 from sysid_ros.cli.console import Progress
 from sysid_ros.estimation.solver.problem import Iteration
 from sysid_ros.identification.observer import counted
+from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.tables import LiteralConsole, print_result, print_table
 from sysid_ros.results.result import (
     BaseParameter,
     CalibrationResult,
-    CombinationResult,
     Fold,
     InferenceSummary,
     LinkResult,
@@ -82,7 +82,7 @@ def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
         update={
             'parameters': (first.model_copy(update={'explanation': 'Record two loads.'}), *rest),
             'combinations': (
-                CombinationResult(
+                Combination(
                     parameters=('a', 'b'), expression='a/b', value=1.50004, low=1.499, high=1.501
                 ),
             ),
@@ -192,7 +192,7 @@ def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: Ca
         largest=0.5,
     )
     vague = base.model_copy(update={'terms': ('Ixy(tip)',), 'low': 0.0, 'high': 1.0})
-    of_links = CombinationResult(parameters=('a', 'b'), expression='a/b', value=1, low=0, high=2)
+    of_links = Combination(parameters=('a', 'b'), expression='a/b', value=1, low=0, high=2)
     told = {
         'bases': (base, vague),
         'links': (LinkResult(body='tip', parameters=('a', 'b'), numbers=()),),

@@ -44,9 +44,8 @@ def test_json_says_it_too(sysid: Sysid, result: Path) -> None:
 
 def test_reservations_of_a_result_are_said(sysid: Sysid, result: Path) -> None:
     document = json.loads(result.read_text('utf-8'))
-    document['reservations'] = [
-        {'name': 'model', 'passed': False, 'detail': 'The model lacks a spring.'}
-    ]
+    text = 'The model lacks a spring.'
+    document['checks'] = [{'name': 'model', 'level': 'reserve', 'passed': False, 'text': text}]
     result.write_text(json.dumps(document))
     expected = 'The result is accepted with reservations: The model lacks a spring.'
 
@@ -87,7 +86,7 @@ def test_bad_input_is_one_sentence_and_nothing_is_written(
 ) -> None:
     text = result.read_text('utf-8')
     rejected = project.folder / 'rejected.json'
-    rejected.write_text(text.replace('"accepted": true', '"accepted": false'))
+    rejected.write_text(text.replace('"passed": true', '"passed": false'))
     (project.folder / 'nothing').mkdir()
     before = project.files()
 

@@ -61,14 +61,9 @@ def test_json_has_all_values_and_drifts(output: Path, sysid: Sysid):
     assert [row['changed'] for row in second['drift']['parameters']] == [False, False, True]
     assert second['current']
     assert third['standing'] == 'rejected'
-    assert second['parameters'][2] == {
-        'name': 'joint/elbow/frictionloss',
-        'unit': 'N·m',
-        'value': 4.2,
-        'low': pytest.approx(4.004),
-        'high': pytest.approx(4.396),
-        'verdict': 'identified',
-    }
+    friction = second['parameters'][2]
+    assert (friction['name'], friction['value']) == ('joint/elbow/frictionloss', 4.2)
+    assert friction['low'] == pytest.approx(4.004)
 
 
 def test_a_folder_without_results_is_one_line_and_2(tmp_path: Path, sysid: Sysid):
@@ -89,8 +84,7 @@ def test_an_earlier_result_becomes_current_and_what_changed_is_said(output: Path
     assert done.out.splitlines()[-1] == f'out/current is {first}, after {last}'
     found = json.loads(sysid('history', 'out', '--use', last, '--json').out)
     assert (found['current'], found['before']) == (last, first)
-    changed = {p['name']: p['sides'] for p in found['parameters']}['joint/elbow/frictionloss']
-    assert [side['value'] for side in changed] == [3.5, 4.2]
+    assert [result['parameters'][2]['value'] for result in found['results']] == [3.5, 4.2]
 
 
 def test_rejected_and_unknown_results_are_refused_and_nothing_moves(output: Path, sysid: Sysid):

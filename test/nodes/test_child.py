@@ -14,7 +14,7 @@ from builders.cli_project import Project
 from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
 from sysid_ros.nodes.child import NICEST, Child, End, NewBags
 from sysid_ros.pipeline import Calibration
-from sysid_ros.results.store import RESULT, draft, linked, make_current
+from sysid_ros.results.store import RESULT, draft, linked, use_again
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 
@@ -70,7 +70,7 @@ def test_a_rollback_in_the_middle_is_not_taken_for_its_result(quick: Project):
 
     def roll_back(line: str) -> None:
         if line.startswith('reading'):
-            make_current(output, first.name)
+            use_again(output, first.name)
             child.cancel()
 
     outcome = child.run(roll_back)

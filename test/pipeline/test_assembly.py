@@ -194,7 +194,7 @@ def test_commands_as_late_as_a_fit_lets_them_be_are_named_and_reserved(
     assert [(s.name, s.begin, s.end) for s in result.recordings[0].sequences] == [
         ('train', 0.5, 2.5)
     ]
-    assert [r.name for r in result.reservations if 'late commands' in r.detail] == ['recordings']
+    assert [r.name for r in result.reservations if 'late commands' in r.text] == ['recordings']
 
 
 @pytest.mark.slow

@@ -42,11 +42,11 @@ from sysid_ros.pipeline import (
     Calibration,
     Identified,
     calibrate,
-    check,
     convert,
     identify,
     write,
 )
+from sysid_ros.pipeline.evaluation import find_parameters
 from sysid_ros.results.result import CalibrationResult
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
@@ -293,16 +293,14 @@ def test_check_writes_nothing_and_agrees_with_itself(
     few: CalibrationResult, config: CalibrationConfig, tmp_path: Path
 ):
     few.save(tmp_path / 'baseline.json')
-    found, rows, cases, notes = check(config, tmp_path / 'baseline.json')
-    result = found.result
-    assert [row.name for row in rows] == [
-        *(parameter.name for parameter in result.parameters),
-        'held-out error',
-    ]
-    assert all(row.agrees for row in rows)
-    assert [row.value for row in rows] == [row.baseline for row in rows]
-    assert [case.name for case in cases if case.passed] == [row.name for row in rows]
-    assert notes == ()
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(json.dumps(config.model_dump(mode='json')))
+    result, _, cases, notes = find_parameters(file, tmp_path / 'baseline.json', {})
+    assert isinstance(result, CalibrationResult)
+    names = [parameter.name for parameter in result.parameters]
+    assert [case.name for case in cases if case.passed] == [*names, 'held-out error']
+    assert [case.value for case in cases] == [case.baseline for case in cases]
+    assert len(notes) == 1
     assert _numbers(result) == _numbers(few)
     assert not config.output.exists()
 
@@ -320,7 +318,7 @@ def test_several_starts_are_in_the_result(few: CalibrationResult, config: Calibr
     several = identify(_with(config, solver=solver), observer=notes).result
     assert few.solver.starts == ()
     assert len(several.solver.starts) == 5
-    costs = [start.initial_cost for start in several.solver.starts]
+    costs = [start.start_cost for start in several.solver.starts]
     assert costs == sorted(costs)
     assert sum(start.status == 'not solved' for start in several.solver.starts) == 2
     assert len(notes.iterations) > len(several.solver.trace)
@@ -417,11 +415,13 @@ def test_a_delay_of_a_sensor_leaves_out_the_ends_and_cuts_no_sequence(
     assert result.parameter('sensor/shoulder_velocity/gain').unit == '1'
 
 
-def test_a_tolerance_for_nothing_is_told_before_the_fit(config: CalibrationConfig):
-    tolerant = CheckConfig(tolerance={'tip_mas': 0.1})
+def test_a_tolerance_for_nothing_is_told_before_the_fit(config: CalibrationConfig, tmp_path: Path):
+    tolerant = _with(config, check=CheckConfig(tolerance={'tip_mas': 0.1}))
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(json.dumps(tolerant.model_dump(mode='json')))
     notes = Notes()
     with pytest.raises(ResultError, match="'tip_mas' matches no parameter; nearest: tip_mass"):
-        check(_with(config, check=tolerant), FOLDER / 'baseline.json', observer=notes)
+        find_parameters(file, FOLDER / 'baseline.json', {}, observer=notes)
     assert not notes.stages
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders.bare_results import rejected
 from sysid_ros.config import (
     BagSelection,
     CalibrationConfig,
@@ -94,9 +95,9 @@ def test_the_bags_of_the_earlier_result_stay_known(
 def test_a_rejected_result_is_not_continued(
     earlier: tuple[Path, CalibrationResult], tmp_path: Path
 ) -> None:
-    rejected = earlier[1].model_copy(update={'accepted': False, 'acceptance': 'It is worse.'})
+    worse = rejected(earlier[1])
     path = tmp_path / 'result.json'
-    rejected.save(path)
+    worse.save(path)
     with pytest.raises(ConfigError, match=r'result.json.* was rejected: It is worse\.$'):
         recall(MemoryConfig(previous=path), tmp_path)
     memory, (warning,) = recall(MemoryConfig(previous='auto'), path)

@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
+from builders.bare_results import verdict
 from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.inference.combinations import Combination
 from sysid_ros.results.result import (
     CalibrationResult,
-    CombinationResult,
+    Check,
+    Compared,
     Drift,
-    DriftedParameter,
     FileHash,
     Fold,
-    GateCheck,
     HorizonPoint,
     InferenceSummary,
+    Level,
     ModelChange,
     NoiseScale,
     ParameterResult,
@@ -88,7 +90,7 @@ def _parameter(
     value: float,
     half: float,
     *,
-    verdict: str = 'identified',
+    kind: VerdictKind = VerdictKind.IDENTIFIED,
     bounds: tuple[float, float] = (0, math.inf),
 ) -> ParameterResult:
     return ParameterResult(
@@ -100,7 +102,7 @@ def _parameter(
         low=value - half,
         high=value + half,
         bounds=bounds,
-        verdict=verdict,
+        verdict_kind=kind,
     )
 
 
@@ -113,7 +115,7 @@ def _parameters() -> Iterator[ParameterResult]:
         yield _parameter(f'joint/{joint}/damping', 'N·m·s/rad', 1.0, damping, 0.034)
         yield _parameter(f'joint/{joint}/frictionloss', 'N·m', 0.0, friction, 0.11 * damping)
     yield _parameter(
-        'body/tool/mass', 'kg', 0.8, 1.2, 0.0, bounds=(0.2, 1.2), verdict='at bound'
+        'body/tool/mass', 'kg', 0.8, 1.2, 0.0, bounds=(0.2, 1.2), kind=VerdictKind.AT_BOUND
     ).model_copy(
         update={
             'low': 1.131,
@@ -122,12 +124,13 @@ def _parameters() -> Iterator[ParameterResult]:
         }
     )
     yield _parameter(
-        'geom/foot/friction[0]', '1', 1.0, 1.0, NAN, bounds=(0.2, 2), verdict='not excited'
+        'geom/foot/friction[0]', '1', 1.0, 1.0, NAN, bounds=(0.2, 2), kind=VerdictKind.NOT_EXCITED
     ).model_copy(
         update={'explanation': 'Nothing that was recorded touches the ground; record contacts.'}
     )
-    confounded = 'confounded with actuator/elbow/kp, joint/elbow/stiffness'
-    yield _parameter('actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, verdict=confounded)
+    yield _parameter(
+        'actuator/elbow/kp', 'N·m/rad', 400, 512.3, 2900.0, kind=VerdictKind.CONFOUNDED
+    ).model_copy(update={'confounded_with': ('actuator/elbow/kp', 'joint/elbow/stiffness')})
     yield _parameter('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
 
 
@@ -198,15 +201,20 @@ def _drift() -> Drift:
         changed=True,
         sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
         parameters=(
-            DriftedParameter(
+            Compared(
                 name='joint/elbow/frictionloss',
-                previous=3.5,
-                value=5.1,
+                unit='N·m',
+                before=3.5,
+                after=5.1,
                 deviations=9.1,
                 changed=True,
             ),
-            DriftedParameter(
-                name='joint/elbow/damping', previous=7.0, value=7.05, deviations=0.6, changed=False
+            Compared(
+                name='joint/elbow/damping',
+                unit='N·m·s/rad',
+                before=7.0,
+                after=7.05,
+                deviations=0.6,
             ),
         ),
     )
@@ -252,7 +260,7 @@ def rich_result() -> CalibrationResult:
     costs = [81234.0 * 0.32**count + 950 for count in range(9)]
     trace = [
         TraceEntry(
-            iteration=count,
+            number=count,
             cost=cost,
             step=NAN if count == 0 else 0.8**count,
             rollouts=66 * (count + 1),
@@ -264,8 +272,22 @@ def rich_result() -> CalibrationResult:
     return CalibrationResult(
         model='models/six_axis_arm.xml',
         parameters=parameters,
-        accepted=True,
-        acceptance='held-out error fell from 17.4 to 1.07 times the noise',
+        checks=(
+            Check(
+                name='held-out error',
+                level=Level.FAIL,
+                passed=True,
+                text='17.4 to 1.07 times the noise.',
+            ),
+            Check(name='verdicts', level=Level.FAIL, passed=True, text='All are allowed.'),
+            Check(
+                name='warning',
+                level=Level.NOTE,
+                passed=False,
+                text='The parameters actuator/elbow/kp and joint/elbow/stiffness are confounded: '
+                'record a motion that loads the elbow differently, or fix one of them.',
+            ),
+        ),
         held_out_before=17.42,
         held_out_after=1.0694,
         training_before=16.91,
@@ -317,12 +339,6 @@ def rich_result() -> CalibrationResult:
             seconds=74.318,
             trace=tuple(trace),
         ),
-        warnings=(
-            (
-                'The parameters actuator/elbow/kp and joint/elbow/stiffness are confounded: '
-                'record a motion that loads the elbow differently, or fix one of them.'
-            ),
-        ),
         provenance=Provenance(
             created='2026-02-03T14:05:06+00:00',
             versions={'sysid_ros': '0.1.0', 'mujoco': '4.0.0', 'numpy': '2.3.1', 'python': '3.11'},
@@ -343,17 +359,13 @@ def rich_result() -> CalibrationResult:
         ),
         inference=_inference(parameters),
         combinations=(
-            CombinationResult(
+            Combination(
                 parameters=('actuator/elbow/kp', 'joint/elbow/stiffness'),
                 expression='actuator/elbow/kp + joint/elbow/stiffness',
                 value=531.2,
                 low=529.9,
                 high=532.5,
             ),
-        ),
-        gate=(
-            GateCheck(name='held-out error', passed=True, detail='17.4 to 1.07 times the noise.'),
-            GateCheck(name='verdicts', passed=False, detail='geom/foot/friction[0] not excited.'),
         ),
         folds=tuple(_folds(parameters)),
         horizon=tuple(_horizon()),
@@ -384,12 +396,11 @@ def rich_result() -> CalibrationResult:
 def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
     """A result with nothing in it that could be left out."""
     provenance = rich_result.provenance
-    empty = ('parameters', 'errors', 'noise', 'plots', 'topics', 'health', 'warnings')
+    empty = ('parameters', 'errors', 'noise', 'plots', 'topics', 'health')
     unknown = ('held_out_before', 'held_out_after', 'training_before', 'training_after')
     return CalibrationResult(
         model=rich_result.model,
-        accepted=False,
-        acceptance='nothing was identified',
+        checks=verdict('Nothing was identified.', accepted=False),
         solver=rich_result.solver.model_copy(update={'trace': (), 'final_cost': NAN}),
         provenance=provenance.model_copy(
             update={'versions': {}, 'files': (), 'config': {}, 'command': ''}

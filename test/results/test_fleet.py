@@ -13,6 +13,7 @@ import pytest
 from scipy.stats import binom
 
 from builders.fleet_results import robot_result
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.results.fleet import FleetResult, population, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 
@@ -110,15 +111,15 @@ def test_in_fleets_without_odd_robots_one_is_seldom_named():
 @pytest.mark.parametrize(
     ('verdict', 'compared'),
     [
-        ('identified', True),
-        ('model-limited', True),
-        ('at bound', False),
-        ('not excited', False),
-        ('prior-dominated', False),
-        ('confounded with b', False),
+        (VerdictKind.IDENTIFIED, True),
+        (VerdictKind.MODEL_LIMITED, True),
+        (VerdictKind.AT_BOUND, False),
+        (VerdictKind.NOT_EXCITED, False),
+        (VerdictKind.PRIOR_DOMINATED, False),
+        (VerdictKind.CONFOUNDED, False),
     ],
 )
-def test_what_a_robot_does_not_determine_is_not_compared(verdict: str, compared: bool):
+def test_what_a_robot_does_not_determine_is_not_compared(verdict: VerdictKind, compared: bool):
     own = robot_result({'a': (90.0, 0.01), 'b': (B[0], 0.02)}, verdicts={'a': verdict})
 
     fleet = _summary(r0=own)

@@ -14,10 +14,12 @@ from typing import Any
 
 import pytest
 
+from builders.bare_results import rejected, verdict
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ResultError
+from sysid_ros.inference.combinations import Combination
 from sysid_ros.results.result import (
-    SCHEMA_VERSION,
     CalibrationResult,
     FileHash,
     NoiseScale,
@@ -42,7 +44,7 @@ def parameter(name: str = 'joint/elbow/armature', **changes: Any) -> ParameterRe
         'low': 0.09,
         'high': 0.11,
         'bounds': (0.0, 1.0),
-        'verdict': 'identified',
+        'verdict_kind': VerdictKind.IDENTIFIED,
         'noise_low': 0.095,
         'noise_high': 0.105,
     }
@@ -53,9 +55,11 @@ def make(**changes: Any) -> CalibrationResult:
     """Return a result with every field filled, NaN where one may be."""
     fields: dict[str, Any] = {
         'model': 'robot.xml',
-        'parameters': (parameter(), parameter('b', low=NAN, high=NAN, verdict='at bound')),
-        'accepted': True,
-        'acceptance': 'Held-out error fell.',
+        'parameters': (
+            parameter(),
+            parameter('b', low=NAN, high=NAN, verdict_kind=VerdictKind.AT_BOUND),
+        ),
+        'checks': verdict('Held-out error fell.'),
         'held_out_before': NAN,
         'held_out_after': NAN,
         'training_before': 3.0,
@@ -106,9 +110,9 @@ def make(**changes: Any) -> CalibrationResult:
             initial_cost=math.inf,
             final_cost=0.0,
             seconds=0.1,
-            trace=(TraceEntry(iteration=0, cost=1.0, step=NAN, rollouts=3, diverged=0),),
+            trace=(TraceEntry(number=0, cost=1.0, step=NAN, rollouts=3, diverged=0),),
         ),
-        'warnings': ('Nothing is held out.',),
+        'combinations': (Combination(('a', 'b'), 'a/b', 1.0, NAN, NAN),),
         'provenance': Provenance(
             created='2026-01-01T00:00:00+00:00',
             versions={'mujoco': '4.0.0'},
@@ -147,6 +151,7 @@ def test_what_is_not_a_number_is_null_on_disk_and_nan_again(tmp_path: Path) -> N
     assert math.isnan(again.held_out_after)
     assert math.isnan(again.plots[0].measured[1])
     assert math.isnan(again.solver.trace[0].step)
+    assert math.isnan(again.combinations[0].low)
 
 
 def test_a_parameter_is_found_by_name() -> None:
@@ -168,10 +173,10 @@ def test_a_file_is_replaced_whole_or_not_at_all(
     with monkeypatch.context() as patch:
         patch.setattr('pathlib.Path.replace', fail)
         with pytest.raises(ResultError, match='No space left on device'):
-            make(accepted=False).save(path)
+            rejected(make()).save(path)
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ['result.json']
-    make(accepted=False).save(path)
+    rejected(make()).save(path)
     assert not CalibrationResult.load(path).accepted
 
 
@@ -185,45 +190,27 @@ def test_no_file_is_an_error(tmp_path: Path) -> None:
         CalibrationResult.load(tmp_path / 'nowhere' / 'result.json')
 
 
-@pytest.mark.parametrize('content', [b'', b'{"schema_version": 1', b'\xff\xfe', b'schema: 1'])
-def test_what_is_not_json_is_an_error(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    ('content', 'sentence'),
+    [
+        (b'', "'.*result.json' is not valid JSON: "),
+        (b'{"schema_version": 1', "'.*result.json' is not valid JSON: "),
+        (b'\xff\xfe', "'.*result.json' is not valid JSON: "),
+        (b'{"schema_version": 99}', 'has schema_version 99; this version reads 4'),
+        (b'{"schema_version": "1"}', "has schema_version '1'; this version reads 4"),
+        (b'{}', "result.json' is not a sysid_ros result: it has no schema_version"),
+        (b'[]', r"Expected keys and values in '.*result.json', found \[\]"),
+        (b'null', r"Expected keys and values in '.*result.json', found null"),
+    ],
+)
+def test_what_is_no_result_of_this_version_is_one_sentence(
+    tmp_path: Path, content: bytes, sentence: str
+) -> None:
     path = tmp_path / 'result.json'
     path.write_bytes(content)
-    with pytest.raises(ResultError, match=r"'.*result.json' is not valid JSON: ") as caught:
+    with pytest.raises(ResultError, match=sentence) as caught:
         CalibrationResult.load(path)
     assert '\n' not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ('text', 'found'),
-    [
-        ('{"schema_version": 99}', '99'),
-        ('{"schema_version": "1"}', "'1'"),
-    ],
-)
-def test_another_version_is_an_error(tmp_path: Path, text: str, found: str) -> None:
-    path = tmp_path / 'result.json'
-    path.write_text(text)
-    with pytest.raises(
-        ResultError, match=f'has schema_version {found}; this version reads {SCHEMA_VERSION}'
-    ):
-        CalibrationResult.load(path)
-
-
-@pytest.mark.parametrize(
-    ('text', 'sentence'),
-    [
-        ('{}', r"result.json' is not a result of a calibration: it has"),
-        ('[]', r"Expected keys and values in '.*result.json', found \[\]"),
-        ('3', r"Expected keys and values in '.*result.json', found 3"),
-        ('null', r"Expected keys and values in '.*result.json', found null"),
-    ],
-)
-def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str, sentence: str) -> None:
-    path = tmp_path / 'result.json'
-    path.write_text(text)
-    with pytest.raises(ResultError, match=sentence):
-        CalibrationResult.load(path)
 
 
 @pytest.mark.parametrize(
@@ -232,15 +219,10 @@ def test_json_of_another_kind_is_an_error(tmp_path: Path, text: str, sentence: s
         (
             ('parameters', 0, 'value'),
             'much',
-            r"Bad value 'much' for 'parameters.0.value' in .*: expected a number",
+            "'much' for 'parameters.0.value' in .*: expected",
         ),
-        (('parameters', 0, 'bounds'), [0], r".* for 'parameters.0.bounds' in "),
         (('plots', 0, 'measured'), [1, 'x', None], r"Bad value 'x' for 'plots.0.measured.1' in "),
-        (
-            ('errors', 0, 'role'),
-            'test',
-            r"Expected train or validate for 'errors.0.role' in .*, found 'test'",
-        ),
+        (('errors', 0, 'role'), 'test', "Expected train or validate for 'errors.0.role' in .*"),
         (('solver', 'trace'), None, r"Bad value null for 'solver.trace' in .*: expected a list"),
     ],
 )
@@ -254,7 +236,7 @@ def test_damage_is_told_with_its_place(
     inner[place[-1]] = value
     path = tmp_path / 'result.json'
     path.write_text(json.dumps(document))
-    with pytest.raises(ResultError, match=f'The result is damaged: {complaint}'):
+    with pytest.raises(ResultError, match=f'The result is damaged: .*{complaint}'):
         CalibrationResult.load(path)
 
 

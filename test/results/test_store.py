@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from builders.histories import keep, make_result
+from builders.bare_results import rejected
 from sysid_ros.errors import ResultError
 from sysid_ros.results import store
 from sysid_ros.results.result import CalibrationResult
 
-DATA = Path(__file__).parents[1] / 'data' / 'results'
+RECORD = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
 #: What is in a folder, besides ``result.json``.
 FILES = (
     'report.html',
@@ -34,8 +34,7 @@ FILES = (
 @pytest.fixture(scope='module')
 def result() -> CalibrationResult:
     """Return some accepted result."""
-    found = CalibrationResult.load(max(DATA.glob('*.json')))
-    return found.model_copy(update={'accepted': True, 'plots': ()})
+    return CalibrationResult.load(RECORD).without_curves()
 
 
 def put(output: Path, result: CalibrationResult, text: str = '') -> Path:
@@ -93,12 +92,12 @@ def test_a_rejected_result_is_kept_and_never_becomes_current(
     tmp_path: Path, result: CalibrationResult
 ):
     accepted = put(tmp_path, result, 'good')
-    rejected = put(tmp_path, result.model_copy(update={'accepted': False}), 'bad')
+    worse = put(tmp_path, rejected(result), 'bad')
 
     assert (tmp_path / 'current').resolve() == accepted
-    assert (tmp_path / 'rejected').resolve() == rejected
+    assert (tmp_path / 'rejected').resolve() == worse
     assert texts(accepted) == {'good'}
-    assert texts(rejected) == {'bad'}
+    assert texts(worse) == {'bad'}
 
 
 def test_a_folder_that_is_not_kept_leaves_nothing(tmp_path: Path):
@@ -136,36 +135,27 @@ def test_an_earlier_accepted_result_becomes_current_again_and_no_other_does(
     tmp_path: Path, result: CalibrationResult
 ):
     first, second = put(tmp_path, result), put(tmp_path, result)
-    bad = put(tmp_path, result.model_copy(update={'accepted': False, 'acceptance': 'Worse.'}))
+    bad = put(tmp_path, rejected(result, 'Worse.'))
 
-    assert store.make_current(tmp_path, first.name).folder == first
+    before, now = store.use_again(tmp_path, first.name)
+    assert (before.name, now.name) == (second.name, first.name)
 
     assert (tmp_path / 'current').resolve() == first
     with pytest.raises(ResultError, match=rf'but {bad.name} was rejected: Worse\.$'):
-        store.make_current(tmp_path, bad.name)
+        store.use_again(tmp_path, bad.name)
     with pytest.raises(ResultError, match=rf"no result '2026'.*; .*{bad.name}"):
-        store.make_current(tmp_path, '2026')
+        store.use_again(tmp_path, '2026')
     assert (tmp_path / 'current').resolve() == first
     assert {first, second, bad} == {entry.folder for entry in store.history(tmp_path)}
-
-
-def test_going_back_says_which_was_current(tmp_path: Path):
-    first = keep(tmp_path, make_result())
-    last = keep(tmp_path, make_result())
-
-    before, now = store.use_again(tmp_path, first.name)
-
-    assert (before.name, now.name) == (last.name, first.name)
-    assert (tmp_path / 'current').resolve() == first
 
 
 def test_the_oldest_results_are_removed_but_never_those_in_use(
     tmp_path: Path, result: CalibrationResult
 ):
     first, second, third = (put(tmp_path, result) for _ in range(3))
-    store.make_current(tmp_path, first.name)
-    bad = put(tmp_path, result.model_copy(update={'accepted': False}))
-    last = put(tmp_path, result.model_copy(update={'accepted': False}))
+    store.use_again(tmp_path, first.name)
+    bad = put(tmp_path, rejected(result))
+    last = put(tmp_path, rejected(result))
 
     assert store.prune(tmp_path, 5) == ()
     assert store.prune(tmp_path, 3) == (second.name, third.name)
@@ -186,7 +176,7 @@ def test_a_folder_without_results_is_told(tmp_path: Path):
 #: What a write does to the disk.
 OPERATIONS = (
     *(f'os.{name}' for name in ('open', 'mkdir', 'rename', 'replace', 'symlink', 'fsync')),
-    *(f'os.{name}' for name in ('unlink', 'rmdir', 'chmod')),
+    *(f'os.{name}' for name in ('unlink', 'rmdir')),
     'io.open',
 )
 

@@ -25,8 +25,8 @@ from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.report import write_report
+from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
-from sysid_ros.results.gate import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
 from sysid_ros.servos.bench.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
@@ -235,7 +235,7 @@ def _result_of(
     )
     warnings = () if fit.solution.success else (fit.solution.message,)
     warnings = (*warnings, *_gaps(servo, training, held_out))
-    return judge(found.model_copy(update={'warnings': warnings}), config.gate)
+    return judge(found.with_warnings(warnings), config.gate)
 
 
 def _advice(coefficient: str) -> str:

@@ -1,0 +1,812 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""One table of all that is checked of a result, and what to do next where a check is not passed.
+
+A check that fails rejects the result, one that reserves is said with an accepted one, and a note is
+said in any case.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from sysid_ros.alignment.health import FindingKind, Grade
+from sysid_ros.config import GateConfig
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import how_many, some
+from sysid_ros.estimation.noise import MAD_OF_NORMAL
+from sysid_ros.estimation.terms import TermKind
+from sysid_ros.results.diagnostics import MOTION, moving
+from sysid_ros.results.headline import headline
+from sysid_ros.results.result import (
+    SHORT_HORIZON,
+    Action,
+    CalibrationResult,
+    Check,
+    EstimatorKind,
+    Level,
+    NextStep,
+    ParameterResult,
+    SensorError,
+    SolverStatus,
+)
+from sysid_ros.results.store import CURRENT, RESULT
+
+#: What is there or is not: the optimum may be none of it.
+_MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
+#: What parameters of times write, and what the model lacks that all values make up for.
+_TIMES = frozenset({'delay', 'arrival_offset', 'trajectory_offset'})
+_WRONG_TIMES = frozenset({TermKind.DELAY, TermKind.OFFSET, TermKind.DRIFT})
+#: A lack of those refutes values where it explains more than this part of the remaining cost.
+_MOST_SHARE = 0.1
+#: As much of a sensor has to be unexplained before it is compared with its like, of which there
+#: have to be so many that one can stand out.
+_UNEXPLAINED, _FEWEST_ALIKE = 0.2, 3
+#: Correlation from which on two curves are the same motion.
+_SAME_MOTION = 0.8
+#: Errors and correlations that differ by less than this part are alike.
+_SLIGHT = 0.05
+#: Chance makes a right model seem worse than the nominal one in any sensor with this probability.
+_CHANCE = 0.01
+#: Motion and errors below this, in SI units or as part of what a sensor moves by, do not matter.
+_TINY = 1e-3
+#: A sensor that never changes should, where it is predicted to by so many times its like's noise.
+_STILL_NOISE = 5.0
+#: Sequences from which on their errors say how far those of sequences of one robot are apart.
+_FEWEST_SEQUENCES = 10
+#: Neither spread nor a hard motion excuses an error of more than e to this power, 20 times the
+#: others'.
+_MOST_LOG = 3.0
+#: A motion is hard, and not another robot's, where the fit left at most so many times the part of
+#: the nominal model's error that is usual.
+_AS_USUAL = 1.5
+#: What raises the limits at which a fit stops before it converges.
+_LIMITED: dict[str, str] = {
+    SolverStatus.ITERATIONS: 'max_iterations',
+    SolverStatus.TIME: 'time',
+}
+#: What this part of the whole is, or correlates by more than this, is much.
+_MUCH = 0.5
+#: Errors of more than so many times the noise, or those of training, are larger than these. Of
+#: right models of a simulated arm residuals are 1.7 times what the sensor itself errs by at most,
+#: of wrong ones 12 times at least, of real ones 3 to 35 times: beyond the second number, they
+#: refute a result.
+_MORE, _FAR_MORE = 2.0, 50.0
+#: Bands that should hold 95 % of what was held out are too narrow where they hold less.
+_LEAST_INSIDE = 0.8
+#: So many actions are enough.
+_MOST_STEPS = 3
+_NO_NUMBERS = (math.nan, math.nan, '')
+
+
+class _Seen(NamedTuple):
+    """What a look at a result saw: a sentence on what is wrong, if anything, and one if nothing is.
+
+    ``measured`` may be ``limit`` at most, both in ``unit``. ``level`` is another than the rule's.
+    """
+
+    wrong: str = ''
+    right: str = ''
+    measured: float = math.nan
+    limit: float = math.nan
+    unit: str = ''
+    level: Level | None = None
+
+
+class _Rule(NamedTuple):
+    """A check: what it looks at, what helps if it is not passed, and what becomes of the result."""
+
+    name: str
+    look: Callable[[CalibrationResult, GateConfig], Iterator[_Seen]]
+    action: Action | None = Action.SEARCH
+    level: Level = Level.FAIL
+
+    def checks(self, result: CalibrationResult, config: GateConfig) -> Iterator[Check]:
+        """Yield what was seen, with what helps where a configuration can be changed."""
+        for wrong, right, measured, limit, unit, level in self.look(result, config):
+            helps = wrong and self.action and 'bags' in result.provenance.config
+            yield Check(
+                name=self.name,
+                level=level or self.level,
+                passed=not wrong,
+                text=wrong or right,
+                measured=measured,
+                limit=limit,
+                unit=unit,
+                remedy=_Steps(result).step(self.action) if helps and self.action else None,
+            )
+
+
+def judge(result: CalibrationResult, config: GateConfig) -> CalibrationResult:
+    """Return the result with its checks.
+
+    Where one of the fit itself is not passed, no parameter is identified.
+    """
+    warnings = [check for check in result.checks if check.name == 'warning']
+    refuting = [check for rule in _REFUTING for check in rule.checks(result, config)]
+    against = [check.text for check in refuting if not check.passed]
+    if against:
+        limited = {
+            'verdict_kind': VerdictKind.MODEL_LIMITED,
+            'explanation': f'The tests of this fit refute it: {against[0]}',
+        }
+        parameters = tuple(
+            own.model_copy(update=limited) if own.identified else own for own in result.parameters
+        )
+        result = result.model_copy(update={'parameters': parameters})
+    others = [check for rule in _OTHERS for check in rule.checks(result, config)]
+    return result.model_copy(update={'checks': (*others, *refuting, *warnings)})
+
+
+def _judged(result: CalibrationResult) -> list[SensorError]:
+    """Return the errors that count."""
+    return [error for error in result.errors if error.role == result.judged_role]
+
+
+# Conditions on the fit
+
+
+def _better(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Compare with the nominal model, on stretches of time that are paired."""
+    head = headline(result)
+    found = head.figures
+    if math.isfinite(head.growth):
+        found += f'; held-out over training error {head.growth:.2f}'
+    ratio = head.after / head.before if head.before else math.nan
+    numbers = ratio, 1 - config.margin, 'of nominal'
+    chance = [t.p_value for t in result.diagnostics.improvements if t.role == head.role]
+    wrong = ''
+    if not head.after < head.before:
+        wrong = f'{head.name} did not fall: {found}.'
+    elif ratio > 1 - config.margin:
+        wrong = f'{head.name} fell by less than {100 * config.margin:g} %: {found}.'
+    elif chance and chance[0] > config.significance:
+        wrong = f'{head.name} fell, but no more than by chance (p = {chance[0]:.2g}): {found}.'
+        numbers = chance[0], config.significance, 'probability'
+    yield _Seen(wrong, f'{head.name} fell: {found}.', *numbers)
+
+
+def _converged(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Look whether the fit ended at its optimum, or within a standard error of it at a limit.
+
+    Dry friction and held commands make real costs rough on the smallest scale, where a solver goes
+    on in vain until it stalls.
+    """
+    solver, left = result.solver, math.nan
+    ended = solver.success or solver.status is SolverStatus.STALLED
+    if solver.status in _LIMITED:
+        ended, left = solver.left <= 1, solver.left
+    wrong = '' if ended else f'The solver did not converge: {solver.message}'
+    level = Level.FAIL if config.converged else Level.NOTE
+    yield _Seen(wrong, solver.message, left, 1.0, 'standard errors', level)
+
+
+def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Look for delays or clocks that the model lacks; they reject a result with fitted delays."""
+    title, share = _lacking_times(result)
+    delays = [
+        parameter.name
+        for parameter in result.parameters
+        if any(target.rsplit('/', 1)[-1] in _TIMES for target in parameter.targets)
+    ]
+    wrong = f'Residuals follow {title}: {100 * share:.2g} % of the remaining cost.'
+    if delays:
+        wrong += f' Beside that, {some(delays)} cannot be right: make it a parameter, too.'
+    yield _Seen(
+        wrong if share > _MOST_SHARE else '',
+        'No other delay or clock explains what is left.',
+        100 * share,
+        100 * _MOST_SHARE,
+        '% of the remaining cost',
+        Level.FAIL if delays else Level.NOTE,
+    )
+
+
+def _lacking_times(result: CalibrationResult) -> tuple[str, float]:
+    """Return what clocks or delays the model lacks, and the part of the remaining cost they are."""
+    lacking = () if result.inference is None else result.inference.lacking
+    found = [term for term in lacking if term.lack in _WRONG_TIMES]
+    return some(term.title for term in found), sum(term.share for term in found)
+
+
+def _stable(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    unstable = result.diverged
+    wrong = f'The fitted model becomes unstable in {", ".join(unstable)}.' if unstable else ''
+    right = 'The fitted model is stable in all sequences.'
+    yield _Seen(wrong, right, len(unstable), 0, 'sequences')
+
+
+def _live(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Look at sensors that never change although the model says that they should."""
+    stuck = FindingKind.STUCK
+    found = [f'{item.detail} in {item.bag}' for item in result.health if item.kind is stuck]
+    for error in _judged(result):
+        alike = [scale.sigma for scale in result.noise if scale.unit == error.unit]
+        still = error.measured_deviation == 0 and error.unit in MOTION
+        if still and error.predicted_deviation > max(_TINY, _STILL_NOISE * max(alike, default=0)):
+            found.append(
+                f'{error.sensor} never changes, and should by '
+                f'{error.predicted_deviation:.2g} {error.unit}'
+            )
+    wrong = f'{"; ".join(found)}: a stuck encoder, a locked joint or a wrong channel.'
+    right = 'All positions and velocities that should change do.'
+    yield _Seen(wrong if found else '', right, len(found), 0, 'sensors')
+
+
+def _moving(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Look for positions that stand still for a while in which they should move."""
+    limits = [
+        (item, item.least_movement(config.stuck_share)) for item in result.diagnostics.standstills
+    ]
+    limits.sort(key=lambda pair: pair[0].predicted_movement - pair[1], reverse=True)
+    numbers, wrong = _NO_NUMBERS, ''
+    if limits:
+        worst, limit = limits[0]
+        numbers = worst.predicted_movement, limit, worst.unit
+    if limits and worst.predicted_movement > limit:
+        others = [item.sensor for item, limit in limits[1:] if item.predicted_movement > limit]
+        wrong = (
+            f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
+            f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint'
+            f'{_same_of(others)}.'
+        )
+    yield _Seen(wrong, 'No position stands still while it should move.', *numbers)
+
+
+def _same_of(names: Iterable[str]) -> str:
+    """Return a clause on where else the same is wrong; empty where it is not."""
+    others = some(dict.fromkeys(names))
+    return f'; the same of {others}' if others else ''
+
+
+def _explained(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Ask every position and velocity that moves to be predicted better than by its mean."""
+    errors = sorted(moving(_judged(result)), key=lambda error: error.explained)
+    most = 1 - config.least_explained
+    bad = [error for error in errors if not 1 - error.explained <= most]
+    numbers, wrong, right = _NO_NUMBERS, '', 'No position or velocity moves.'
+    if errors:
+        worst = errors[0]
+        of = f'of the variance of {worst.sensor} is predicted'
+        numbers = 100 * (1 - worst.explained), 100 * most, '% not explained'
+        right = f'At least {100 * worst.explained:.3g} % {of}.'
+    if bad:
+        part = 100 * worst.explained
+        only = 'None' if part <= 0 else f'Only {part:.3g} %'
+        wrong = f'{only} {of}{_doubt(worst)}{_same_of(error.sensor for error in bad[1:])}.'
+    yield _Seen(wrong, right, *numbers)
+
+
+def _doubt(error: SensorError) -> str:
+    """Return a clause on what may be wrong with the mapping of a sensor, or nothing.
+
+    What the nominal model predicts for it may be measured with the other sign, or elsewhere.
+    """
+    like = error.likeness
+    if like is not None and like.own < -_SAME_MOTION:
+        return ': it runs against the model, as with a wrong sign'
+    if (
+        like is not None
+        and like.best != error.sensor
+        and abs(like.correlation) > max(_SAME_MOTION, like.own)
+    ):
+        return f': {like.best} moves as it should, as with swapped joints'
+    return ''
+
+
+def _balanced(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Look for a sensor that the model explains far worse than the others of its kind."""
+    errors, wrong, nearest = moving(_judged(result)), [], _NO_NUMBERS
+    missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
+    for error in errors:
+        alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
+        if len(alike) < _FEWEST_ALIKE:
+            continue
+        part, usual = missed[error.sensor], float(np.median(alike))
+        limit = max(config.imbalance * usual, _UNEXPLAINED)
+        if not part / limit < nearest[0] / nearest[1]:
+            nearest = 100 * part, 100 * limit, '% not explained'
+        if part > limit:
+            wrong.append(
+                f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
+                f'others {100 * usual:.2g} %{_doubt(error)}.'
+            )
+    right = 'No sensor is explained far worse than its like.'
+    yield _Seen(' '.join(wrong), right, *nearest)
+
+
+def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Look for recordings that are not of the robot that the others are of."""
+    sequences = sorted(result.diagnostics.sequences, key=lambda item: item.error, reverse=True)
+    trained = [item for item in sequences if item.role == 'train']
+    errors = [item.error for item in trained]
+    usual = float(np.median(errors)) if errors else math.nan
+    growth = max(config.sequence_growth, _by_chance(errors, len(sequences), config))
+    shares = [item.error / item.before for item in trained if item.before > 0]
+    share = min(_MUCH, _AS_USUAL * float(np.median(shares)) if shares else 0.0)
+    judged = [
+        item
+        for item in sequences
+        if item.error <= growth * usual
+        or not (item.error <= share * item.before and item.error <= math.exp(_MOST_LOG) * usual)
+    ]
+    wrong = ''
+    if far := [item for item in judged if item.error > growth * usual]:
+        wrong = (
+            f'The error in {far[0].sequence} is {far[0].error / usual:.3g} times that of training '
+            'sequences: another robot, load or mapping, or motion that training does not cover'
+            f'{_same_of(item.sequence for item in far[1:])}.'
+        )
+    worst = judged[0].error / usual if judged else math.nan
+    right = 'All sequences are predicted about equally well.'
+    yield _Seen(wrong, right, worst, growth, 'times the usual')
+
+
+def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> float:
+    """Return how many times their median the worst of many errors is by chance alone.
+
+    The spread of their logarithms is the median distance from the median, which a few sequences of
+    another robot hardly change; the level is divided by the number of sequences (Bonferroni).
+    """
+    if len(trained) < _FEWEST_SEQUENCES:
+        return 0.0
+    logs = np.log(np.maximum(trained, np.finfo(float).tiny))
+    spread = float(np.median(np.abs(logs - np.median(logs)))) / MAD_OF_NORMAL
+    quantile = float(stdtrit(len(trained) - 1, 1 - config.significance / count))
+    return math.exp(min(spread * quantile, _MOST_LOG))
+
+
+def _no_sensor_worse(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    noise = {scale.sensor: scale.sigma for scale in result.noise}
+    limits = [
+        (error, max((1 + config.sensor_growth) * error.before, error.before + sigma))
+        for error in _judged(result)
+        if (sigma := noise.get(error.sensor.split('[')[0])) is not None
+    ]
+    limits.sort(key=lambda pair: pair[0].after / pair[1], reverse=True)
+    worse = [error for error, limit in limits if error.after > limit]
+    numbers, wrong = _NO_NUMBERS, ''
+    if limits:
+        worst, limit = limits[0]
+        numbers = worst.after, limit, worst.unit
+    if worse:
+        wrong = (
+            f'The error of {worst.sensor} grew, {worst.before:.3g} to {worst.after:.3g} '
+            f'{worst.unit}, although that of all together fell'
+            f'{_same_of(error.sensor for error in worse[1:])}.'
+        )
+    yield _Seen(wrong, "No sensor's error grew beyond its noise.", *numbers)
+
+
+def _left_out(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    growth = {fold.name: fold.after / fold.before for fold in result.folds}
+    most = 1 + config.sensor_growth
+    worse = ', '.join(name for name, ratio in growth.items() if ratio > most)
+    wrong = f'A fit to the other bags predicts {worse} worse than the nominal model does.'
+    right = 'Each part of the training data is predicted by a fit to the others.'
+    if growth:
+        yield _Seen(wrong if worse else '', right, max(growth.values()), most, 'of nominal')
+
+
+def _motion(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    """Ask the motion from measured states to be predicted no worse than by the nominal model."""
+    if result.solver.estimator is not EstimatorKind.TORQUE:
+        return
+    role, most = result.judged_role, 1 + config.sensor_growth
+    points = [p for p in result.horizon if p.role == role and p.seconds <= SHORT_HORIZON]
+    wrong, right = '', 'Nothing says how well the motion is predicted from measured states.'
+    numbers = _NO_NUMBERS
+    if points:
+        worst = max(points, key=lambda point: point.after / point.before)
+        figures = f'{worst.before:.3g} to {worst.after:.3g} times the noise'
+        numbers = worst.after / worst.before, most, 'of nominal'
+        right = f'The motion within {worst.seconds:g} s is predicted no worse: {figures}.'
+        if numbers[0] > most:
+            wrong = (
+                f'The motion within {worst.seconds:g} s after measured states is predicted worse '
+                f'than by the nominal model, {figures}, although forces are explained better.'
+            )
+    yield _Seen(wrong, right, *numbers)
+
+
+# Conditions on values, and reservations
+
+
+def _bounds(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    outer = [
+        f'{parameter.name} ({parameter.value:.3g} {parameter.unit}'.rstrip() + ')'
+        for parameter in result.parameters
+        if parameter.verdict_kind is VerdictKind.AT_BOUND and not _is_absent(parameter)
+    ]
+    wrong = (
+        f'The data push against the bounds of {", ".join(outer)}: widen them if physics allows, '
+        'else the model lacks something.'
+    )
+    right = 'The data push against no bound but natural zeros.'
+    met = config.outer_bounds or not outer
+    yield _Seen('' if met else wrong, right, len(outer), 0, 'parameters')
+
+
+def _is_absent(parameter: ParameterResult) -> bool:
+    attributes = {target.rsplit('/', 1)[-1].split('[')[0] for target in parameter.targets}
+    return parameter.value == 0.0 == parameter.bounds[0] and attributes <= _MAY_BE_ABSENT
+
+
+def _asked(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Look for values that the data would have beyond bounds: others are wrong for them."""
+    for parameter in result.parameters:
+        if parameter.asked is not None:
+            yield _Seen(
+                f'The data ask for {parameter.name} = {parameter.asked:.3g}, beyond its bound '
+                f'{parameter.value:g}, and other values make up for that.'
+            )
+
+
+def _verdicts(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
+    allowed = config.allowed_verdicts
+    bad = [own for own in result.parameters if own.verdict_kind not in allowed]
+    wrong = (
+        f'{some(f"{own.name} is {own.verdict}" for own in bad)}: leave that out of parameters, fix '
+        'it by a prior, record motion that determines it, or allow the verdict in '
+        'gate.allowed_verdicts.'
+    )
+    yield _Seen(wrong if bad else '', 'All verdicts are allowed.', len(bad), 0, 'parameters')
+
+
+def _held_out(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    if math.isnan(result.held_out_after) and not result.folds:
+        yield _Seen(
+            'Nothing was held out: that the model predicts other motion is not shown; record some '
+            'for validation.'
+        )
+
+
+def _generalises(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    if result.growth > _MORE:
+        yield _Seen(
+            f'The held-out error is {result.growth:.3g} times that of training: training motion '
+            'does not cover it, or the model lacks something.',
+            '',
+            result.growth,
+            _MORE,
+            'times training',
+        )
+
+
+def _bands(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    outside = [
+        f'{100 * error.inside:.0f} % of {error.sensor}'
+        for error in result.errors
+        if error.inside < _LEAST_INSIDE
+    ]
+    # Where a recording starts is not in them: small errors may leave them.
+    if outside and result.held_out_after > _MORE:
+        yield _Seen(
+            f'Bands that should hold 95 % of the held-out samples hold {some(outside)}: the model '
+            'errs by more than noise and intervals say.'
+        )
+
+
+def _predicted_worse(result: CalibrationResult) -> list[SensorError]:
+    """Return the sensors that the nominal model predicts better, by more than chance."""
+    errors = _judged(result)
+    return [
+        error
+        for error in errors
+        if error.after > (1 + _SLIGHT) * error.before
+        and not error.by_chance * len(errors) > _CHANCE
+    ]
+
+
+def _each_sensor(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    worse = [
+        f'{error.sensor} ({error.before:.3g} to {error.after:.3g} {error.unit}'.rstrip() + ')'
+        for error in _predicted_worse(result)
+    ]
+    if worse:
+        yield _Seen(f'The nominal model predicts better: {some(worse)}.')
+
+
+def _ahead(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Compare positions shortly after measured states with those of two who know less."""
+    noise = {scale.sensor: scale.sigma for scale in result.noise}
+    for baseline, said in (('before', 'the nominal model'), ('coasting', 'keeping its velocity')):
+        worse = {}
+        for seconds, joint in result.positions_ahead:
+            other = getattr(joint, baseline)
+            if joint.after > max((1 + _SLIGHT) * other, other + noise.get(joint.sensor, 0.0)):
+                figures = f'{other:.3g} to {joint.after:.3g} {joint.unit} at {seconds:g} s'
+                worse[joint.sensor] = f'{joint.sensor} ({figures})'
+        if worse:
+            found = some(worse.values())
+            yield _Seen(f'Shortly after measured states, {said} predicts better: {found}.')
+
+
+def _coloured(result: CalibrationResult) -> list[SensorError]:
+    """Return the sensors whose residuals are not their noise, worst first.
+
+    Of training data, where starts are fitted; noise that residuals themselves told cannot say it.
+    """
+    found = [
+        error
+        for error in result.errors
+        if error.role == 'train'
+        and error.usual > max(_MORE * error.scatter, _TINY * error.measured_deviation)
+        and error.autocorrelation > _MUCH
+    ]
+    return sorted(found, key=lambda error: error.usual / error.scatter, reverse=True)
+
+
+def _far_off(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Look for residuals that no lack of a model of a real robot has left so far."""
+    for error in _coloured(result):
+        if error.usual > _FAR_MORE * error.scatter or 0 < error.measured_deviation < error.usual:
+            yield _Seen(
+                f'Residuals of {error.sensor} are {error.usual / error.scatter:.2g} times what the '
+                f'sensor errs by, which moves by {error.measured_deviation:.2g} {error.unit}.'
+            )
+
+
+def _residuals(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    if found := _coloured(result):
+        worst, moved = found[0], found[0].measured_deviation
+        others = f', and {how_many(found[1:], "other sensor")} err so' if found[1:] else ''
+        part = f'{100 * worst.usual / moved:.2g} % of how it moves and ' if moved else ''
+        yield _Seen(
+            f'Residuals are not noise: those of {worst.sensor} are usually {worst.usual:.3g} '
+            f'{worst.unit}, {part}{worst.usual / worst.scatter:.3g} times what the sensor itself '
+            f'errs by, and neighbours are alike (correlation {worst.autocorrelation:.2f}){others}: '
+            'the model lacks something.'
+        )
+
+
+def _agreement(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    apart = None if result.inference is None else result.inference.disagreement
+    if apart is not None:
+        yield _Seen(
+            f'The {apart.recordings} recordings disagree by {apart.times:.2g} times what noise '
+            f'explains, most of all about {apart.most}: the model lacks something, or the robot '
+            'changed between them.'
+        )
+
+
+def _optimum(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    limit = _LIMITED.get(str(result.solver.status))
+    if limit is not None:
+        yield _Seen(
+            f'The fit stopped at its limit, about {result.solver.left:.1g} standard errors from '
+            f'the optimum: give it more by solver.{limit}.'
+        )
+
+
+def _identified(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    # Of what the model limits, the next one says more.
+    known = {VerdictKind.IDENTIFIED, VerdictKind.MODEL_LIMITED}
+    kinds = {parameter.verdict_kind for parameter in result.parameters}
+    if kinds and not kinds & known:
+        yield _Seen(
+            'No parameter is identified: values rest on each other, on priors or on bounds.'
+        )
+
+
+def _model(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    kind = VerdictKind.MODEL_LIMITED
+    limited = [own.name for own in result.parameters if own.verdict_kind is kind]
+    if limited:
+        yield _Seen(f'The model lacks something that moves {some(limited)}: see their verdicts.')
+
+
+def _time_step(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Compare the step of the written model with that of the predictions."""
+    solver, change = result.solver, result.solver.timestep_change
+    what = f'changes them by {change:.2g} times what they leave unexplained'
+    if solver.timestep is not None and not change <= _MUCH:
+        yield _Seen(
+            f'All predictions are with a time step of {solver.timestep:g} s, which the recordings '
+            "follow. The model's own, with which it is written, "
+            f'{what if math.isfinite(change) else "becomes unstable"}: set option/timestep to the '
+            'shorter one where that matters.'
+        )
+
+
+def _mapping(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    """Look for pairs that nobody named and another pairing explains about as well."""
+    kinds = {finding.kind for finding in result.health}
+    unsure = [
+        error.sensor
+        for error in result.errors
+        if error.role == 'train'
+        and (like := error.likeness) is not None
+        and like.second > abs(like.own) - _SLIGHT
+    ]
+    if unsure and FindingKind.ASSUMED_ORDER in kinds:
+        yield _Seen(
+            'Which command is which joint was assumed, and other sensors move about as the model '
+            f'predicts for {some(unsure)}: the second-best mapping is near.'
+        )
+
+
+def _recordings(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+    found = dict.fromkeys(
+        f'{finding.kind} in {finding.bag}'
+        for finding in result.health
+        if finding.kind.grade is Grade.FAULT
+    )
+    if found:
+        yield _Seen(f'Recordings have faults that are not left out: {some(found)}.')
+
+
+#: Checks of the fit itself: where one is not passed, no value is the robot's.
+_REFUTING = (
+    _Rule('converged', _converged, Action.GO_ON),
+    _Rule('times', _times, Action.FREE),
+    _Rule('stable', _stable),
+    _Rule('live sensors', _live, Action.LOOK),
+    _Rule('no stuck position', _moving, Action.LOOK),
+    _Rule('explained', _explained),
+    _Rule('balanced', _balanced),
+    _Rule('consistent', _consistent, Action.LOOK),
+    _Rule('no sensor worse', _no_sensor_worse),
+    _Rule('left out in turn', _left_out),
+    _Rule('motion', _motion),
+    _Rule('each sensor', _each_sensor, level=Level.RESERVE),
+    _Rule('residuals', _far_off, level=Level.NOTE),
+    _Rule('asked', _asked, Action.WIDEN, Level.NOTE),
+)
+#: The others, which look at what the former leave of verdicts.
+_OTHERS = (
+    _Rule('better than nominal', _better),
+    _Rule('inside bounds', _bounds, Action.WIDEN),
+    _Rule('verdicts', _verdicts, Action.EXCITE),
+    _Rule('held out', _held_out, Action.RECORD, Level.RESERVE),
+    _Rule('generalises', _generalises, level=Level.RESERVE),
+    _Rule('bands', _bands, level=Level.RESERVE),
+    _Rule('motion ahead', _ahead, level=Level.RESERVE),
+    _Rule('identified', _identified, Action.EXCITE, Level.RESERVE),
+    _Rule('model', _model, level=Level.RESERVE),
+    _Rule('residuals', _residuals, level=Level.RESERVE),
+    _Rule('agreement', _agreement, level=Level.RESERVE),
+    _Rule('optimum', _optimum, Action.GO_ON, Level.RESERVE),
+    _Rule('time step', _time_step, None, Level.RESERVE),
+    _Rule('mapping', _mapping, Action.MAP, Level.RESERVE),
+    _Rule('recordings', _recordings, Action.LOOK, Level.RESERVE),
+)
+
+
+# What to do next
+
+
+def next_steps(result: CalibrationResult) -> tuple[NextStep, ...]:
+    """Return what to do next, what helps most first; nothing for what was not made from bags."""
+    found = {
+        check.remedy.action: check.remedy
+        for check in result.checks
+        if check.remedy is not None and not check.passed
+    }
+    steps = sorted(found.values(), key=lambda step: list(Action).index(step.action))
+    useful = result.mjcf and any(own.identified for own in result.parameters)
+    if result.accepted and useful and 'bags' in result.provenance.config:
+        steps = [*steps[: _MOST_STEPS - 1], _Steps(result).step(Action.USE)]
+    return tuple(steps[:_MOST_STEPS])
+
+
+class _Steps:
+    """What to do about one result, with the files that it was made from.
+
+    Where it was not made by a command with a configuration, as in a notebook, there are no commands
+    to type.
+    """
+
+    def __init__(self, result: CalibrationResult) -> None:
+        made = result.provenance
+        files = [Path(file.path) for file in made.files if file.role != 'model']
+        folders = {file.parent for file in files if file.name == 'metadata.yaml'}
+        words = made.command.split()
+        self.result = result
+        self.config = next((word for word in words if word.endswith(('.yaml', '.yml'))), '')
+        self.model = Path(result.model)
+        self.output = Path(str(made.config.get('output', 'out')))
+        self.bags = [file.parent if file.parent in folders else file for file in files]
+        self.bags = self.bags or [Path('bags/train_1')]
+        self.doubtful = [error.sensor for error in result.errors if _doubt(error)]
+
+    def step(self, action: Action) -> NextStep:
+        """Return what to do; instead of a search, a mapping that is doubtful is looked at."""
+        if action is Action.SEARCH and self.doubtful:
+            action = Action.MAP
+        sentence, *commands = getattr(self, f'_{action.name.lower()}')()
+        typed = tuple(shlex.join(map(str, words)) for words in commands if self.config)
+        return NextStep(action=action, sentence=sentence, commands=typed)
+
+    def _calibrate(self, *more: str) -> tuple[object, ...]:
+        return ('sysid', 'calibrate', self.config, *more)
+
+    def _map(self) -> tuple[Any, ...]:
+        of = f' of {some(dict.fromkeys(self.doubtful))}' if self.doubtful else ''
+        say = f'Check the mapping{of}: propose it from the motion, look, and calibrate with it.'
+        propose = ('sysid', 'map', self.bags[0], self.model, '-o', 'mapping.yaml')
+        return say, propose, self._calibrate('--set', 'mapping=mapping.yaml')
+
+    def _look(self) -> tuple[Any, ...]:
+        """Look into the recording that is at fault, else that of the largest error."""
+        faults = [item for item in self.result.health if item.kind.grade is Grade.FAULT]
+        sequences = sorted(self.result.diagnostics.sequences, key=lambda item: -item.error)
+        names = [item.bag for item in faults] + [item.sequence for item in sequences]
+        known = (bag for name in names for bag in self.bags if bag.name == Path(name).name)
+        bag = next(known, self.bags[0])
+        found, remedy = 'what is wrong', 'Leave that time out by segments.times, or record again.'
+        if faults:
+            found, remedy = str(faults[0].kind), faults[0].kind.remedy
+        say = f'Look at {found} in {bag.name}. {remedy}'.strip()
+        return say, ('sysid', 'inspect', bag, self.model)
+
+    def _go_on(self) -> tuple[Any, ...]:
+        solver = self.result.solver
+        key = f'solver.max_iterations={2 * max(solver.iterations, 1)}'
+        if solver.status is SolverStatus.TIME:
+            key = f'solver.time={math.ceil(2 * solver.seconds)}'
+        say = 'Let the solver go on until the cost falls no more.'
+        return say, self._calibrate('--set', key)
+
+    def _free(self) -> tuple[Any, ...]:
+        title, _ = _lacking_times(self.result)
+        say = (
+            f'Make delays parameters{title and f", for {title}"}, as by {{target: actuator/*/delay,'
+            ' shared: true, bounds: [0.0, 0.1]}, or stamp commands and states by one clock.'
+        )
+        return say, self._calibrate()
+
+    def _widen(self) -> tuple[Any, ...]:
+        names = [
+            f'{own.name} ({own.bounds[0]:g} to {own.bounds[1]:g} {own.unit}'.rstrip() + ')'
+            for own in self.result.parameters
+            if own.verdict_kind is VerdictKind.AT_BOUND and (own.value or own.asked)
+        ]
+        say = f'Widen the bounds of {some(names)} if physics allows it, and calibrate again.'
+        return say, self._calibrate()
+
+    def _record(self) -> tuple[Any, ...]:
+        taken = {bag.name for bag in self.bags}
+        names = (f'validate_{number}' for number in range(1, len(taken) + 2))
+        bag = self.bags[0].parent / next(name for name in names if name not in taken)
+        say = f'Record another motion, and calibrate again with {{path: {bag}, role: validate}}.'
+        record = ('ros2', 'launch', 'sysid_ros', 'record.launch.xml', f'output:={bag}')
+        return say, record, self._calibrate()
+
+    def _excite(self) -> tuple[Any, ...]:
+        blind = (VerdictKind.NOT_EXCITED, VerdictKind.CONFOUNDED)
+        names = [own.name for own in self.result.parameters if own.verdict_kind in blind]
+        of = f' that tells of {some(names)}' if names else ''
+        launch = ('ros2', 'launch', 'sysid_ros', 'excite.launch.xml', f'model:={self.model}')
+        return (
+            f'Record a motion{of}, or leave that out of parameters: design it, run it, record it.',
+            ('sysid', 'excite', self.model, '--config', self.config, '-o', 'motion.csv'),
+            (*launch, 'motion:=motion.csv'),
+        )
+
+    def _search(self) -> tuple[Any, ...]:
+        say = (
+            'Find what the robot does and the model does not: friction that depends on direction, '
+            'play, an elastic joint; or a mass, length, gain or unit of efforts that is wrong.'
+        )
+        if worse := {error.sensor for error in _predicted_worse(self.result)}:
+            say += f' Or leave {some(sorted(worse))} out of sensors.'
+        return say, ('sysid', 'inspect', self.bags[0], self.model)
+
+    def _use(self) -> tuple[Any, ...]:
+        # The folder, as what was fitted may be in a file that the main one includes.
+        current = self.output / CURRENT
+        fitted = current / Path(self.result.mjcf).parts[0]
+        doubt = ' where that is good enough' if self.result.reservations else ''
+        return (
+            f'Take the fitted model into use{doubt}, and let CI fit again and compare.',
+            ('cp', '-r', fitted, self.model.with_name(f'{self.model.stem}_fitted')),
+            ('sysid', 'check', self.config, '--baseline', current / RESULT),
+        )
