@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import some
-from sysid_ros.estimation.terms import TermKind
+from sysid_ros.inference.model_errors import TermKind
 from sysid_ros.results.result import (
     ParameterResult,
     SensorError,

@@ -13,7 +13,7 @@ import pytest
 from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.terms import Term, TermKind, terms
+from sysid_ros.inference.model_errors import Term, TermKind, terms
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.estimation.noise import encoder_steps
-from sysid_ros.inference.spread import repeating
+from sysid_ros.inference.covariance import sawtooth
 
 TIMES = np.arange(600) / 100
 #: Swings to and fro over some steps of the encoder: the same positions again and again.
@@ -35,14 +35,14 @@ def reading(
 def test_the_variance_over_zeros_is_that_of_many_draws(noise: float) -> None:
     rng = np.random.default_rng(3)
     errors = np.array([reading(rng, noise)[1] @ WEIGHTS for _ in range(3000)])
-    told = [repeating(reading(rng, noise)[1], WEIGHTS, 1.0) for _ in range(50)]
+    told = [sawtooth(reading(rng, noise)[1], WEIGHTS, 1.0) for _ in range(50)]
     assert np.mean(told, axis=0) == pytest.approx(errors.var(axis=0), rel=0.1)
 
 
 def test_without_noise_the_variance_is_not_too_small() -> None:
     rng = np.random.default_rng(3)
     errors = np.array([reading(rng, 0.0)[1] @ WEIGHTS for _ in range(1000)])
-    told = np.mean([repeating(reading(rng, 0.0)[1], WEIGHTS, 1.0) for _ in range(50)], axis=0)
+    told = np.mean([sawtooth(reading(rng, 0.0)[1], WEIGHTS, 1.0) for _ in range(50)], axis=0)
     assert np.all(told > 0.9 * errors.var(axis=0))
     assert np.all(told < np.sum(WEIGHTS**2, axis=0) / 12.0)
 

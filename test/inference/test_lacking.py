@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.inference import Inference, infer
-from sysid_ros.inference.lacking import Lacks, lacking
-from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.covariance import linearised
+from sysid_ros.inference.model_errors import Lacks, Term, TermKind, lacking
 from sysid_ros.model.unknown import Unknown
 
 COUNT = 2000
@@ -29,6 +28,7 @@ def waves(*frequencies: float) -> NDArray[np.float64]:
 
 
 JACOBIAN = waves(3.1, 7.3)
+NO_HALF = np.full(2, np.nan)
 #: Mostly something of its own, and partly what the first parameter does.
 SPRING = Term(TermKind.SPRING, 'elbow', waves(11.7)[:, 0] + 0.7 * JACOBIAN[:, 0])
 #: Nothing but what both parameters do.
@@ -61,13 +61,13 @@ def fitted(
 
 def told(amount: float, terms: list[Term], seed: int = 0, memory: float = 0.0) -> Lacks:
     solution, samples = fitted(amount, seed, memory)
-    return lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), terms)
+    return lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), terms, NO_HALF)
 
 
 @pytest.mark.parametrize('bags', [1, 8])
 def test_the_term_that_is_there_is_named_and_says_how_far_parameters_are_off(bags: int) -> None:
     solution, samples = fitted(0.5, bags=bags)
-    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING])
+    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING], NO_HALF)
     assert [each.title for each in found.terms] == ["a spring of 'elbow'"]
     assert not found.instead
     whole = np.concatenate([JACOBIAN, SPRING.change[:, None]], axis=1)
@@ -103,7 +103,7 @@ def test_two_terms_are_found_one_after_the_other() -> None:
         success=True,
         trace=(),
     )
-    found = lacking(linearised(both, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING])
+    found = lacking(linearised(both, JACOBIAN, UNKNOWNS, samples), [*OTHERS, SPRING], NO_HALF)
     first, second = found.terms
     assert [first.title, second.title] == [SPRING.title, other.title]
     np.testing.assert_allclose(first.own + second.own, found.shift)
@@ -116,7 +116,8 @@ def test_parameters_may_have_to_move_as_any_term_that_explains_nearly_as_well() 
     found = told(0.5, [*OTHERS, like, SPRING])
     assert found.terms[0].title == SPRING.title
     assert found.instead == (like.title,)
-    assert found.whose == (SPRING.title, like.title)
+    assert SPRING.title in found.why[0]
+    assert like.title in found.why[1]
     assert abs(found.shift[1]) > 5 * abs(found.terms[0].own[1])
 
 
@@ -169,6 +170,6 @@ def test_a_term_that_is_most_of_the_residuals_is_no_noise_with_a_long_memory(see
     )
     zeros = np.zeros(COUNT, dtype=np.int64)
     samples = Samples(zeros, TIMES, zeros, ('q',))
-    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, slow])
+    found = lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples), [*OTHERS, slow], NO_HALF)
     assert found.terms[0].title == "another gain of 'elbow'"
     assert found.terms[0].sigmas > 10

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import Inference, infer
-from sysid_ros.inference.remedies import separating
+from sysid_ros.inference.combinations import separating
 from sysid_ros.inference.verdicts import widest
 from sysid_ros.model.unknown import Unknown, make_unknowns
 

@@ -15,7 +15,7 @@ from builders.commands import parse
 from builders.told_results import arm
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import ParameterConfig, VerdictKind
-from sysid_ros.estimation.terms import TermKind
+from sysid_ros.inference.model_errors import TermKind
 from sysid_ros.results.gate import Condition
 from sysid_ros.results.next_steps import next_steps
 from sysid_ros.results.reservations import Reservation

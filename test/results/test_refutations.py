@@ -12,7 +12,7 @@ import pytest
 
 from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.estimation.terms import TermKind
+from sysid_ros.inference.model_errors import TermKind
 from sysid_ros.results.diagnostics import SignalCurve, sensor_errors
 from sysid_ros.results.gate import Condition, judge
 from sysid_ros.results.refutations import refuted
