@@ -4,6 +4,7 @@
 
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.inference.covariance import LEVEL
-from sysid_ros.inference.inference import Inference, Interval, infer, sharpened
+from sysid_ros.inference.inference import Inference, infer, sharpened
+from sysid_ros.inference.verdicts import Interval
 
 __all__ = ['LEVEL', 'Combination', 'Inference', 'Interval', 'infer', 'sharpened']

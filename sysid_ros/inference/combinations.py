@@ -26,10 +26,9 @@ _TAKES_PART = 0.01
 #: Partners are complete when they leave at most so many times as much of a column unexplained, in
 #: squares, as all columns together do.
 _COMPLETE = 4.0
-#: A direction is one of small integers when each of its components is that near to one, none of
-#: these is larger than so much, and rounding the direction widens the interval by less than a
-#: factor.
-_NEAR_INTEGER, _LARGEST_INTEGER, _LARGEST_LOSS = 0.02, 2, 2.0
+#: A direction is one of small integers when each of its components is that near to one, and none
+#: of these is larger than so much.
+_NEAR_INTEGER, _LARGEST_INTEGER = 0.02, 2
 #: What adds less than this part of the largest to the residuals is not worth a term.
 _NEGLIGIBLE = 0.005
 
@@ -197,23 +196,18 @@ def combinations(
         forms = _integers(blind, lengths, 1)
     elif np.all(values != 0):
         forms = _integers(blind / values[:, None], lengths * values, _LARGEST_INTEGER)
-    gradients = forms and [_gradient(form, values, product=product) for form in forms]
-    if gradients is None or any(_is_lossy(each, blind, spread) for each in gradients):
+    if forms is None:
         product, forms = False, _sums(blind, lengths)
     names, found = [unknown.name for unknown in chosen], []
-    for form in forms or []:
+    for form in forms:
         value = float(np.prod(values**form) if product else form @ values)
-        gradient = _gradient(form, values, product=product)
+        # By the parameters, of a product of powers or of a sum.
+        gradient = value * form / values if product else form
         half = quantile * max(float(gradient @ spread @ gradient), 0.0) ** 0.5
         involved = tuple(name for name, weight in zip(names, form, strict=True) if weight)
         text = _product(names, form) if product else _sum(names, form)
         found.append(Combination(involved, text, value, value - half, value + half))
     return tuple(found)
-
-
-def _gradient(form: Array, x: Array, *, product: bool) -> Array:
-    """Return the (m,) derivative of a product of powers, or of a sum, by the parameters."""
-    return np.asarray(np.prod(x**form) * form / x) if product else form
 
 
 def _sum(names: Sequence[str], factors: Array) -> str:
@@ -286,20 +280,6 @@ def _sums(blind: Array, lengths: Array) -> list[Array]:
         kept = kept / kept[np.flatnonzero(kept)[0]]
         found.append(np.array([float(f'{weight:.3g}') for weight in kept]))
     return found
-
-
-def _is_lossy(gradient: Array, blind: Array, covariance: Array) -> bool:
-    """Return whether rounding a direction to integers widens its interval.
-
-    What the rounded gradient has in common with the blind directions is taken out for comparison.
-    """
-    # In standard errors, so that parameters of different units count alike.
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    deviation = np.where(deviation > 0, deviation, 1.0)
-    orthonormal, weighted = scipy.linalg.orth(blind / deviation[:, None]), gradient * deviation
-    exact = (weighted - orthonormal @ (orthonormal.T @ weighted)) / deviation
-    rounded = float(gradient @ covariance @ gradient)
-    return rounded > _LARGEST_LOSS**2 * float(exact @ covariance @ exact)
 
 
 class Effect(enum.Enum):

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss, VerdictKind
+from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.solver.least_squares import Solution
@@ -34,7 +33,7 @@ from sysid_ros.inference.covariance import (
 )
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.model_errors import Lacking, Term, lacking
-from sysid_ros.inference.verdicts import model_limited, verdicts
+from sysid_ros.inference.verdicts import Interval, model_limited, verdicts
 from sysid_ros.model.unknown import Unknown
 
 Array = NDArray[np.float64]
@@ -46,29 +45,6 @@ _SETTLED = 0.25
 _DRAWS = 20_000
 #: A parameter with more than this share in a direction that changes no residual is not determined.
 _LARGEST_SHARE = 0.1
-
-
-@dataclass(frozen=True)
-class Interval:
-    """95 % interval and verdict of one parameter; the limits are NaN where there is none.
-
-    ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
-    agreed. ``asked`` is the value that the data ask for far beyond a bound, if any.
-    """
-
-    low: float
-    high: float
-    verdict_kind: VerdictKind
-    confounded_with: tuple[str, ...] = ()
-    explanation: str = ''
-    noise_low: float = math.nan
-    noise_high: float = math.nan
-    asked: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words: its kind, and what the parameter is confounded with."""
-        return self.verdict_kind.among(self.confounded_with)
 
 
 @dataclass(frozen=True)
@@ -145,20 +121,30 @@ def infer(
         outside = scipy.special.ndtri((1 - LEVEL) * scipy.special.ndtr(mean / size))
         end = np.clip(x[column] + inwards * (mean - size * outside), bottom[column], top[column])
         low[column], high[column] = sorted((x[column], end))
-    judged = verdicts(linear, found, bounds, low, high)
-    blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
-    low[blind] = high[blind] = np.nan
+    each, told = verdicts(linear, found, bounds, low, high)
+    ends = np.array([(own.low, own.high) for own in each]).T.reshape(2, -1)
+    blind = np.isnan(ends[0])
     lacks = lacking(held, terms, np.where(blind, np.nan, found.half))
     apart = found.disagreement
     growth = np.ones(len(x)) if apart is None else apart.growth
     matrix = np.where(blind | blind[:, None], np.nan, found.matrix)
     matrix = matrix * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
-    out = QUANTILE * lacks.shift
-    # np.maximum passes NaN on: no interval stays no interval.
-    wide_low = np.maximum(x - np.hypot(growth * (x - low), out), bottom)
-    wide_high = np.minimum(x + np.hypot(growth * (high - x), out), top)
-    reach = np.maximum(wide_high - x, x - wide_low)
-    each = model_limited(judged.each, linear, found, lacks, reach)
+    # np.clip passes NaN on: no interval stays no interval.
+    reach = np.hypot(growth * (ends - x), QUANTILE * lacks.shift)
+    outer = np.clip(x + reach * [[-1.0], [1.0]], bottom, top)
+    inner = np.clip(ends, bottom, top)
+    intervals = [
+        model_limited(
+            index,
+            dataclasses.replace(own, low=low, high=high, noise_low=own_low, noise_high=own_high),
+            linear,
+            found,
+            lacks,
+        )
+        for index, (own, low, high, own_low, own_high) in enumerate(
+            zip(each, *outer.tolist(), *inner.tolist(), strict=True)
+        )
+    ]
     with np.errstate(invalid='ignore', divide='ignore'):
         off = np.abs(held.step) / deviation[held.free]
     # Starts of recordings interest nobody: joints that stick there make them hard to settle.
@@ -178,26 +164,13 @@ def infer(
             f'The fit ended about {left:.1g} standard errors from the optimum: verdicts and '
             'intervals may not hold; let it run longer, or leave out what makes the motion rough.'
         )
-    inner = np.maximum(low, bottom), np.minimum(high, top)
     return Inference(
-        intervals=tuple(
-            Interval(
-                low=float(wide_low[index]),
-                high=float(wide_high[index]),
-                verdict_kind=verdict.kind,
-                confounded_with=verdict.confounded_with,
-                explanation=verdict.explanation,
-                noise_low=float(inner[0][index]),
-                noise_high=float(inner[1][index]),
-                asked=verdict.asked,
-            )
-            for index, verdict in enumerate(each)
-        ),
+        intervals=tuple(intervals),
         covariance=matrix,
         method=found.method,
         effective=found.effective,
         notes=tuple(notes),
-        combinations=judged.combinations,
+        combinations=told,
         noises=tuple(found.noises.values()),
         all_at_once=all_at_once(matrix, parameters),
         left=left,

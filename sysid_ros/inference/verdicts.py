@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,36 +49,31 @@ _WIDE_OF_BOUNDS = 0.02
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What the data say about one parameter.
+class Interval:
+    """95 % interval and verdict of one parameter; the limits are NaN where there is none.
 
-    Attributes:
-        kind: What it is.
-        confounded_with: Names of the parameters that it cannot be told from.
-        blind: Whether the data do not determine it at all, so that there is no interval.
-        explanation: A sentence for the user: what is determined instead, what would help; empty
-            for what is identified.
-        asked: The value that the data ask for beyond a bound, farther than an identified value may
-            be off; None where they do not.
+    ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
+    agreed. ``asked`` is the value that the data ask for far beyond a bound, if any.
     """
 
-    kind: VerdictKind
+    low: float
+    high: float
+    verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()
-    blind: bool = False
     explanation: str = ''
+    noise_low: float = math.nan
+    noise_high: float = math.nan
     asked: float | None = None
 
-
-class Verdicts(NamedTuple):
-    """The verdict of each parameter, and what is determined of those that cannot be told apart."""
-
-    each: tuple[Verdict, ...]
-    combinations: tuple[Combination, ...]
+    @property
+    def verdict(self) -> str:
+        """The verdict in words: its kind, and what the parameter is confounded with."""
+        return self.verdict_kind.among(self.confounded_with)
 
 
 def verdicts(
     linear: Linear, found: Covariance, bounds: AtBounds, low: Array, high: Array
-) -> Verdicts:
+) -> tuple[list[Interval], tuple[Combination, ...]]:
     """Say of every parameter whether it is identified, and if not, why.
 
     A parameter is identified when its interval is narrow against its value or its bounds. If it is
@@ -94,11 +89,14 @@ def verdicts(
         bounds: What the data say of values at bounds.
         low: (p,) lower ends of the intervals.
         high: (p,) upper ends.
+
+    Returns:
+        Interval and verdict of each, and what is determined of those that cannot be told apart.
     """
     judge = _Judge(linear, found, bounds, low, high)
-    each = judge.without_priors([judge.verdict(index) for index in range(len(linear.x))])
-    told = [combination for own in judge.found.values() for combination in own]
-    return Verdicts(tuple(each), tuple(dict.fromkeys(told)))
+    each = judge.without_priors([judge.interval(index) for index in range(len(linear.x))])
+    told = (combination for own in judge.found.values() for combination in own)
+    return each, tuple(dict.fromkeys(told))
 
 
 class _Judge:
@@ -123,23 +121,30 @@ class _Judge:
         )
         self.found: dict[tuple[int, ...], tuple[Combination, ...]] = {}
 
-    def verdict(self, index: int) -> Verdict:
+    def interval(self, index: int) -> Interval:
         if self._silent[index]:
             return self._not_excited(index)
         exact = self._exact.get(index)
         place = np.flatnonzero(self._bounds.columns == index)
+        wide = self._wide[index] > self._limit[index]
         if exact is None and len(place):
-            if self._bounds.pushed[place[0]] or not self._wide[index] > self._limit[index]:
+            if self._bounds.pushed[place[0]] or not wide:
                 return self._at_bound(index, int(place[0]))
             if not self._bounds.told[place[0]]:
                 return self._not_excited(index, blind=True)
+        if exact is None and not wide:
+            return self._said(index, VerdictKind.IDENTIFIED)
         alone = self._half[index] / np.sqrt(max(self._inflation[index], np.finfo(float).tiny))
-        if exact is None and not self._wide[index] > self._limit[index]:
-            return Verdict(VerdictKind.IDENTIFIED)
         weak = alone > self._limit[index]
         if weak or (exact is None and (self._wide[index] / alone) ** 2 < _INFLATION):
             return self._not_excited(index, blind=exact is not None)
         return self._confounded(index, exact or self._near(index), blind=exact is not None)
+
+    def _said(
+        self, index: int, kind: VerdictKind, why: str = '', *, blind: bool = False, **more: Any
+    ) -> Interval:
+        ends = (math.nan,) * 2 if blind else (float(self._low[index]), float(self._high[index]))
+        return Interval(*ends, kind, explanation=why, **more)
 
     def _near(self, index: int) -> DependentSet:
         """Return the set of columns that nearly depend on each other because of one."""
@@ -147,7 +152,7 @@ class _Judge:
         found = partners(self._triangle[:, chosen], int(np.searchsorted(chosen, index)))
         return DependentSet(tuple(int(chosen[c]) for c in found.columns), found.blind)
 
-    def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Verdict:
+    def _confounded(self, index: int, dependent: DependentSet, *, blind: bool) -> Interval:
         names = tuple(self._names[c] for c in dependent.columns if c != index)
         if not names:
             # What depends on nothing else is as unknown as what the motion does not excite.
@@ -160,7 +165,7 @@ class _Judge:
         else:
             instead = f'It cannot be told from {_listed(names)}'
         why = f'{instead}; {self._separating(dependent)}.'
-        return Verdict(VerdictKind.CONFOUNDED, names, blind, why)
+        return self._said(index, VerdictKind.CONFOUNDED, why, blind=blind, confounded_with=names)
 
     def _separating(self, dependent: DependentSet) -> str:
         chosen = [self._unknowns[c] for c in dependent.columns]
@@ -177,7 +182,7 @@ class _Judge:
             self.found[dependent.columns] = tuple(narrow)
         return self.found[dependent.columns]
 
-    def _not_excited(self, index: int, *, blind: bool = False) -> Verdict:
+    def _not_excited(self, index: int, *, blind: bool = False) -> Interval:
         x, low, high = self._linear.x[index], self._low[index], self._high[index]
         blind = blind or not np.isfinite(low)
         if self._silent[index]:
@@ -191,9 +196,9 @@ class _Judge:
         else:
             why = f'It is only known to be above {low:.2g}'
         why = f'{why}; {exciting(self._unknowns[index])}.'
-        return Verdict(VerdictKind.NOT_EXCITED, blind=blind, explanation=why)
+        return self._said(index, VerdictKind.NOT_EXCITED, why, blind=blind)
 
-    def _at_bound(self, index: int, place: int) -> Verdict:
+    def _at_bound(self, index: int, place: int) -> Interval:
         """Say which bound, and whether the data push beyond it."""
         unknown, beyond = self._unknowns[index], float(self._bounds.beyond[place])
         lower, pushed = self._bounds.inwards[place] > 0, bool(self._bounds.pushed[place])
@@ -211,14 +216,10 @@ class _Judge:
             else:
                 text += ': the bounds are too narrow, or the model lacks something'
         far = pushed and abs(beyond - self._linear.x[index]) > self._limit[index]
-        return Verdict(
-            VerdictKind.AT_BOUND,
-            blind=pushed,
-            explanation=f'{text}.',
-            asked=beyond if far else None,
-        )
+        asked = beyond if far else None
+        return self._said(index, VerdictKind.AT_BOUND, f'{text}.', blind=pushed, asked=asked)
 
-    def without_priors(self, each: list[Verdict]) -> list[Verdict]:
+    def without_priors(self, each: list[Interval]) -> list[Interval]:
         """Name what is known by priors on parameters rather than by the data."""
         linear, free = self._linear, self._linear.free
         priors = linear.robot_priors
@@ -233,18 +234,20 @@ class _Judge:
         inverse = np.linalg.pinv(gram / lengths, rcond=threshold(len(free)) ** 2, hermitian=True)
         ratios = np.diag(inverse) / length**2 / self._inflation[free]
         for index, known in zip(free.tolist(), ratios.tolist(), strict=True):
-            if each[index].blind:
+            if math.isnan(each[index].low):
                 continue
             unseen = index in exact or not factor[:, index].any()
             ratio = math.inf if unseen else known
             # An interval that is wide in spite of a prior of its own is what was known before.
-            wide = each[index].kind is VerdictKind.NOT_EXCITED and self._unknowns[index].prior
+            wide = (
+                each[index].verdict_kind is VerdictKind.NOT_EXCITED and self._unknowns[index].prior
+            )
             # More than half of the information is the priors'.
             if wide or ratio > 2.0:  # noqa: PLR2004 (a half)
                 each[index] = self._prior_dominated(index, exact.get(index), ratio)
         return each
 
-    def _prior_dominated(self, index: int, exact: DependentSet | None, ratio: float) -> Verdict:
+    def _prior_dominated(self, index: int, exact: DependentSet | None, ratio: float) -> Interval:
         unknown = self._unknowns[index]
         prior = '' if unknown.prior is None else f', {plus_minus(*unknown.prior)}'
         if exact is not None:
@@ -258,7 +261,7 @@ class _Judge:
             text += f'; {exciting(unknown)}'
         else:
             text = f'The data say nothing about it beyond the prior{prior}; {exciting(unknown)}'
-        return Verdict(VerdictKind.PRIOR_DOMINATED, explanation=f'{text}.')
+        return self._said(index, VerdictKind.PRIOR_DOMINATED, f'{text}.')
 
     def _sets(self, factor: Array, priors: Array) -> dict[int, DependentSet]:
         """Return the exactly dependent set that each parameter is in, if any.
@@ -278,46 +281,33 @@ class _Judge:
 
 
 def model_limited(
-    each: Sequence[Verdict], linear: Linear, found: Covariance, lacks: Lacks, reach: Array
-) -> list[Verdict]:
+    index: int, own: Interval, linear: Linear, found: Covariance, lacks: Lacks
+) -> Interval:
     """Say of what noise alone would leave determined if model errors make it too uncertain.
 
     Model error is what many recordings disagree about by more than the noise inside of them
     explains, what makes residuals alike from sample to sample, and what residuals follow.
-
-    Args:
-        each: The verdicts without model error.
-        linear: The problem.
-        found: Covariance of the estimates.
-        lacks: What residuals follow.
-        reach: (p,) how far the ends of the intervals are from the values.
     """
-    verdicts = list(each)
-    for index, (verdict, x, unknown) in enumerate(
-        zip(each, linear.x, linear.unknowns, strict=True)
-    ):
-        limit, why = widest(float(x), unknown), ''
-        if verdict.kind is VerdictKind.NOT_EXCITED and not verdict.blind:
-            if found.narrow[index] > limit:
-                continue
-            why = (
-                f'The {linear.recordings} recordings disagree about it by more than noise '
-                'explains: find what differs between them, or what the model lacks.'
-                if found.apart[index]
-                else 'Residuals stay alike from sample to sample, which noise seldom does, and '
-                f'leave it {plus_minus(x, found.half[index])}: find what the model lacks.'
-            )
-        elif verdict.kind is VerdictKind.IDENTIFIED and reach[index] > limit:
-            why = lacks.why[index]
-            most = QUANTILE * abs(lacks.shift[index]) > reach[index] / math.sqrt(2)
-            if found.disagreement is not None and not most:
-                why = (
-                    f'The {linear.recordings} recordings disagree about it by more than noise '
-                    f'explains: record {ENOUGH} or more, or find what differs between them.'
-                )
-        if why:
-            verdicts[index] = replace(verdict, kind=VerdictKind.MODEL_LIMITED, explanation=why)
-    return verdicts
+    x, why = float(linear.x[index]), ''
+    limit, reach = widest(x, linear.unknowns[index]), max(own.high - x, x - own.low)
+    disagree = f'The {linear.recordings} recordings disagree about it by more than noise explains:'
+    if own.verdict_kind is VerdictKind.NOT_EXCITED and found.narrow[index] <= limit:
+        why = (
+            f'{disagree} find what differs between them, or what the model lacks.'
+            if found.apart[index]
+            else 'Residuals stay alike from sample to sample, which noise seldom does, and leave '
+            f'it {plus_minus(x, found.half[index])}: find what the model lacks.'
+        )
+    elif own.verdict_kind is VerdictKind.IDENTIFIED and reach > limit:
+        most = QUANTILE * abs(lacks.shift[index]) > reach / math.sqrt(2)
+        why = (
+            lacks.why[index]
+            if most or found.disagreement is None
+            else f'{disagree} record {ENOUGH} or more, or find what differs between them.'
+        )
+    if not why or math.isnan(own.low):
+        return own
+    return replace(own, verdict_kind=VerdictKind.MODEL_LIMITED, explanation=why)
 
 
 def widest(value: float, unknown: Unknown) -> float:
