@@ -15,34 +15,25 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from sysid_ros.inference.covariance import split, threshold, triangle
+from sysid_ros.inference.covariance import TAKES_PART, split, threshold, triangle
 from sysid_ros.model.unknown import Unknown
 
 Array = NDArray[np.float64]
 
-#: A parameter takes part in a direction that no residual sees when its share is more than this
-#: part of the largest: what is smaller may come from the error of the columns.
-_TAKES_PART = 0.01
 #: Partners are complete when they leave at most so many times as much of a column unexplained, in
 #: squares, as all columns together do.
 _COMPLETE = 4.0
 #: A direction is one of small integers when each of its components is that near to one, and none
 #: of these is larger than so much.
 _NEAR_INTEGER, _LARGEST_INTEGER = 0.02, 2
-#: What adds less than this part of the largest to the residuals is not worth a term.
-_NEGLIGIBLE = 0.005
 
 
 class DependentSet(NamedTuple):
-    """Columns that depend on each other.
+    """Columns that depend on each other."""
 
-    Attributes:
-        columns: Which, ascending; m of them.
-        blind: (m, k) unit vectors in the columns scaled to length 1: moving along them changes no
-            residual, or hardly any.
-    """
-
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # which, ascending; m of them
+    #: (m, k) unit vectors in the columns scaled to length 1: moving along them changes no residual,
+    #: or hardly any.
     blind: Array
 
 
@@ -66,7 +57,7 @@ def exact_sets(jacobian: Array, priors: Array | None = None) -> list[DependentSe
     if not len(null):
         return []
     basis = _echelon(null)
-    circuits = np.abs(basis) > _TAKES_PART
+    circuits = np.abs(basis) > TAKES_PART
     label = connected_components(circuits.T.astype(int) @ circuits)[1]
     found = []
     for one in dict.fromkeys(label[circuits.any(axis=0)]):
@@ -123,20 +114,12 @@ def _echelon(rows: Array) -> Array:
 
 @dataclass(frozen=True)
 class Combination:
-    """What is determined of parameters that cannot be told apart.
+    """What is determined of parameters that cannot be told apart."""
 
-    Attributes:
-        parameters: Their names.
-        expression: What is determined, as ``gear/mass``.
-        value: Of the expression.
-        low: Lower end of its 95 % interval.
-        high: Upper end.
-    """
-
-    parameters: tuple[str, ...]
-    expression: str
-    value: float
-    low: float
+    parameters: tuple[str, ...]  # their names
+    expression: str  # what is determined, as ``gear/mass``
+    value: float  # of the expression
+    low: float  # lower end of its 95 % interval
     high: float
 
     @property
@@ -173,15 +156,8 @@ def combinations(
 
     They span what is orthogonal to the blind directions: m - k of them. Where the direction of the
     logarithms is one of small integers they are products of powers; else they are sums. Intervals
-    are those of the expression as it is printed, by the delta method.
-
-    Args:
-        dependent: The parameters.
-        unknowns: All p of them.
-        x: (p,) values.
-        scale: (p,) length of the Jacobian's columns.
-        covariance: (p, p) of the estimates, finite.
-        quantile: Half-width of an interval in standard errors.
+    are those of the expression as it is printed, by the delta method, from the (p, p) covariance
+    and the quantile in standard errors.
     """
     # People write forces before masses, and so does the order of the effects.
     order = list(Effect)
@@ -248,7 +224,7 @@ def _complement(blind: Array) -> Array:
 def _takes_part(row: Array, lengths: Array) -> NDArray[np.bool_]:
     """Return what is not negligible: what it adds to the residuals, not the number, decides."""
     share = np.abs(row / lengths)
-    return np.asarray(share > _NEGLIGIBLE * share.max())
+    return np.asarray(share > TAKES_PART * share.max())
 
 
 def _integers(blind: Array, lengths: Array, limit: int) -> list[Array] | None:

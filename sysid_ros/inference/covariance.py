@@ -34,26 +34,27 @@ ENOUGH = 8
 #: Of those, so many have to say something of a parameter: with fewer Student's quantile is beyond
 #: 2.6, and the noise within them says more.
 _ENOUGH_TELLING = 6.0
-#: Recordings disagree if noise would make them do so with less than this probability.
-_CHANCE = 0.01
+#: Recordings disagree, and residuals follow a term, if noise would make them do so with less than
+#: this probability.
+CHANCE = 0.01
 #: Relative error that a column of differences may have (see ``solver.differences``).
 COLUMN_ERROR = 3e-5
-#: Priors have no such error: they know a direction from this part of it on.
-_EXACT = 1e-4
+#: A parameter takes part in a direction that no residual sees when its share is more than this:
+#: what is smaller may come from the error of the columns.
+TAKES_PART = 0.01
 #: A value within this fraction of the bounds' distance from one of them is at the bound.
 _AT_BOUND = 1e-6
 #: Largest order of the autoregression of a sensor's noise, and samples for each coefficient.
 _LARGEST_ORDER, _SAMPLES_PER_COEFFICIENT = 8, 25
-#: Reflection coefficients are kept below this: noise of a longer memory is a trend.
-_LARGEST_REFLECTION = 0.998
+#: Reflection coefficients stay below this, as noise of a longer memory is a trend; so do shares of
+#: a recording in the information, so that it can be left out.
+_BELOW_ONE = 0.998
 #: The memory of noise is followed until this part of it is left, and over so many samples at most.
 _FADED, _LONGEST_MEMORY = 1e-4, 20_000
 #: Harmonics of an encoder's sawtooth; those beyond hold a hundredth of its variance.
 _HARMONICS = 64
 #: Noise whose effective samples are below this share of all is correlated.
 _SLOW = 0.5
-#: Share of a recording in the information is kept below this, so that it can be left out.
-_LARGEST_SHARE = 0.999
 #: Variances are compared down to this.
 _TINY = 1e-300
 
@@ -82,51 +83,36 @@ def split(unseen: Array, priors: Array) -> tuple[Array, Array]:
     """
     _, found, turned = np.linalg.svd(priors @ unseen.T)
     known = np.zeros(len(unseen), dtype=bool)
-    known[: len(found)] = found > _EXACT * threshold(unseen.shape[1])
+    known[: len(found)] = found > np.sqrt(np.finfo(np.float64).eps)
     directions = turned @ unseen
     return directions[known], directions[~known]
 
 
 @dataclass(frozen=True)
 class Linear:
-    """The linearised problem at the optimum.
+    """The linearised problem at the optimum."""
 
-    Attributes:
-        unknowns: The parameters, p of them.
-        x: (p,) their values.
-        residual: (n,) pull of each residual on the fit: the residual itself in units of the noise,
-            with a robust loss half its derivative, over the root of the loss's mean curvature.
-        unit: (n, c) derivative of the residuals times that root, its columns scaled to length 1
-            and one after the other in memory; first those of the parameters, then what was put
-            `beside` them.
-        gram: (c, c) products of its columns.
-        samples: What each residual is.
-        channels: Index of each sensor to its rows in the order of time, an array a sequence.
-        instants: For each sequence, an (m, n) sparse matrix that adds up the rows of its instants.
-        at_bound: (p,) whether a value is at one of its bounds.
-        root: (n,) root of the mean curvature of the loss.
-        scale: (c,) length of the Jacobian's columns; 1 for those that are zero.
-        free: (f,) columns that are not held and have an effect.
-        inverse: (f, f) pseudo-inverse of the information of the free columns scaled to length 1.
-        null: (f, k) unit vectors, in the scaled free parameters, that change no residual.
-        steps: Index of the sensor to the step of its encoder, in units of its noise.
-    """
-
-    unknowns: tuple[Unknown, ...]
-    x: Array
+    unknowns: tuple[Unknown, ...]  # p of them
+    x: Array  # (p,) their values
+    #: (n,) pull of each residual on the fit: the residual itself in units of the noise, with a
+    #: robust loss half its derivative, over the root of the loss's mean curvature.
     residual: Array
+    #: (n, c) derivative of the residuals times that root, its columns scaled to length 1 and one
+    #: after the other in memory: those of the parameters, then what was put `beside` them.
     unit: Array
-    gram: Array
-    samples: Samples
+    gram: Array  # (c, c) products of its columns
+    samples: Samples  # what each residual is
+    #: Index of each sensor to its rows in the order of time, an array for each sequence.
     channels: dict[int, list[NDArray[np.int64]]]
+    #: For each sequence, an (m, n) sparse matrix that adds up the rows of its instants.
     instants: list[scipy.sparse.csr_array]
-    at_bound: NDArray[np.bool_]
-    root: Array
-    scale: Array
-    free: NDArray[np.int64]
-    inverse: Array
-    null: Array
-    steps: Mapping[int, float]
+    at_bound: NDArray[np.bool_]  # (p,) whether a value is at one of its bounds
+    root: Array  # (n,) root of the mean curvature of the loss
+    scale: Array  # (c,) length of the Jacobian's columns; 1 for those that are zero
+    free: NDArray[np.int64]  # (f,) columns that are not held and have an effect
+    inverse: Array  # (f, f) pseudo-inverse of the information of the scaled free columns
+    null: Array  # (f, k) unit vectors, in the scaled free parameters, that change no residual
+    steps: Mapping[int, float]  # index of the sensor to its encoder's step, in units of its noise
 
     @functools.cached_property
     def scaled(self) -> Array:
@@ -277,21 +263,13 @@ def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise of one sensor, as an autoregression.
-
-    Attributes:
-        sensor: Its name.
-        samples: Number of residuals.
-        innovation: Variance of what is new in each, dimensionless.
-        coefficients: (q,) the rest is their sum over the q samples before.
-        correlation: (k,) autocorrelation, from lag 0 until it has faded.
-    """
+    """Noise of one sensor, as an autoregression."""
 
     sensor: str
-    samples: int
-    innovation: float
-    coefficients: Array
-    correlation: Array
+    samples: int  # number of residuals
+    innovation: float  # variance of what is new in each, dimensionless
+    coefficients: Array  # (q,) the rest is their sum over the q samples before
+    correlation: Array  # (k,) autocorrelation, from lag 0 until it has faded
 
     @property
     def autocorrelation(self) -> float:
@@ -362,7 +340,7 @@ def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]
         correlation[order] = series[order:] @ series[:-order] / pairs / variance
         # Levinson and Durbin: one more coefficient, and the others corrected by it.
         reflection = (correlation[order] - coefficients @ correlation[order - 1 : 0 : -1]) / left
-        reflection = float(np.clip(reflection, -_LARGEST_REFLECTION, _LARGEST_REFLECTION))
+        reflection = float(np.clip(reflection, -_BELOW_ONE, _BELOW_ONE))
         coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
         left *= 1.0 - reflection**2
         criterion = count * np.log(left) + 2 * order
@@ -387,7 +365,7 @@ def smoothed(series: Array, alike: float) -> Array:
     if reach < 1:
         return series
     kernel = scipy.signal.windows.triang(2 * reach + 1)[:, None]
-    return np.asarray(scipy.signal.oaconvolve(series, kernel, mode='same', axes=0))
+    return np.asarray(scipy.signal.fftconvolve(series, kernel, mode='same', axes=0))
 
 
 def sawtooth(residual: Array, influence: Array, step: float) -> Array:
@@ -397,13 +375,8 @@ def sawtooth(residual: Array, influence: Array, step: float) -> Array:
     at two positions have the covariance Σ_m Δ²/(2π²m²) cos(2πm (q - q')/Δ). So a joint that comes
     back has the same error again, however much later, which no correlation in time tells. Noise
     that reaches the encoder blurs the m-th harmonic by exp(-(2πmσ/Δ)²/2); what it takes away is
-    white (Widrow, IRE Transactions on Circuit Theory 3, 1956).
-
-    Args:
-        residual: (n,) residuals of the encoder, in units of its noise; where between two steps the
-            joint was.
-        influence: (n, f) of each of them on the estimates.
-        step: Δ in units of the noise.
+    white (Widrow, IRE Transactions on Circuit Theory 3, 1956). The (n,) residuals say where between
+    two steps the joint was; all is in units of the noise.
     """
     total = float(np.mean(residual**2))
     blur = max(total - step**2 / 12.0, 0.0)
@@ -490,7 +463,7 @@ def between(linear: Linear, residual: Array) -> tuple[Array, Array]:
     meat = known.T @ known
     for information, score in zip(informations, scores, strict=True):
         values, vectors = np.linalg.eig(information @ inverse)
-        roots = vectors / np.sqrt(1.0 - np.clip(values.real, 0.0, _LARGEST_SHARE))
+        roots = vectors / np.sqrt(1.0 - np.clip(values.real, 0.0, _BELOW_ONE))
         corrected = (roots @ np.linalg.pinv(vectors)).real @ score
         meat = meat + np.outer(corrected, corrected)
     shares = np.array([np.diag(inverse @ each @ inverse) for each in informations])
@@ -501,20 +474,12 @@ def between(linear: Linear, residual: Array) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """A few recordings differ by more than the noise inside of them explains.
+    """A few recordings differ by more than the noise inside of them explains."""
 
-    Attributes:
-        recordings: How many.
-        times: How many times as far apart they are as noise would have them, in the root mean
-            square over all parameters.
-        most: Name of the parameter about which they disagree most.
-        growth: (p,) what half-widths are to be multiplied by.
-    """
-
-    recordings: int
-    times: float
-    most: str
-    growth: Array
+    recordings: int  # how many
+    times: float  # how many times as far apart as noise has them, in the root mean square
+    most: str  # name of the parameter about which they disagree most
+    growth: Array  # (p,) what half-widths are to be multiplied by
 
     def __str__(self) -> str:
         """Return the sentence for a reader of the intervals."""
@@ -527,27 +492,19 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Covariance:
-    """Covariance of the estimates.
+    """Covariance of the estimates."""
 
-    Attributes:
-        matrix: (p, p) in the parameters' units; rows of parameters without interval are NaN.
-            Directions that the data do not see are left out of it.
-        freedom: (p,) degrees of freedom of each variance.
-        method: How it was found, in words.
-        noises: Index of each sensor to the noise of its residuals.
-        narrow: (p,) half-widths that noise alone would have: within recordings where many of them
-            disagree, white where residuals stay alike; infinite elsewhere.
-        apart: (p,) whether many recordings disagree about a parameter.
-        disagreement: Of few recordings, if any; it is not in the matrix.
-    """
-
+    #: (p, p) in the parameters' units; rows of parameters without interval are NaN. Directions that
+    #: the data do not see are left out of it.
     matrix: Array
-    freedom: Array
-    method: str
-    noises: dict[int, Noise]
+    freedom: Array  # (p,) degrees of freedom of each variance
+    method: str  # how it was found, in words
+    noises: dict[int, Noise]  # by index of the sensor
+    #: (p,) half-widths that noise alone would have: within recordings where many of them disagree,
+    #: white where residuals stay alike; infinite elsewhere.
     narrow: Array
-    apart: NDArray[np.bool_]
-    disagreement: Disagreement | None = None
+    apart: NDArray[np.bool_]  # (p,) whether many recordings disagree about a parameter
+    disagreement: Disagreement | None = None  # of few recordings; it is not in the matrix
 
     @property
     def half(self) -> Array:
@@ -570,11 +527,8 @@ def covariance(linear: Linear, residual: Array | None = None) -> Covariance:
 
     From ``ENOUGH`` recordings on, their disagreement says it, whatever the model lacks. With fewer,
     and for parameters of which few recordings say most, the noise inside of them has to, unless
-    recordings disagree by more than it explains about any.
-
-    Args:
-        linear: The problem.
-        residual: (n,) residuals that are taken for noise; the problem's unless given.
+    recordings disagree by more than it explains about any. Noise is the (n,) residuals given, or
+    the problem's.
     """
     residual = linear.residual if residual is None else residual
     count, free, recordings = len(linear.x), linear.free, linear.recordings
@@ -600,8 +554,8 @@ def covariance(linear: Linear, residual: Array | None = None) -> Covariance:
         else:
             method = f'from the disagreement of {recordings} recordings'
             telling = telling_freedom + 1 >= _ENOUGH_TELLING
-            telling |= (chance * len(columns)).min() < _CHANCE
-            own, unlike = columns[telling], columns[telling & (chance < _CHANCE)]
+            telling |= (chance * len(columns)).min() < CHANCE
+            own, unlike = columns[telling], columns[telling & (chance < CHANCE)]
             apart[unlike] = True
             narrow[unlike] = (np.sqrt(np.diag(matrix)) * student(freedom))[unlike]
             growth = np.ones(count)
@@ -635,10 +589,10 @@ def _disagreement(
     whitened = np.linalg.pinv(matrix[np.ix_(columns, columns)] / scales, hermitian=True)
     ratio, every = float(np.sum(whitened * outside / scales)) / len(columns), freedom.sum()
     growth = np.ones(len(linear.x))
-    together = scipy.special.chdtrc(every, every * ratio) < _CHANCE
+    together = scipy.special.chdtrc(every, every * ratio) < CHANCE
     if together:
         growth *= np.sqrt(ratio) * student(every) / QUANTILE
-    alone = chance * len(columns) < _CHANCE
+    alone = chance * len(columns) < CHANCE
     if not together and not alone.any():
         return None
     own = np.sqrt(np.diag(outside)) / sizes * student(freedom) / QUANTILE
@@ -647,27 +601,14 @@ def _disagreement(
     return Disagreement(linear.recordings, float(np.sqrt(ratio)), most, growth)
 
 
-#: Values whose part in what cannot be seen is below this can be let off their bound.
-_UNSEEN_SHARE = 0.01
-
-
 class AtBounds(NamedTuple):
-    """What the data say of the k values at bounds that have an effect.
+    """What the data say of the k values at bounds that have an effect."""
 
-    Attributes:
-        columns: (k,) of the Jacobian.
-        inwards: (k,) 1 at a lower bound, -1 at an upper one.
-        beyond: (k,) where the data would have each, in its unit, others at bounds staying there;
-            NaN where the data do not tell.
-        pushed: (k,) which ones the data, and not noise, push outwards.
-        told: (k,) of which ones the data tell how far inside of the bound they may be.
-    """
-
-    columns: NDArray[np.int64]
-    inwards: Array
-    beyond: Array
-    pushed: NDArray[np.bool_]
-    told: NDArray[np.bool_]
+    columns: NDArray[np.int64]  # (k,) of the Jacobian
+    inwards: Array  # (k,) 1 at a lower bound, -1 at an upper one
+    beyond: Array  # (k,) where the data would have each, others staying; NaN where they do not tell
+    pushed: NDArray[np.bool_]  # (k,) which ones the data, and not noise, push outwards
+    told: NDArray[np.bool_]  # (k,) of which ones the data tell how far inside they may be
 
 
 def at_bounds(linear: Linear) -> AtBounds:
@@ -683,7 +624,7 @@ def at_bounds(linear: Linear) -> AtBounds:
     inwards = np.where(x - low <= high - x, 1.0, -1.0)
     beyond, pushed = np.full(count, np.nan), np.zeros(count, dtype=bool)
     freed = linear.freed(columns)
-    told = np.all(np.abs(freed.null[np.isin(freed.free, columns)]) < _UNSEEN_SHARE, axis=1)
+    told = np.all(np.abs(freed.null[np.isin(freed.free, columns)]) < TAKES_PART, axis=1)
     if told.any():
         freed = linear.freed(columns[told])
         own = columns[told]

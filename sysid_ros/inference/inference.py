@@ -22,6 +22,7 @@ from sysid_ros.inference.covariance import (
     ENOUGH,
     LEVEL,
     QUANTILE,
+    TAKES_PART,
     Disagreement,
     Noise,
     at_bounds,
@@ -43,41 +44,23 @@ Array = NDArray[np.float64]
 _SETTLED = 0.25
 #: Draws of all errors together.
 _DRAWS = 20_000
-#: A parameter with more than this share in a direction that changes no residual is not determined.
-_LARGEST_SHARE = 0.1
 
 
 @dataclass(frozen=True)
 class Inference:
-    """What the data say about all parameters.
-
-    Attributes:
-        intervals: Interval and verdict of each parameter.
-        covariance: (p, p) of the estimates, in the parameters' units; rows of parameters without
-            interval are NaN.
-        method: How the intervals were found, in words.
-        effective: Number of independent samples that say as much as the residuals do.
-        notes: What a reader of the intervals has to know, a sentence each.
-        combinations: What is determined of parameters that cannot be told apart.
-        noises: Of each sensor's residuals.
-        all_at_once: What the half-widths are to be multiplied by to hold all parameters at once.
-        left: How far the fit ended from the optimum, in standard errors of that parameter of which
-            it is most.
-        lacking: What the model lacks and residuals follow, the most certain first.
-        disagreement: Of few recordings, if it is more than noise explains; intervals allow for it.
-    """
+    """What the data say about all parameters."""
 
     intervals: tuple[Interval, ...]
-    covariance: Array
-    method: str
-    effective: float
-    notes: tuple[str, ...] = ()
-    combinations: tuple[Combination, ...] = ()
-    noises: tuple[Noise, ...] = ()
-    all_at_once: float = 1.0
-    left: float = 0.0
-    lacking: tuple[Lacking, ...] = ()
-    disagreement: Disagreement | None = None
+    covariance: Array  # (p, p) of the estimates, in their units; NaN rows without an interval
+    method: str  # how the intervals were found, in words
+    effective: float  # number of independent samples that say as much as the residuals do
+    notes: tuple[str, ...] = ()  # what a reader of the intervals has to know, a sentence each
+    combinations: tuple[Combination, ...] = ()  # what is determined of confounded parameters
+    noises: tuple[Noise, ...] = ()  # of each sensor's residuals
+    all_at_once: float = 1.0  # what half-widths are multiplied by to hold all at once
+    left: float = 0.0  # how far the fit ended from the optimum at most, in standard errors
+    lacking: tuple[Lacking, ...] = ()  # what residuals follow, the most certain first
+    disagreement: Disagreement | None = None  # of few recordings; intervals allow for it
 
 
 def infer(
@@ -180,16 +163,11 @@ def infer(
 
 
 def all_at_once(covariance: Array, parameters: Sequence[Unknown]) -> float:
-    """Return what intervals are to be multiplied by to hold all parameters at once.
+    """Return what intervals are to be multiplied by to hold all lasting parameters at once.
 
-    95 % is said of each by itself: of many, one or another misses the truth more often. So much
-    farther out is the 95 % quantile of the largest of their errors, which are taken for normal and
-    correlated as the estimates are (max-t intervals: T. Hothorn, F. Bretz and P. Westfall,
-    "Simultaneous inference in general parametric models", Biometrical Journal 50, 2008).
-
-    Args:
-        covariance: (p, p) of the estimates; NaN for those without an interval.
-        parameters: The unknowns; those of single runs do not count.
+    So much farther out is the 95 % quantile of the largest of their errors, which are normal with
+    the (p, p) covariance (max-t intervals: T. Hothorn, F. Bretz and P. Westfall, "Simultaneous
+    inference in general parametric models", Biometrical Journal 50, 2008).
     """
     deviation = np.sqrt(np.diag(covariance))
     lasting = np.array([not unknown.of_single_runs for unknown in parameters], dtype=bool)
@@ -209,12 +187,9 @@ class DataOnly(JointEstimate):
     """What the data say without what was known before.
 
     Values that the data do not determine are where the fit ended.
-
-    Attributes:
-        inflation: How many times wider than for white residuals the variances are, on average.
     """
 
-    inflation: float
+    inflation: float  # how many times wider than for white residuals the variances are, on average
 
 
 def data_only(
@@ -247,7 +222,7 @@ def data_only(
     found = covariance(linear)
     growth = np.ones(len(x)) if found.disagreement is None else found.disagreement.growth
     matrix = found.matrix * np.outer(growth, growth)
-    unseen = linear.free[np.any(np.abs(linear.null) > _LARGEST_SHARE, axis=1)]
+    unseen = linear.free[np.any(np.abs(linear.null) > TAKES_PART, axis=1)]
     matrix[unseen] = matrix[:, unseen] = np.nan
     ratios = (np.diag(matrix) / linear.white_variance)[linear.lasting]
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
@@ -261,8 +236,6 @@ _WEAK, _WEAK_OF_JUMPS = 0.02, 0.2
 #: Largest step along a direction, in units of the parameters' scales, where residuals jump, and
 #: smallest.
 _LONGEST, _LONGEST_OF_JUMPS, _SHORTEST = 1e-3, 0.2, 1e-5
-#: What is left of the error falls quadratically from one round to the next.
-_ROUNDS = 3
 
 
 def sharpened(residuals: ResidualLike, solution: Solution) -> Array:
@@ -291,7 +264,8 @@ def sharpened(residuals: ResidualLike, solution: Solution) -> Array:
     # What an unknown does not act on, as other sequences and priors, it never does.
     untouched = scaled == 0
     least, longest = (_WEAK_OF_JUMPS, _LONGEST_OF_JUMPS) if solution.jumps else (_WEAK, _LONGEST)
-    for _ in range(_ROUNDS):
+    # What is left of the error falls quadratically from one round to the next.
+    for _ in range(3):
         _, singular, right = np.linalg.svd(triangle(scaled))
         weak = singular < least
         if not weak.any():

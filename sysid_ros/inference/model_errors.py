@@ -23,6 +23,7 @@ from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals import WithArrivals
 from sysid_ros.estimation.residuals import Record, Residuals
 from sysid_ros.inference.covariance import (
+    CHANCE,
     QUANTILE,
     Linear,
     channel_noises,
@@ -48,14 +49,8 @@ _SIGN = 0.02
 _SMALL = 1e-3
 #: What is between an encoder and its link is tried in that part of this, rad or m.
 _TURNED = 0.01
-#: Links do not follow faster changes of what they carry than over this time, s; rows as far apart
-#: as this part of it tell them.
-_SLUGGISH, _EACH = 0.01, 0.6
-#: What nobody would have noticed: a part of a force or mass.
-_PERCENT = 0.01
-#: Residuals follow a term if noise would make them do so, in any of all terms, with less than this
-#: probability.
-_CHANCE = 0.01
+#: Links do not follow faster changes of what they carry than over this time, s.
+_SLUGGISH = 0.01
 #: So often a term is found at most, or those of all joints at once.
 _MOST = 4
 #: A term of which less than this part is left once parameters follow is theirs.
@@ -96,21 +91,13 @@ class TermKind(enum.StrEnum):
 
 
 class Term(NamedTuple):
-    """Something that a model may lack.
-
-    Attributes:
-        lack: What it is.
-        where: Name of the joint, actuator, body or recording that it is of; empty where of all.
-        change: (n,) change of the residuals by one unit of it.
-        amount: So much of it that nobody would have noticed; 0 where that cannot be said.
-        assumed: That amount in words.
-    """
+    """Something that a model may lack."""
 
     lack: TermKind
-    where: str
-    change: Array
-    amount: float = 0.0
-    assumed: str = ''
+    where: str  # joint, actuator, body or recording that it is of; empty where of all
+    change: Array  # (n,) change of the residuals by one unit of it
+    amount: float = 0.0  # so much that nobody would have noticed; 0 where that cannot be said
+    assumed: str = ''  # that amount in words
 
     @property
     def title(self) -> str:
@@ -298,7 +285,7 @@ def _trials(motion: _Motion, sizes: Mapping[str, Array]) -> Iterator[_Trial]:
         for lack, shape in shapes:
             added = np.zeros((len(speed), model.nv))
             added[:, dof] = _SMALL * strongest * shape
-            amount = _PERCENT if lack is TermKind.GAIN else 0.0
+            amount = 0.01 if lack is TermKind.GAIN else 0.0
             yield _Trial(lack, name, amount, f'1 % more force of the drive of {name!r}', added)
     before = np.concatenate([motion.control[:1], motion.control[:-1]])
     late = (1.0 - _SMALL) * motion.control + _SMALL * before
@@ -318,7 +305,7 @@ def _trials(motion: _Motion, sizes: Mapping[str, Array]) -> Iterator[_Trial]:
             mujoco.mj_setConst(other, mujoco.MjData(other))
             name = model.body(body).name or f'body {body}'
             more = f'1 % more mass of {name!r}'
-            yield _Trial(TermKind.PAYLOAD, name, _PERCENT, more, model=other)
+            yield _Trial(TermKind.PAYLOAD, name, 0.01, more, model=other)
 
 
 def _behind(motion: _Motion) -> Iterator[_Trial]:
@@ -335,7 +322,7 @@ def _behind(motion: _Motion) -> Iterator[_Trial]:
     links.jnt_stiffness[:] = 0.0
     timestep, steps = links.opt.timestep, len(motion.control)
     # What is as sluggish needs no row for each step.
-    rows = np.arange(0, steps, max(int(_EACH * _SLUGGISH / timestep), 1))
+    rows = np.arange(0, steps, max(int(_SLUGGISH / timestep / 2), 1))
     if len(rows) < 4:  # noqa: PLR2004 (no second derivative)
         return
     apart = timestep * (rows[1] - rows[0])
@@ -377,39 +364,23 @@ def _behind(motion: _Motion) -> Iterator[_Trial]:
 
 
 class Lacking(NamedTuple):
-    """A term that the residuals follow.
-
-    Attributes:
-        lack: What it is.
-        title: What it is and where.
-        sigmas: How many standard errors its amount is from none.
-        share: Part of the remaining cost that it removes, after those before it.
-        own: (p,) by how much parameters would change with it, more than with those before it.
-    """
+    """A term that the residuals follow."""
 
     lack: TermKind
-    title: str
-    sigmas: float
-    share: float
-    own: Array
+    title: str  # what it is and where
+    sigmas: float  # how many standard errors its amount is from none
+    share: float  # part of the remaining cost that it removes, after those before it
+    own: Array  # (p,) by how much parameters change with it, more than with those before it
 
 
 class Lacks(NamedTuple):
-    """What the model lacks.
+    """What the model lacks."""
 
-    Attributes:
-        terms: What residuals follow, the most certain kind first; none where they are noise.
-        instead: Titles of what explains them nearly as well as the first.
-        shift: (p,) the most that parameters would change, with all terms or what there is instead.
-        why: (p,) a sentence on what would change each so, and what to do about it.
-        notes: What a reader of the intervals has to know, a sentence each.
-    """
-
-    terms: tuple[Lacking, ...]
-    instead: tuple[str, ...]
-    shift: Array
-    why: tuple[str, ...]
-    notes: tuple[str, ...]
+    terms: tuple[Lacking, ...]  # the most certain kind first; none where residuals are noise
+    instead: tuple[str, ...]  # titles of what explains residuals nearly as well as the first
+    shift: Array  # (p,) the most that parameters change, with all terms or what there is instead
+    why: tuple[str, ...]  # (p,) what would change each so, and what to do about it
+    notes: tuple[str, ...]  # what a reader of the intervals has to know, a sentence each
 
 
 def lacking(linear: Linear, terms: Sequence[Term], half: Array) -> Lacks:
@@ -421,12 +392,8 @@ def lacking(linear: Linear, terms: Sequence[Term], half: Array) -> Lacks:
     Wald, Transactions of the American Mathematical Society 54, 1943). The most significant is taken
     into the model, or those that all joints have at once, and the others are tried again. What a
     model lacks is seldom just one of the terms, and several may explain the residuals about as
-    well: the parameters may have to move as any of them would move them.
-
-    Args:
-        linear: The problem at the optimum, of p parameters.
-        terms: What is tried.
-        half: (p,) half-widths of the intervals, NaN where there is none.
+    well: the parameters may have to move as any of them would move them. What none of that shows is
+    said where it would move a parameter by more than its half-width, of (p,).
     """
     count = len(linear.x)
     search = _Search(linear, terms) if terms else None
@@ -540,7 +507,7 @@ class _Search:
         return np.nan_to_num(sigmas, nan=0.0, posinf=0.0)[own]
 
     def _by_chance(self, sigmas: float) -> bool:
-        return bool(2 * scipy.special.ndtr(-sigmas) * len(self.terms) > _CHANCE)
+        return bool(2 * scipy.special.ndtr(-sigmas) * len(self.terms) > CHANCE)
 
     def _certain(self, tried: list[int]) -> list[int]:
         """Leave out what may be zero: what is alike in two terms is certain of neither."""

@@ -83,13 +83,6 @@ def verdicts(
     their own, also if one of them is at a bound. Where less than half of the information on a
     parameter is the data's, priors on parameters dominate.
 
-    Args:
-        linear: The problem, with values free that only noise put at their bounds.
-        found: Covariance of the estimates.
-        bounds: What the data say of values at bounds.
-        low: (p,) lower ends of the intervals.
-        high: (p,) upper ends.
-
     Returns:
         Interval and verdict of each, and what is determined of those that cannot be told apart.
     """
