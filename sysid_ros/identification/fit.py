@@ -48,10 +48,10 @@ from sysid_ros.estimation.start import (
     resume,
 )
 from sysid_ros.estimation.start.servo_law import aimed
-from sysid_ros.estimation.terms import terms
 from sysid_ros.estimation.weighting import solve_weighted
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only
+from sysid_ros.inference.model_errors import terms
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
 from sysid_ros.rollout.drives import Drives

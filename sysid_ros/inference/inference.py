@@ -5,35 +5,39 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss, VerdictKind
-from sysid_ros.errors import some
+from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.estimation.terms import Term
-from sysid_ros.inference.at_bounds import at_bounds
-from sysid_ros.inference.combinations import plus_minus
+from sysid_ros.estimation.solver.problem import ResidualLike
+from sysid_ros.inference.combinations import Combination
+from sysid_ros.inference.covariance import (
+    ENOUGH,
+    LEVEL,
+    QUANTILE,
+    TAKES_PART,
+    Disagreement,
+    Noise,
+    at_bounds,
+    bounds_of,
+    covariance,
+    linearised,
+    threshold,
+    triangle,
+)
 from sysid_ros.inference.drift import JointEstimate
-from sysid_ros.inference.granted import granted
-from sysid_ros.inference.lacking import lacking
-from sysid_ros.inference.linear import linearised, robot_priors, with_encoders
-from sysid_ros.inference.spread import ENOUGH, LEVEL, QUANTILE, Ends, spread
-from sysid_ros.inference.verdicts import Verdict, verdicts, widest
+from sysid_ros.inference.model_errors import Lacking, Term, lacking
+from sysid_ros.inference.verdicts import Interval, model_limited, verdicts
 from sysid_ros.model.unknown import Unknown
 
-if TYPE_CHECKING:
-    from sysid_ros.inference.combinations import Combination
-    from sysid_ros.inference.lacking import Lacking, Lacks
-    from sysid_ros.inference.linear import Linear
-    from sysid_ros.inference.spread import Disagreement, Spread
-
+Array = NDArray[np.float64]
 
 #: Farther from the optimum than this, in standard errors, a fit has not converged: intervals hold
 #: the truth in less than 94 % of cases then instead of 95 %.
@@ -43,73 +47,25 @@ _DRAWS = 20_000
 
 
 @dataclass(frozen=True)
-class Interval:
-    """95 % interval and verdict of one parameter; the limits are NaN where there is none.
-
-    ``noise_low`` and ``noise_high`` are its ends if the model lacked nothing and few recordings
-    agreed. ``asked`` is the value that the data ask for far beyond a bound, if any.
-    """
-
-    low: float
-    high: float
-    verdict_kind: VerdictKind
-    confounded_with: tuple[str, ...] = ()
-    explanation: str = ''
-    noise_low: float = math.nan
-    noise_high: float = math.nan
-    asked: float | None = None
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words: its kind, and what the parameter is confounded with."""
-        return self.verdict_kind.among(self.confounded_with)
-
-
-class SensorNoise(NamedTuple):
-    """How alike neighbouring residuals of a sensor are, and how many are independent."""
-
-    sensor: str
-    samples: int
-    effective: float
-    autocorrelation: float
-
-
-@dataclass(frozen=True)
 class Inference:
-    """What the data say about all parameters.
-
-    Attributes:
-        intervals: Interval and verdict of each parameter.
-        covariance: (p, p) of the estimates, in the parameters' units; rows of parameters without
-            interval are NaN.
-        method: How the intervals were found, in words.
-        effective: Number of independent samples that say as much as the residuals do.
-        notes: What a reader of the intervals has to know, a sentence each.
-        combinations: What is determined of parameters that cannot be told apart.
-        noises: Of each sensor's residuals.
-        all_at_once: What the half-widths are to be multiplied by to hold all parameters at once.
-        left: How far the fit ended from the optimum, in standard errors of that parameter of which
-            it is most.
-        lacking: What the model lacks and residuals follow, the most certain first.
-        disagreement: Of few recordings, if it is more than noise explains; intervals allow for it.
-    """
+    """What the data say about all parameters."""
 
     intervals: tuple[Interval, ...]
-    covariance: NDArray[np.float64]
-    method: str
-    effective: float
-    notes: tuple[str, ...] = ()
-    combinations: tuple[Combination, ...] = ()
-    noises: tuple[SensorNoise, ...] = ()
-    all_at_once: float = 1.0
-    left: float = 0.0
-    lacking: tuple[Lacking, ...] = ()
-    disagreement: Disagreement | None = None
+    covariance: Array  # (p, p) of the estimates, in their units; NaN rows without an interval
+    method: str  # how the intervals were found, in words
+    effective: float  # number of independent samples that say as much as the residuals do
+    notes: tuple[str, ...] = ()  # what a reader of the intervals has to know, a sentence each
+    combinations: tuple[Combination, ...] = ()  # what is determined of confounded parameters
+    noises: tuple[Noise, ...] = ()  # of each sensor's residuals
+    all_at_once: float = 1.0  # what half-widths are multiplied by to hold all at once
+    left: float = 0.0  # how far the fit ended from the optimum at most, in standard errors
+    lacking: tuple[Lacking, ...] = ()  # what residuals follow, the most certain first
+    disagreement: Disagreement | None = None  # of few recordings; intervals allow for it
 
 
 def infer(
     solution: Solution,
-    jacobian: NDArray[np.float64],
+    jacobian: Array,
     parameters: Sequence[Unknown],
     samples: Samples,
     *,
@@ -119,7 +75,9 @@ def infer(
     """Return intervals and verdicts of all parameters.
 
     What terms that the model lacks would change counts as a standard deviation beside the others,
-    and what makes few recordings disagree widens all of them.
+    and what makes few recordings disagree widens all of them. Of a value that noise put at its
+    bound, the interval is the inner part of its normal distribution, and the others are as
+    uncertain as with that value free.
 
     Args:
         solution: Where the solver ended.
@@ -129,170 +87,87 @@ def infer(
         loss: The loss of the fit; robust losses weight residuals.
         terms: What the model may lack.
     """
-    bare = linearised(solution, jacobian, parameters, samples, loss)
-    linear = with_encoders(bare) if loss == 'linear' else bare
-    found = spread(linear)
-    ends = Ends(solution.x - found.half, solution.x + found.half)
-    bounds = at_bounds(linear)
-    ends, covariance = bounds.widened(ends, solution.x), bounds.covariance(found.covariance)
-    judged = verdicts(linear, found, bounds, ends, covariance)
-    blind = np.array([verdict.blind for verdict in judged.each], dtype=bool)
-    covariance = np.where(blind | blind[:, None], np.nan, covariance)
-    ends = Ends(np.where(blind, np.nan, ends.low), np.where(blind, np.nan, ends.high))
-    left = _left(linear, found)
-    lacks = lacking(bare, terms)
+    x = solution.x
+    held = linearised(solution, jacobian, parameters, samples, loss)
+    bounds = at_bounds(held)
+    open_ = bounds.told & ~bounds.pushed
+    linear = held.freed(bounds.columns[open_])
+    found = covariance(linear)
+    low, high = x - found.half, x + found.half
+    deviation = np.sqrt(np.diag(found.matrix))
+    steps = np.zeros(len(x))
+    steps[linear.free] = -linear.step
+    bottom, top = bounds_of(parameters)
+    for column, inwards in zip(bounds.columns[open_], bounds.inwards[open_], strict=True):
+        # The 95 % quantile of the part of a normal distribution that is inside of the bound.
+        mean, size = inwards * steps[column], deviation[column]
+        outside = scipy.special.ndtri((1 - LEVEL) * scipy.special.ndtr(mean / size))
+        end = np.clip(x[column] + inwards * (mean - size * outside), bottom[column], top[column])
+        low[column], high[column] = sorted((x[column], end))
+    each, told = verdicts(linear, found, bounds, low, high)
+    ends = np.array([(own.low, own.high) for own in each]).T.reshape(2, -1)
+    blind = np.isnan(ends[0])
+    lacks = lacking(held, terms, np.where(blind, np.nan, found.half))
     apart = found.disagreement
-    growth = np.ones(len(parameters)) if apart is None else apart.growth
-    covariance = covariance * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
-    out = QUANTILE * lacks.shift
-    bottom = np.array([unknown.min_value for unknown in parameters])
-    top = np.array([unknown.max_value for unknown in parameters])
-    # np.maximum passes NaN on: no interval stays no interval.
-    low = np.maximum(solution.x - np.hypot(growth * (solution.x - ends.low), out), bottom)
-    high = np.minimum(solution.x + np.hypot(growth * (ends.high - solution.x), out), top)
-    inner = np.stack([np.maximum(ends.low, bottom), np.minimum(ends.high, top)], axis=1).tolist()
-    reach = np.maximum(high - solution.x, solution.x - low)
-    each = _widened(_unlike(judged.each, linear, found), linear, lacks, apart, reach)
-    notes = (*_lacks(lacks), *_granted(linear, terms, found.half, judged.each), *found.notes)
-    if apart is not None:
-        notes = (*notes, str(apart))
-    return Inference(
-        tuple(
-            Interval(
-                float(low[index]),
-                float(high[index]),
-                verdict.kind,
-                verdict.confounded_with,
-                verdict.explanation,
-                inner[index][0],
-                inner[index][1],
-                verdict.asked,
-            )
-            for index, verdict in enumerate(each)
-        ),
-        covariance,
-        found.method,
-        found.effective,
-        (*notes, *_unsettled(left)),
-        judged.combinations,
-        tuple(
-            SensorNoise(samples.sensors[c], noise.samples, noise.effective, noise.neighbours)
-            for c, noise in sorted(found.noises.items())
-        ),
-        all_at_once(covariance, parameters),
-        left,
-        lacks.terms,
-        apart,
-    )
-
-
-def _widened(
-    each: Sequence[Verdict],
-    linear: Linear,
-    lacks: Lacks,
-    disagreement: Disagreement | None,
-    reach: NDArray[np.float64],
-) -> list[Verdict]:
-    """Say of what noise alone would identify if what the model lacks makes it too uncertain.
-
-    Args:
-        each: The verdicts without model error.
-        linear: The problem.
-        lacks: What residuals follow.
-        disagreement: Of few recordings, if any.
-        reach: (p,) how far the ends of the intervals are from the values.
-    """
-    found = list(each)
-    if not lacks.terms and disagreement is None:
-        return found
-    for index, verdict in enumerate(each):
-        value = float(linear.x[index])
-        known = reach[index] <= widest(value, linear.unknowns[index])
-        if known or verdict.kind is not VerdictKind.IDENTIFIED:
-            continue
-        shift = lacks.shift[index]
-        if disagreement is None or QUANTILE * abs(shift) > reach[index] / math.sqrt(2):
-            why = (
-                f'With {lacks.whose[index]} it would be about {value + shift:.3g} ({shift:+.2g}): '
-                f'{lacks.remedies[index]}.'
-            )
-        else:
-            why = (
-                f'The {disagreement.recordings} recordings disagree about it by more than noise '
-                f'explains: record {ENOUGH} or more, or find what differs between them.'
-            )
-        found[index] = Verdict(VerdictKind.MODEL_LIMITED, explanation=why)
-    return found
-
-
-def _unlike(each: Sequence[Verdict], linear: Linear, found: Spread) -> list[Verdict]:
-    """Say of what model error hides if noise alone would leave it determined.
-
-    Model error is what many recordings disagree about by more than the noise inside of them
-    explains, and what makes residuals alike from sample to sample.
-    """
-    verdicts = list(each)
-    with np.errstate(invalid='ignore'):
-        white = QUANTILE * np.sqrt(linear.white_variance)
-    for index, verdict in enumerate(each):
-        narrow = found.apart.get(index, white[index] if found.slow else math.inf)
-        hidden = narrow <= widest(float(linear.x[index]), linear.unknowns[index])
-        if not hidden or verdict.blind or verdict.kind is not VerdictKind.NOT_EXCITED:
-            continue
-        why = (
-            f'The {linear.recordings} recordings disagree about it by more than noise explains: '
-            'find what differs between them, or what the model lacks'
-            if index in found.apart
-            else 'Residuals stay alike from sample to sample, which noise seldom does, and leave '
-            f'it {plus_minus(float(linear.x[index]), found.half[index])}: find what the model lacks'
+    growth = np.ones(len(x)) if apart is None else apart.growth
+    matrix = np.where(blind | blind[:, None], np.nan, found.matrix)
+    matrix = matrix * np.outer(growth, growth) + np.outer(lacks.shift, lacks.shift)
+    # np.clip passes NaN on: no interval stays no interval.
+    reach = np.hypot(growth * (ends - x), QUANTILE * lacks.shift)
+    outer = np.clip(x + reach * [[-1.0], [1.0]], bottom, top)
+    inner = np.clip(ends, bottom, top)
+    intervals = [
+        model_limited(
+            index,
+            dataclasses.replace(own, low=low, high=high, noise_low=own_low, noise_high=own_high),
+            linear,
+            found,
+            lacks,
         )
-        verdicts[index] = Verdict(VerdictKind.MODEL_LIMITED, explanation=f'{why}.')
-    return verdicts
-
-
-def _lacks(lacks: Lacks) -> tuple[str, ...]:
-    """Say what the residuals follow."""
-    if not lacks.terms:
-        return ()
-    told = '; '.join(f'{each.title} ({each.sigmas:.2g} standard errors)' for each in lacks.terms)
-    instead = ''
-    if lacks.instead:
-        instead = f' Instead of the first, it may be {some(lacks.instead)}.'
-    note = (
-        f'The model lacks something; residuals follow {told}.{instead} Intervals allow for what '
-        'any of that would change.'
-    )
-    return (note, *(each.clock for each in lacks.terms if each.clock))
-
-
-def _granted(
-    linear: Linear, terms: Sequence[Term], half: NDArray[np.float64], each: Sequence[Verdict]
-) -> tuple[str, ...]:
-    """Say what would move parameters without a trace in the residuals."""
-    wanted = np.where([verdict.blind for verdict in each], np.nan, half)
-    told = [
-        f'with {found.assumed}, {linear.unknowns[found.column].name} would be about '
-        f'{linear.x[found.column] + found.shift:.3g} ({found.widths:.3g} half-widths off)'
-        for found in granted(linear, terms, wanted)
+        for index, (own, low, high, own_low, own_high) in enumerate(
+            zip(each, *outer.tolist(), *inner.tolist(), strict=True)
+        )
     ]
-    if not told:
-        return ()
-    return (
-        f'Taken for granted, as parameters would follow and residuals not tell: {"; ".join(told)}.',
+    with np.errstate(invalid='ignore', divide='ignore'):
+        off = np.abs(held.step) / deviation[held.free]
+    # Starts of recordings interest nobody: joints that stick there make them hard to settle.
+    left = float(np.max(off[held.lasting[held.free] & np.isfinite(off)], initial=0.0))
+    notes = [*lacks.notes]
+    slow = sum(noise.slow for noise in found.noises.values())
+    if slow and linear.recordings < ENOUGH:
+        notes.append(
+            f'Residuals of {slow} of {len(found.noises)} sensors stay alike from sample to sample, '
+            'which noise seldom does: the model lacks something. How much that differs between '
+            f'recordings, fewer than {ENOUGH} cannot say; record more.'
+        )
+    if apart is not None:
+        notes.append(str(apart))
+    if left > _SETTLED:
+        notes.append(
+            f'The fit ended about {left:.1g} standard errors from the optimum: verdicts and '
+            'intervals may not hold; let it run longer, or leave out what makes the motion rough.'
+        )
+    return Inference(
+        intervals=tuple(intervals),
+        covariance=matrix,
+        method=found.method,
+        effective=found.effective,
+        notes=tuple(notes),
+        combinations=told,
+        noises=tuple(found.noises.values()),
+        all_at_once=all_at_once(matrix, parameters),
+        left=left,
+        lacking=lacks.terms,
+        disagreement=apart,
     )
 
 
-def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) -> float:
-    """Return what intervals are to be multiplied by to hold all parameters at once.
+def all_at_once(covariance: Array, parameters: Sequence[Unknown]) -> float:
+    """Return what intervals are to be multiplied by to hold all lasting parameters at once.
 
-    95 % is said of each by itself: of many, one or another misses the truth more often. So much
-    farther out is the 95 % quantile of the largest of their errors, which are taken for normal and
-    correlated as the estimates are (max-t intervals: T. Hothorn, F. Bretz and P. Westfall,
-    "Simultaneous inference in general parametric models", Biometrical Journal 50, 2008).
-
-    Args:
-        covariance: (p, p) of the estimates; NaN for those without an interval.
-        parameters: The unknowns; those of single runs do not count.
+    So much farther out is the 95 % quantile of the largest of their errors, which are normal with
+    the (p, p) covariance (max-t intervals: T. Hothorn, F. Bretz and P. Westfall, "Simultaneous
+    inference in general parametric models", Biometrical Journal 50, 2008).
     """
     deviation = np.sqrt(np.diag(covariance))
     lasting = np.array([not unknown.of_single_runs for unknown in parameters], dtype=bool)
@@ -307,42 +182,14 @@ def all_at_once(covariance: NDArray[np.float64], parameters: Sequence[Unknown]) 
     return max(float(np.quantile(largest, LEVEL) / QUANTILE), 1.0)
 
 
-def _left(linear: Linear, found: Spread) -> float:
-    """Return the largest step to the optimum, in standard errors."""
-    free = linear.free
-    with np.errstate(invalid='ignore', divide='ignore'):
-        share = np.abs(linear.step) / np.sqrt(np.diag(found.covariance)[free])
-    # Starts of recordings interest nobody: joints that stick there make them hard to settle.
-    lasting = np.array([not linear.unknowns[column].of_single_runs for column in free], dtype=bool)
-    return float(np.max(share[lasting & np.isfinite(share)], initial=0.0))
-
-
-def _unsettled(left: float) -> tuple[str, ...]:
-    """Say so where the fit ended off the optimum: intervals around another point do not hold."""
-    if left <= _SETTLED:
-        return ()
-    note = (
-        f'The fit ended about {left:.1g} standard errors from the optimum: verdicts and '
-        'intervals may not hold; let it run longer, or leave out what makes the motion rough.'
-    )
-    return (note,)
-
-
-#: A parameter with more than this share in a direction that changes no residual is not determined.
-_LARGEST_SHARE = 0.1
-
-
 @dataclass(frozen=True)
 class DataOnly(JointEstimate):
     """What the data say without what was known before.
 
     Values that the data do not determine are where the fit ended.
-
-    Attributes:
-        inflation: How many times wider than for white residuals the variances are, on average.
     """
 
-    inflation: float
+    inflation: float  # how many times wider than for white residuals the variances are, on average
 
 
 def data_only(
@@ -355,41 +202,126 @@ def data_only(
     below zero as above, and stopping there would bend whatever correlates with it. What is known
     of single runs, as that a clock's offset is near zero, stays.
     """
-    lasting = np.array([not unknown.of_single_runs for unknown in unknowns], dtype=bool)
-    kept = ~robot_priors(unknowns, samples, solution.jacobian)
-    bare = dataclasses.replace(
-        solution, residual=solution.residual[kept], jacobian=solution.jacobian[kept]
-    )
-    free_of_bounds = []
-    for unknown in unknowns:
-        low, high = unknown.min_value, unknown.max_value
-        wide = dataclasses.replace(
-            unknown, min_value=low - (high - low), max_value=high + (high - low)
-        )
-        free_of_bounds.append(wide)
+    kept = ~linearised(solution, solution.jacobian, unknowns, samples, loss).robot_priors
+    variance = None if samples.variance is None else samples.variance[kept]
     linear = linearised(
-        bare,
-        bare.jacobian,
-        free_of_bounds,
+        dataclasses.replace(solution, residual=solution.residual[kept]),
+        solution.jacobian[kept],
+        [dataclasses.replace(unknown, min_value=-np.inf, max_value=np.inf) for unknown in unknowns],
         dataclasses.replace(
             samples,
             sequence=samples.sequence[kept],
             time=samples.time[kept],
             sensor=samples.sensor[kept],
-            variance=None if samples.variance is None else samples.variance[kept],
+            variance=variance,
         ),
         loss,
     )
     x = np.array(solution.x, dtype=np.float64)
-    free = linear.free
-    x[free] -= linear.step
-    found = spread(linear)
-    covariance = found.covariance.copy()
-    if found.disagreement is not None:
-        covariance *= np.outer(found.disagreement.growth, found.disagreement.growth)
-    unseen = free[np.any(np.abs(linear.null) > _LARGEST_SHARE, axis=1)]
-    covariance[unseen] = covariance[:, unseen] = np.nan
-    ratios = np.diag(covariance)[lasting] / linear.white_variance[lasting]
+    x[linear.free] -= linear.step
+    found = covariance(linear)
+    growth = np.ones(len(x)) if found.disagreement is None else found.disagreement.growth
+    matrix = found.matrix * np.outer(growth, growth)
+    unseen = linear.free[np.any(np.abs(linear.null) > TAKES_PART, axis=1)]
+    matrix[unseen] = matrix[:, unseen] = np.nan
+    ratios = (np.diag(matrix) / linear.white_variance)[linear.lasting]
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     inflation = float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else 1.0
-    return DataOnly(x, covariance, max(found.effective - 1.0, 1.0), inflation)
+    return DataOnly(x, matrix, max(found.effective - 1.0, 1.0), inflation)
+
+
+#: Directions with singular values above this, of columns of length 1, are left as they are: errors
+#: of the columns are far below it; of those where residuals jump, below the second.
+_WEAK, _WEAK_OF_JUMPS = 0.02, 0.2
+#: Largest step along a direction, in units of the parameters' scales, where residuals jump, and
+#: smallest.
+_LONGEST, _LONGEST_OF_JUMPS, _SHORTEST = 1e-3, 0.2, 1e-5
+
+
+def sharpened(residuals: ResidualLike, solution: Solution) -> Array:
+    """Return the (n, p) Jacobian of a solution, made right along its weakest directions.
+
+    Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
+    would pass for most of what the data say of a parameter.
+
+    Where parameters nearly cancel, the sum of their columns is mostly the columns' errors: those
+    would pass for information. So along each weak right singular vector v of the scaled Jacobian
+    the derivative is differenced directly, over about one standard error, and the Jacobian changed
+    by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
+    the errors had tilted is nearly right the second time.
+    """
+    jacobian: Array = solution.jacobian.copy()
+    jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
+    if len(jumps):
+        each = np.eye(jacobian.shape[1])[jumps]
+        measured, found = _along(residuals, solution, each, np.zeros(len(jumps)), _LONGEST)
+        jacobian[:, jumps[found]] = measured
+    norms = np.linalg.norm(jacobian, axis=0)
+    live = np.flatnonzero(norms > 0)
+    if len(live) < 2:  # noqa: PLR2004 (nothing cancels)
+        return jacobian
+    scaled = jacobian[:, live] / norms[live]
+    # What an unknown does not act on, as other sequences and priors, it never does.
+    untouched = scaled == 0
+    least, longest = (_WEAK_OF_JUMPS, _LONGEST_OF_JUMPS) if solution.jumps else (_WEAK, _LONGEST)
+    # What is left of the error falls quadratically from one round to the next.
+    for _ in range(3):
+        _, singular, right = np.linalg.svd(triangle(scaled))
+        weak = singular < least
+        if not weak.any():
+            break
+        moves = np.zeros((int(weak.sum()), len(norms)))
+        moves[:, live] = right[weak] / norms[live]
+        measured, found = _along(residuals, solution, moves, singular[weak], longest)
+        # Noise of a difference must not be taken for more than columns that cancel say.
+        lengths, most = np.linalg.norm(measured, axis=0), threshold(len(live))
+        told = (lengths < singular[weak][found]) | (lengths > most)
+        directions = right[weak][found][told]
+        change = measured[:, told] - scaled @ directions.T
+        scaled += change @ directions
+        scaled[untouched] = 0.0
+        if not len(directions) or np.linalg.norm(change, axis=0).max() <= most:
+            break
+    jacobian[:, live] = scaled * norms[live]
+    return jacobian
+
+
+def _along(
+    residuals: ResidualLike, solution: Solution, moves: Array, singular: Array, longest: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return (n, f) derivatives along (k, p) moves, and (k,) which of them could be had.
+
+    Second-order differences over about a standard error, which changes the residuals by 1, to one
+    side where there is a bound on the other. Where both sides differ, noise of simulations is what
+    they tell; its part of the length is taken off (W. A. Fuller, Measurement Error Models, 1987).
+    """
+    unit = 1 / np.max(np.abs(moves) / scales(residuals.unknowns), axis=1)
+    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, longest * unit)
+    low, high = bounds_of(residuals.unknowns)
+    candidates, places = [], []
+    for place, (move, step) in enumerate(zip(moves, steps, strict=True)):
+        for near, far in ((1.0, -1.0), (1.0, 2.0), (-1.0, -2.0)):
+            pair = solution.x + step * np.outer((near, far), move)
+            if np.all((pair >= low) & (pair <= high)):
+                candidates.extend(pair)
+                places.append((place, near * step, far))
+                break
+    known, slopes = np.zeros(len(moves), dtype=bool), []
+    if not candidates:
+        return np.zeros((len(solution.residual), 0)), known
+    values = residuals(np.stack(candidates)) - solution.residual[:, None]
+    unstable = np.asarray(residuals.unstable, dtype=bool)
+    for number, (place, step, far) in enumerate(places):
+        pair = slice(2 * number, 2 * number + 2)
+        if not np.isfinite(values[:, pair]).all() or unstable[pair].any():
+            continue
+        near_change, far_change = values[:, pair].T
+        central = far == -1.0
+        one, other = near_change.copy(), -far_change if central else far_change - near_change
+        leave_jumps_out(one[:, None], other[:, None])
+        slope = ((one + other) if central else (3 * one - other)) / (2 * step)
+        skew = float(np.linalg.norm(one - other)) / (2 * abs(step))
+        length = max(float(np.linalg.norm(slope)), np.finfo(np.float64).tiny)
+        slopes.append(slope * np.sqrt(max(1 - (skew / length) ** 2, 0.0)))
+        known[place] = True
+    return np.reshape(slopes, (len(slopes), len(solution.residual))).T, known

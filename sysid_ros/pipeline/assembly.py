@@ -16,7 +16,7 @@ from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
-from sysid_ros.inference.spread import QUANTILE
+from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.units import component_label, sensor_unit

@@ -29,8 +29,7 @@ from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval
-from sysid_ros.inference.dependence import threshold
-from sysid_ros.inference.linear import Linear, linearised
+from sysid_ros.inference.covariance import Linear, linearised, threshold
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.inspection.lag import Lag
 from sysid_ros.model.unknown import Unknown

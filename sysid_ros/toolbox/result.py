@@ -16,7 +16,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.inference.dependence import exact_sets
+from sysid_ros.inference.combinations import exact_sets
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import (

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What values at their bounds leave open, on linear problems whose answer is known."""
+"""Intervals where values are at their bounds, on linear problems whose answer is known."""
 
 from __future__ import annotations
 
@@ -13,21 +13,13 @@ from scipy.stats import binom, truncnorm
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import Interval, infer
-from sysid_ros.inference.at_bounds import at_bounds
-from sysid_ros.inference.linear import linearised
+from sysid_ros.inference.covariance import at_bounds, linearised
 from sysid_ros.model.unknown import Unknown
 
 COUNT = 400
 FAR = 1e3
-
-
-def layout() -> Samples:
-    return Samples(
-        sequence=np.zeros(COUNT, dtype=np.int64),
-        time=np.arange(COUNT) / 100.0,
-        sensor=np.zeros(COUNT, dtype=np.int64),
-        sensors=('q',),
-    )
+ZEROS = np.zeros(COUNT, dtype=np.int64)
+SAMPLES = Samples(ZEROS, np.arange(COUNT) / 100.0, ZEROS, ('q',))
 
 
 def columns(*shares: float) -> NDArray[np.float64]:
@@ -50,16 +42,14 @@ def solved(
 ) -> Solution:
     bounds = np.array([[u.min_value, u.max_value] for u in parameters]).T
     x = np.clip(lsq_linear(jacobian, measured, bounds, method='bvls').x, *bounds)
-    residual = jacobian @ x - measured
-    cost = 0.5 * float(residual @ residual)
-    return Solution(x, residual, cost, 'cost', '', success=True, trace=())
+    return Solution(x, jacobian @ x - measured, 0.0, 'cost', '', success=True, trace=())
 
 
 def intervals(
     jacobian: NDArray[np.float64], measured: NDArray[np.float64], parameters: list[Unknown]
 ) -> tuple[Interval, ...]:
     found = solved(jacobian, measured, parameters)
-    return infer(found, jacobian, parameters, layout()).intervals
+    return infer(found, jacobian, parameters, SAMPLES).intervals
 
 
 @pytest.mark.parametrize('shares', [(0.95,), (-0.9, 0.9), (0.7, 0.7)])
@@ -85,26 +75,35 @@ def test_intervals_hold_truths_that_are_near_bounds(
 
 
 @pytest.mark.parametrize('push', [-1.5, -0.5, 0.0])
-def test_what_is_open_is_the_inner_part_of_a_normal_distribution(push: float) -> None:
+def test_its_interval_is_the_inner_part_of_a_normal_distribution(push: float) -> None:
     jacobian = columns(0.6)
     deviation = np.sqrt(np.linalg.inv(jacobian.T @ jacobian)[1, 1])
     noise = np.random.default_rng(2).standard_normal(COUNT)
     noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
     noise *= np.sqrt(COUNT - 2) / np.linalg.norm(noise)
     measured = jacobian @ [2.0, push * deviation] + noise
-    parameters = unknowns(2)
-    found = solved(jacobian, measured, parameters)
-    open_ = at_bounds(linearised(found, jacobian, parameters, layout()))
+    found = infer(solved(jacobian, measured, unknowns(2)), jacobian, unknowns(2), SAMPLES)
+    other, row = found.intervals
     # The noise is what these residuals say, which is about the textbook's.
-    assert open_.deviation == pytest.approx([deviation], rel=0.15)
-    inside = open_.inside[:, 0] / open_.deviation
-    mean = push * deviation / float(open_.deviation[0])
-    expected = truncnorm(-mean, np.inf, loc=mean)
-    assert open_.beyond == pytest.approx([push * deviation], abs=1e-9)
-    assert np.quantile(inside, [0.5, 0.95]) == pytest.approx(expected.ppf([0.5, 0.95]), rel=0.05)
-    # The other one goes back by what they share.
-    assert open_.follow[0] == pytest.approx([-0.6], rel=1e-6)
-    assert not open_.pushed(found.x).any()
+    size = np.sqrt(found.covariance[1, 1])
+    assert size == pytest.approx(deviation, rel=0.15)
+    mean = push * deviation
+    assert row.low == 0.0
+    assert row.high == pytest.approx(truncnorm(-mean / size, np.inf, mean, size).ppf(0.95))
+    # The other is as uncertain as with this one free.
+    assert (other.high - other.low) / 2 == pytest.approx(1.96 * deviation, rel=0.15)
+
+
+@pytest.mark.parametrize('push', [-1.5, -2.5])
+def test_only_what_is_beyond_the_noise_pushes_outwards(push: float) -> None:
+    jacobian = columns(0.6)
+    deviation = np.sqrt(np.linalg.inv(jacobian.T @ jacobian)[1, 1])
+    noise = np.random.default_rng(2).standard_normal(COUNT)
+    noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
+    found = solved(jacobian, jacobian @ [2.0, push * deviation] + noise, unknowns(2))
+    bounds = at_bounds(linearised(found, jacobian, unknowns(2), SAMPLES))
+    assert bounds.beyond == pytest.approx([push * deviation], abs=1e-9)
+    assert bounds.pushed == [push < -1.96]
 
 
 def test_an_upper_bound_is_a_lower_one_the_other_way_round() -> None:
@@ -114,17 +113,16 @@ def test_an_upper_bound_is_a_lower_one_the_other_way_round() -> None:
     below = intervals(jacobian, measured, unknowns(2))
     above = intervals(jacobian, -measured, unknowns(2, -FAR, 0.0))
     for one, other in zip(below, above, strict=True):
-        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), rel=0.05, abs=1e-9)
+        assert (one.low, one.high) == pytest.approx((-other.high, -other.low), abs=1e-9)
 
 
 def test_two_that_only_move_together_are_open_together() -> None:
-    """Each by itself is held at its bound by the other."""
+    """Each by itself is held at its bound by the other, below 2."""
     jacobian = columns(0.0, 0.0)
     jacobian[:, 2] = -jacobian[:, 1] + 0.1 * jacobian[:, 2]
     noise = np.random.default_rng(4).standard_normal(COUNT)
     noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
     _, first, second = intervals(jacobian, noise + jacobian @ [1.0, 0.0, 0.0], unknowns(3))
-    # By itself it would end below 2.
     assert first.high > 5.0
     assert second.high > 5.0
 
@@ -134,7 +132,4 @@ def test_what_cannot_be_seen_off_its_bound_has_no_interval() -> None:
     jacobian[:, 2] = jacobian[:, 0]
     measured = jacobian @ [2.0, -0.1, 0.0]
     measured += np.random.default_rng(5).standard_normal(COUNT)
-    parameters = unknowns(3)
-    found = solved(jacobian, measured, parameters)
-    open_ = at_bounds(linearised(found, jacobian, parameters, layout()))
-    assert 2 not in open_.columns[open_.told]
+    assert np.isnan(intervals(jacobian, measured, unknowns(3))[2].high)
