@@ -12,13 +12,11 @@ import pytest
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.inertia import body_from_theta, full_inertia
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.toolbox.inertia_parameter import (
+from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_body_mass_ipos,
     apply_body_theta_inertia,
     body_inertia_param,
-    pi_from_body,
-    scale_body_inertia,
     theta_inertia_from_body,
 )
 from sysid_ros.toolbox.parameter import InertiaType, Parameter
@@ -161,17 +159,6 @@ def test_only_the_named_body_changes_where_inertia_was_inferred_from_all_geoms()
     assert before.body('given').mass[0] != 2.0  # its <inertial> is not read under "true"
 
 
-def test_an_attached_model_keeps_its_own_rule_for_inertia():
-    parent = mujoco.MjSpec()
-    parent.attach(_tree('true'), prefix='arm_', frame=parent.worldbody.add_frame())
-    before = parent.copy().compile()
-    scale_body_inertia(parent, 'arm_full', 3.0)
-    after = parent.compile()
-    row = before.body('arm_full').id
-    np.testing.assert_allclose(after.body_inertia[row], 3 * before.body_inertia[row])
-    np.testing.assert_array_equal(after.body_mass, before.body_mass)
-
-
 @pytest.mark.parametrize('kind', list(InertiaType))
 def test_a_parameter_names_its_target_unless_it_has_a_modifier_of_its_own(kind: InertiaType):
     spec = _tree()
@@ -182,20 +169,6 @@ def test_a_parameter_names_its_target_unless_it_has_a_modifier_of_its_own(kind: 
         assert parameter.target == f'body/box/{word}{"_scaled" * scaled}'
     own = body_inertia_param(spec, model, 'box', kind, param_name='mine', modifier=lambda *_: None)
     assert (own.name, own.target, own.inertia_type) == ('mine', None, kind)
-
-
-def test_bounds_are_factors_and_offsets_about_the_start():
-    spec = _tree()
-    mass = body_inertia_param(
-        spec,
-        spec.compile(),
-        'given',
-        InertiaType.MassIpos,
-        mass_bound_mult=[0.5, 3],
-        ipos_bound_off=[-1, 2],
-    )
-    np.testing.assert_allclose(mass.as_nominal_vector(), [2, 0.1, 0, 0])
-    np.testing.assert_allclose(mass.get_bounds(), [[1, -0.9, -1, -1], [6, 2.1, 2, 2]])
 
 
 def test_start_and_bounds_are_the_references():
@@ -209,12 +182,6 @@ def test_start_and_bounds_are_the_references():
             theirs = reference.body_inertia_param(spec.copy(), model, name, kinds[kind.name])
             np.testing.assert_allclose(ours.value, theirs.value, atol=1e-12)
             np.testing.assert_allclose(ours.get_bounds(), theirs.get_bounds(), atol=1e-12)
-
-
-def test_pi_of_a_body_is_about_the_origin_of_its_frame():
-    pi = pi_from_body(_tree(), 'given')
-    np.testing.assert_allclose(pi[:4], [2, 0.2, 0, 0])
-    np.testing.assert_allclose(pi[4:], np.diag([0.03, 0.02 + 0.02, 0.04 + 0.02]).flatten())
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from sysid_ros.toolbox.modifiers import (
     remove_visuals,
 )
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
-from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.residual import build_residual_fn
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
@@ -144,20 +144,6 @@ def test_gains_that_are_none_are_refused_and_nothing_is_changed(call: Any, messa
     assert spec.to_xml() == text
 
 
-def test_all_modifiers_are_applied_to_a_copy_also_those_of_frozen_parameters():
-    spec = _robot()
-    text = spec.to_xml()
-    params = ParameterDict()
-    params.add(Parameter('a', 0.3, 0, 1, modifier=_set_armature))
-    params.add(
-        Parameter('g', 25.0, 0, 50, True, lambda s, p: apply_pgain(s, 'servo', p.value))  # noqa: FBT003
-    )
-    model = apply_param_modifiers(params, spec)
-    assert model.joint('elbow').armature[0] == 0.3
-    assert get_actuator_pd_gains(model, 'servo')[0] == 25.0
-    assert spec.to_xml() == text
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ('path', 'value'),
@@ -206,30 +192,6 @@ def test_a_target_in_the_spec_compiles_to_the_target_in_the_model(path: str, val
     differing = differing_fields(model, expected)
     assert [name for name in differing if not name.startswith(derived)] == []
     assert differing_fields(model, spec.copy().compile()) != ()
-
-
-def test_one_parameter_may_write_several_paths():
-    params = ParameterDict(
-        {
-            'gains': Parameter(
-                'gains', [30.0, 4.0], 0, 99, target=('actuator/servo/kp', 'actuator/servo/kv')
-            ),
-            'axis': Parameter(
-                'axis', [1.0, 2.0, 3.0], -9, 9, target=[f'option/gravity[{k}]' for k in range(3)]
-            ),
-        }
-    )
-    model = apply_param_modifiers(params, _robot())
-    assert get_actuator_pd_gains(model, 'servo') == (30.0, 4.0)
-    np.testing.assert_array_equal(model.opt.gravity, [1, 2, 3])
-
-
-def test_a_mass_written_to_a_target_leaves_the_gains_of_damping_ratios():
-    spec = _robot()
-    before = spec.copy().compile().actuator('ratio').biasprm
-    params = ParameterDict({'m': Parameter('m', 9.0, 0, 10, target='body/lower/mass')})
-    after = apply_param_modifiers(params, spec).actuator('ratio').biasprm
-    np.testing.assert_array_equal(after, before)
 
 
 def test_what_a_spec_does_not_have_is_left_out():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sysid_ros.errors import SignalError
-from sysid_ros.toolbox.timeseries import TimeSeries, held_means, snapped
+from sysid_ros.toolbox.timeseries import TimeSeries, snapped
 
 SQUARES = TimeSeries([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 4.0, 9.0, 16.0])
 STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1.6e9, 1.8e9))
@@ -32,29 +32,6 @@ def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
         resampled = TimeSeries(times, data).resample(target_dt=period, method=method)
         np.testing.assert_array_equal(resampled.times, start + np.arange(n) * period)
         np.testing.assert_array_equal(resampled.data, data)
-
-
-@pytest.mark.parametrize(
-    ('method', 'expected'),
-    [
-        ('linear', 6.5),
-        ('quadratic', 6.25),
-        ('cubic', 6.25),
-        ('zero_order_hold', 4.0),
-        ('zoh', 4.0),
-    ],
-)
-def test_each_method_has_its_value_between_samples(method: Any, expected: float):
-    assert SQUARES.interpolate(2.5, method) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'quintic', 'zoh'])
-def test_outside_of_the_samples_the_nearest_one_holds(method: Any):
-    times = np.arange(8.0)
-    series = TimeSeries(times, np.column_stack([times**2, -times]))
-    assert series.interpolate([-5.0, 99.0], method) == pytest.approx(
-        np.array([[0.0, 0.0], [49.0, -7.0]])
-    )
 
 
 @pytest.mark.slow
@@ -104,21 +81,3 @@ def test_only_rounding_moves_an_instant_onto_a_stamp():
     times = np.array([0.0, 0.1, 0.3])
     at = np.array([0.1 - 1e-12, 0.15, 0.3 - 1e-4])
     np.testing.assert_array_equal(snapped(at, times, 0.05), [0.1, 0.15, 0.3 - 1e-4])
-
-
-def test_a_held_command_has_its_exact_impulse_on_any_grid():
-    times = np.array([0.0, 0.013, 0.021, 0.05])
-    data = np.array([[1.0], [-2.0], [4.0], [0.5]])
-    edges = 0.004 + np.arange(12) * 0.005
-    means = held_means(times, data, edges)
-    exact = (0.013 - 0.004) * 1.0 + 0.008 * -2.0 + 0.029 * 4.0 + (edges[-1] - 0.05) * 0.5
-    assert float(means.sum() * 0.005) == pytest.approx(exact)
-    assert means[:, 0].tolist()[4:9] == [4.0] * 5
-
-
-def test_commands_on_the_grid_are_taken_bit_by_bit():
-    data = np.random.default_rng(0).normal(size=(100, 2))
-    times = 0.3 + np.arange(100) * 0.01
-    fine = 0.3 + np.arange(496) * 0.002
-    held = held_means(times, data, snapped(fine, times, 0.002))
-    np.testing.assert_array_equal(held, np.repeat(data, 5, axis=0)[:495])

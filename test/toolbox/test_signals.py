@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.errors import SignalError
 from sysid_ros.signals import SignalType
-from sysid_ros.toolbox.timeseries import TimeSeries, find_signal, stored_mapping
+from sysid_ros.toolbox.timeseries import TimeSeries, find_signal, stored_series
 
 ZOO = """
 <mujoco>
@@ -45,17 +45,6 @@ ZOO = """
 def zoo() -> mujoco.MjModel:
     """Return a model with every kind of joint, actuator and name."""
     return mujoco.MjModel.from_xml_string(ZOO)
-
-
-def test_state_mappings_cover_every_coordinate_once(zoo: mujoco.MjModel):
-    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(zoo)
-    for mapping, begin, size in (
-        (qpos, 0, zoo.nq),
-        (qvel, zoo.nq, zoo.nv),
-        (act, zoo.nq + zoo.nv, zoo.na),
-    ):
-        columns = np.concatenate([at for _, at in mapping.values()])
-        assert sorted(columns) == list(range(begin, begin + size))
 
 
 def test_state_mappings_find_the_coordinates_by_name(zoo: mujoco.MjModel):
@@ -118,7 +107,7 @@ def test_a_name_that_is_no_observation_is_an_error(zoo: mujoco.MjModel, name: st
 @pytest.mark.parametrize('text', ['[]', '{"a": 3}', 'no', '{"a": [9, [0]]}', '{"a": [0, ["x"]]}'])
 def test_what_is_no_mapping_is_told(text: str):
     with pytest.raises(SignalError, match='Expected a signal mapping as JSON'):
-        stored_mapping({'signal_mapping': np.array(text)})
+        stored_series({'signal_mapping': np.array(text)})
 
 
 def test_names_are_those_of_the_sysid_toolbox():

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.errors import ResultError, SignalError
+from sysid_ros.errors import SignalError
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.timeseries import TimeSeries
 
@@ -56,16 +56,6 @@ def test_we_read_the_files_of_the_sysid_toolbox(series: TimeSeries, reference: A
     assert_same(TimeSeries.load_from_disk(tmp_path / 'a.npz'), series)
 
 
-def test_a_table_holds_exact_numbers(series: TimeSeries, reference: Any, tmp_path: Path):
-    series.save_to_csv(tmp_path / 'a.csv')
-    reference(series.times, series.data).save_to_csv(tmp_path / 'b.csv')
-    np.testing.assert_array_equal(
-        np.loadtxt(tmp_path / 'a.csv', delimiter=','),
-        np.column_stack([series.times, series.data]),
-    )
-    assert (tmp_path / 'a.csv').read_bytes() == (tmp_path / 'b.csv').read_bytes()
-
-
 def test_a_missing_file_names_its_neighbours(series: TimeSeries, tmp_path: Path):
     series.save_to_disk(tmp_path / 'run_1.npz')
     with pytest.raises(SignalError, match=r'No file .*run_2.npz.*nearest: run_1.npz'):
@@ -78,12 +68,6 @@ def test_a_file_of_another_kind_is_told(content: bytes, tmp_path: Path):
     path.write_bytes(content)
     with pytest.raises(SignalError, match=r'Expected a .npz file of numeric arrays'):
         TimeSeries.load_from_disk(path)
-
-
-def test_a_file_that_cannot_be_written_is_told(series: TimeSeries, tmp_path: Path):
-    (tmp_path / 'file').write_text('in the way')
-    with pytest.raises(ResultError, match='Cannot write'):
-        series.save_to_disk(tmp_path / 'file' / 'a.npz')
 
 
 def test_pickled_arrays_are_not_read(tmp_path: Path):

@@ -18,13 +18,11 @@ import scipy.optimize
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
-from sysid_ros.errors import FitError
 from sysid_ros.report.rendering import FRAMERATE
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report
-from sysid_ros.toolbox.rollout import sysid_rollout
 from sysid_ros.toolbox.timeseries import TimeSeries
-from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
+from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state, sysid_rollout
 
 PENDULUM = """
 <mujoco>
@@ -188,16 +186,3 @@ def test_without_opengl_the_report_says_so(fit: Fit, monkeypatch: pytest.MonkeyP
     page = fit.report().build()
     assert 'There is no film. Rendering is switched off' in page
     assert 'class="film"' not in page
-
-
-def test_a_film_needs_a_way_to_build_models(fit: Fit):
-    with pytest.raises(FitError, match='Expected build_model for the film'):
-        fit.report(build_model=None)
-
-
-def test_a_residual_function_of_other_sequences_is_told(fit: Fit):
-    def empty(*_: object, **__: object) -> tuple[list[Any], list[Any], list[Any]]:
-        return [np.zeros(3)], [], []
-
-    with pytest.raises(FitError, match='returns 0 sequences, expected 1'):
-        default_report(fit.groups, fit.before, fit.after, empty, fit.result, generate_videos=False)
