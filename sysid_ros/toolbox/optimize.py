@@ -41,10 +41,8 @@ _STEP = float(np.sqrt(np.finfo(np.float64).eps))
 _ILL_CONDITIONED = 1e12
 #: Stamps are those of a rollout where the logarithm of the likelihood is larger by this.
 _EVIDENCE = 2.0
-#: Shifts of the stamps up to this, s, are looked for; below this part of a time step none is told.
-_LARGEST_SHIFT, _SMALLEST_SHIFT = 0.05, 0.01
-#: A shift is told where chance makes one with this probability.
-_FALSE_ALARM = 1e-4
+#: Shifts of the stamps up to this, s, are looked for.
+_LARGEST_SHIFT = 0.05
 _ROLLOUT_TIMES = (
     'The measurements carry the times of the states of mujoco.rollout, one time step after what '
     'they describe, and are taken one step earlier, which explains them better; '
@@ -61,17 +59,11 @@ class CandidateWarning(UserWarning):
 
 
 class StampShift(NamedTuple):
-    """By how much moved stamps explain the measurements better.
+    """By how much moved stamps explain the measurements better."""
 
-    Attributes:
-        seconds: To add to the stamps of the measurements; negative when they are late.
-        error: Standard error of that, s.
-        significant: Whether the shift is no accident.
-    """
-
-    seconds: float
-    error: float
-    significant: bool
+    seconds: float  # to add to the stamps; negative when they are late
+    error: float  # standard error of that, s
+    significant: bool  # whether the shift is no accident
 
     def sentence(self, timestep: float) -> str:
         """Return the warning for a model's time step, s; empty where the shift is an accident."""
@@ -110,23 +102,19 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
 
     Args:
         initial_params: Start values and bounds; not changed. Where the simulation is unstable at
-            the values on every sequence, the nominal values are tried.
+            the values, the nominal values are tried.
         residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
             ``x`` of shape (p,) or (p, m) and one array of shape (n,) or (n, m) per sequence;
             ``'scipy'`` uses only the former.
-        optimizer: ``'mujoco'``, the solver of `sysid calibrate`; ``'scipy'`` or
-            ``'scipy_parallel_fd'``, ``scipy.optimize.least_squares``, the latter with all
-            differences in one batch.
+        optimizer: ``'mujoco'``, the solver of `sysid calibrate`, or ``'scipy'`` and
+            ``'scipy_parallel_fd'``, ``scipy.optimize.least_squares``.
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
-        max_iters: Limit of iterations, of evaluations with SciPy.
-        loss: Loss of a residual, named as in scipy: ``linear``, ``soft_l1``, ``huber``,
-            ``cauchy``, ``arctan``.
-        starts: Number of starts spread over the bounds, the first being the initial values; for
-            ``'mujoco'``.
+        max_iters: Limit of iterations; of evaluations with SciPy.
+        loss: ``linear``, ``soft_l1``, ``huber``, ``cauchy`` or ``arctan``, as in SciPy.
+        starts: Number of starts spread over the bounds; for ``'mujoco'``.
         seed: Of the other starts.
-        tolerance: Length of the step that is predicted at the end, in standard errors; for
-            ``'mujoco'``.
+        tolerance: Step that is predicted at the end, in standard errors; for ``'mujoco'``.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration; for ``'mujoco'``.
         **settings: Passed on to SciPy. Those of ``mujoco.minimize`` are not used: scales, steps,
@@ -134,12 +122,10 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
 
     Returns:
         The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
-        ``optimality``, ``status`` (above 0 when converged), ``message``, ``success``, ``nfev``,
-        ``nit``, ``trace``, ``extras`` (``objective`` and ``candidate`` per iteration), ``attempts``
-        of several starts, ``diverged``, ``refused`` (candidates that no model could be built for;
-        they count as diverged, and are warned of), ``excluded`` samples and ``dead`` sensors,
-        ``sensor_stamps``, and ``shift``: whether a shift of the stamps explains the measurements
-        significantly better, which is also warned of.
+        ``status`` (above 0 when converged), ``message``, ``success``, ``nfev``, ``nit``, ``trace``,
+        ``extras``, ``attempts`` of several starts, ``diverged``, ``refused`` (candidates that no
+        model could be built for), ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and
+        ``shift`` of the stamps that explains the measurements better.
     """
     params = initial_params.copy()
     x0 = params.as_vector()
@@ -437,8 +423,8 @@ def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | 
         return StampShift(0.0, np.inf, significant=False)
     alike = float(np.clip(rest[1:] @ rest[:-1] / after, 0.0, 1 - 1e-3))
     deviations = np.sqrt((before / after - 1) * len(rows) * (1 - alike) / (1 + alike))
-    certain = deviations > -scipy.special.ndtri(_FALSE_ALARM / 2)
-    significant = bool(certain and abs(best) >= _SMALLEST_SHIFT * timestep)
+    certain = deviations > -scipy.special.ndtri(5e-5)  # chance makes one in ten thousand
+    significant = bool(certain and abs(best) >= 0.01 * timestep)
     return StampShift(best, float(abs(best) / deviations), significant)
 
 
@@ -553,8 +539,7 @@ def calculate_intervals(
         J: (n, p) derivative of the residuals there.
         alpha: One minus the level.
         lambda_zero_thresh: Eigenvalues of JᵀJ below this fraction of the largest count as zero.
-        v_zero_thresh: Components of an eigenvector below this fraction of a parameter's largest
-            count as zero.
+        v_zero_thresh: The same for components of an eigenvector.
 
     Returns:
         The (p, p) covariance and the (p,) half-widths, in the parameters' units.

@@ -270,8 +270,10 @@ class Parameter:
             raise ParameterError(
                 f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
             )
-        mean = self._shaped(prior[0], 'mean of the prior', finite=True)
-        deviation = self._shaped(prior[1], 'standard deviation of the prior', finite=True)
+        words = ('mean of the prior', 'standard deviation of the prior')
+        mean, deviation = (
+            self._shaped(p, w, finite=True) for p, w in zip(prior, words, strict=True)
+        )
         if np.any(deviation <= 0):
             raise ParameterError(
                 f'The prior of parameter {self.name!r} needs a standard deviation above 0, '
@@ -414,44 +416,34 @@ class ParameterDict(UserDict[str, Parameter]):
         """Lay out (size,) values before and after a fit side by side, in plain text.
 
         ``measured_params`` are nominal or true values to compare with. Values on a bound are
-        marked. The last lines have the root mean square of the relative errors and changes:
-        quantities of different units are not added.
+        marked. The last lines have the root mean square of the relative errors and changes.
         """
         if not self.size:
             return 'No non-frozen parameters to compare.'
-        initial = self._checked(init_params, 'initial values')
-        identified = self._checked(predicted_params, 'identified values')
-        at_end = self.copy()
-        at_end.update_from_vector(identified)
-        columns = {
-            'Parameter': self.get_non_frozen_parameter_names(),
-            'Initial': _numbers(initial, sig_digits),
-            'Nominal': None,
-            'Identified': _numbers(identified, sig_digits),
-            'Lower': _numbers(self.get_bounds()[0], sig_digits),
-            'Upper': _numbers(self.get_bounds()[1], sig_digits),
-        }
+        found, initial, nominal = self.copy(), init_params, measured_params
+        found.update_from_vector(predicted_params)
+        values = (initial, nominal, found.as_vector(), *self.get_bounds())
+        titles = ('Initial', 'Nominal', 'Identified', 'Lower', 'Upper')
+        columns = {'Parameter': self.get_non_frozen_parameter_names()}
+        for title, vector in zip(titles, values, strict=True):
+            if vector is not None:
+                checked = self._checked(vector, f'{title.lower()} values')
+                columns[title] = [f'{value:.{sig_digits}g}' for value in checked]
         summary = []
-        pairs = [('Err', 'Nominal', measured_params), ('Del', 'Initial', initial)]
-        for word, title, values in pairs:
-            if values is None:
-                del columns[title]
-                continue
-            base = self._checked(values, 'nominal values')
-            size = np.abs(base)
-            change = np.abs(identified - base)
-            share = np.divide(change, size, out=np.full_like(size, np.nan), where=size > 0)
-            columns[title] = _numbers(base, sig_digits)
-            columns[f'Abs {word}'] = _numbers(change, sig_digits)
-            columns[f'Rel {word}'] = ['-' if np.isnan(s) else f'{100 * s:.3g}%' for s in share]
-            known = share[np.isfinite(share)]
-            rms = f'{100 * np.sqrt(np.mean(known**2)):.3g}%' if known.size else '-'
-            summary.append(f'RMS Rel {word}: {rms}')
+        for word, base in (('Err', nominal), ('Del', initial)):
+            if base is not None:
+                size = np.abs(np.asarray(base, dtype=np.float64))
+                change = np.abs(found.as_vector() - np.asarray(base, dtype=np.float64))
+                share = np.divide(change, size, out=np.full_like(size, np.nan), where=size > 0)
+                columns[f'Abs {word}'] = [f'{value:.{sig_digits}g}' for value in change]
+                columns[f'Rel {word}'] = [f'{100 * value:.3g}%' for value in share]
+                known = share[np.isfinite(share)]
+                rms = np.sqrt(np.mean(known**2)) if known.size else np.nan
+                summary.append(f'RMS Rel {word}: {100 * rms:.3g}%')
         columns['Unit'] = [p.unit for p in self._free().values() for _ in range(p.size)]
         notes = {-1.0: 'at lower bound', 0.0: '', 1.0: 'at upper bound'}
-        columns[''] = [notes[side] for side in at_end.on_bounds()]
-        shown = {title: column for title, column in columns.items() if column and any(column)}
-        return '\n'.join([_table(shown), *summary])
+        columns[''] = [notes[side] for side in found.on_bounds()]
+        return '\n'.join([_table({k: c for k, c in columns.items() if any(c)}), *summary])
 
     def get_parameter_info(self) -> str:
         """Return a table of names, shapes and units, and of which are frozen."""
@@ -554,10 +546,6 @@ def _explained(error: Exception) -> str:
     if isinstance(error, AttributeError) and "'NoneType'" in str(error):
         return f'{text} in {code!r}; the spec has no element of that name'
     return text
-
-
-def _numbers(values: Array, digits: int) -> list[str]:
-    return [f'{value:.{digits}g}' for value in values]
 
 
 def _table(columns: Mapping[str, Sequence[str]]) -> str:

@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError, ModelError
-from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.inference.dependence import exact_sets
 from sysid_ros.json_text import to_json
@@ -32,7 +31,6 @@ from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, dra
 from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import (
     CalibrationResult,
-    NoiseScale,
     ParameterResult,
     SolverSummary,
 )
@@ -41,7 +39,7 @@ from sysid_ros.text import file_stems, one_sentence
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
 from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict
-from sysid_ros.toolbox.residual import BuildModelFn, ResidualFunction
+from sysid_ros.toolbox.residual import BuildModelFn
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
     ModelSequences,
@@ -59,8 +57,8 @@ _MOST_FILMS = 4
 _LARGEST_CORRELATION = 0.98
 #: An interval wider than both fractions, of the value and of the bounds, is no identification.
 _WIDE_OF_VALUE, _WIDE_OF_BOUNDS = 0.25, 0.02
-#: Points of the plots of a report in all, and of one curve at least.
-_PLOT_POINTS, _FEWEST_POINTS = 200_000, 500
+#: Points of all curves of a report; each has 500 at least.
+_PLOT_POINTS = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -200,7 +198,7 @@ def _result(
     doubtful = [p.name for p in parameters if p.verdict_kind is not VerdictKind.IDENTIFIED]
     if doubtful:
         warnings.append(f'Not identified: {", ".join(doubtful)}.')
-    points = max(_PLOT_POINTS // max(len(curves), 1), _FEWEST_POINTS)
+    points = max(_PLOT_POINTS // max(len(curves), 1), 500)
     return CalibrationResult(
         model=model,
         parameters=parameters,
@@ -213,7 +211,7 @@ def _result(
         training_before=before,
         training_after=after,
         errors=sensor_errors(curves, units),
-        noise=tuple(_noise(units, residual_fn, opt_params)),
+        noise=(),
         plots=tuple(thinned_plots(curves, units, points)),
         topics=(),
         health=(),
@@ -242,17 +240,6 @@ def _curves(
                 after.matrix[:, new[place]],
                 diverged=False,
             )
-
-
-def _noise(
-    units: Mapping[str, str], residual_fn: Callable[..., Any], params: ParameterDict
-) -> Iterator[NoiseScale]:
-    if not isinstance(residual_fn, ResidualFunction):
-        return
-    given, residuals = residual_fn.options.noise or {}, residual_fn.residuals(params)
-    for signal, sigma in residuals.noise.items() if isinstance(residuals, Residuals) else ():
-        source = 'the caller' if signal in given else 'differences of the measured signal'
-        yield NoiseScale(sensor=signal, unit=units.get(signal, ''), sigma=sigma, source=source)
 
 
 def _solver(opt_result: Mapping[str, Any], before: Array, after: Array) -> SolverSummary:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError, SysidError, nearest
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.model.learning import learn
 from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
@@ -22,7 +23,7 @@ from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType
 from sysid_ros.signals.trajectory import Trajectory
-from sysid_ros.toolbox.modifiers import apply_param_modifiers, learn, remove_visuals
+from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.parameter import (
     ModifierFn,
     Parameter,
@@ -661,25 +662,15 @@ def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
 ) -> Outcome:
     """Evaluate candidates once; a function made by `build_residual_fn` keeps what it prepared.
 
-    That says what the options are. ``x`` is (p,) values of the parameters that are not frozen, or
-    (p, m) candidates; the parameters are not changed.
+    ``x`` is (p,) values of the parameters that are not frozen, or (p, m) candidates; the parameters
+    are not changed. The options are those of `Options`.
 
     Returns:
         For each sequence of each model, in order: the (n,) or (n, m) residuals, the predicted
         series of each candidate, and the measured series for each of them.
     """
-    return build_residual_fn(
-        models_sequences=models_sequences,
-        build_model=build_model,
-        modify_residual=modify_residual,
-        custom_rollout=custom_rollout,
-        n_threads=n_threads,
-        return_pred_all=return_pred_all,
-        resample_true=resample_true,
-        sensor_weights=sensor_weights,
-        enabled_observations=enabled_observations,
-        **options,
-    )(x, params)
+    given = {name: value for name, value in locals().items() if name in Options._fields}
+    return build_residual_fn(**given, **options)(x, params)
 
 
 def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
@@ -696,15 +687,15 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     enabled_observations: Sequence[tuple[str, SignalType]] = (),
     **options: Any,
 ) -> tuple[Array, list[TimeSeries], list[TimeSeries]]:
-    """Evaluate candidates of one model on measured trajectories once.
+    """Evaluate candidates of one model, compiled by ``build_model(params)``, on trajectories once.
 
-    The trajectories need not cover all sensors of the model. ``build_model(params)`` compiles it;
-    what targets of the parameters name is its business, too. All else is as of `residual`.
+    The trajectories need not cover all sensors of the model. All else is as of `residual`.
 
     Returns:
         The (n,) or (n, m) residuals of all trajectories, and the predicted and measured series: of
         every trajectory with the first candidate, then with the next.
     """
+    own = {name: value for name, value in locals().items() if name in Options._fields}
     several = [traj_measured] if isinstance(traj_measured, SystemTrajectory) else traj_measured
     if not several:
         raise FitError('Expected a measured trajectory, found none.')
@@ -716,25 +707,11 @@ def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         given.update_from_vector(candidate.as_vector())
         return build_model(given)
 
-    found, predicted, measured = residual(
-        x,
-        untargeted,
-        [ModelSequences.of_trajectories('model', several)],
-        build,
-        modify_residual,
-        custom_rollout,
-        n_threads,
-        return_pred_all,
-        resample_true,
-        sensor_weights,
-        enabled_observations,
-        **options,
-    )
-    return (
-        np.concatenate(found),
-        [series for candidate in zip(*predicted, strict=True) for series in candidate],
-        [series for candidate in zip(*measured, strict=True) for series in candidate],
-    )
+    group = ModelSequences.of_trajectories('model', several)
+    own |= {'models_sequences': [group], 'build_model': build}
+    found, *series = build_residual_fn(**own, **options)(x, untargeted)
+    predicted, measured = ([s for c in zip(*some, strict=True) for s in c] for some in series)
+    return np.concatenate(found), predicted, measured
 
 
 def construct_ts_from_defaults(

@@ -147,30 +147,6 @@ def test_ten_numbers_written_to_the_spec_are_those_written_to_the_model(name: st
     np.testing.assert_allclose(theta_inertia_from_body(written, name), theta, atol=1e-9)
 
 
-def test_only_the_named_body_changes_where_inertia_was_inferred_from_all_geoms():
-    spec = _tree('true')
-    before = spec.copy().compile()
-    apply_body_mass_ipos(spec, 'box', mass=7.0)
-    after = spec.compile()
-    others = np.arange(before.nbody) != before.body('box').id
-    np.testing.assert_array_equal(before.body_mass[others], after.body_mass[others])
-    np.testing.assert_array_equal(before.body_inertia[others], after.body_inertia[others])
-    assert after.body('box').mass[0] == 7.0
-    assert before.body('given').mass[0] != 2.0  # its <inertial> is not read under "true"
-
-
-@pytest.mark.parametrize('kind', list(InertiaType))
-def test_a_parameter_names_its_target_unless_it_has_a_modifier_of_its_own(kind: InertiaType):
-    spec = _tree()
-    model = spec.compile()
-    word = {'Mass': 'mass', 'MassIpos': 'mass_ipos', 'Pseudo': 'inertia'}[kind.name]
-    for scaled in (False, True) if kind is not InertiaType.Pseudo else (False,):
-        parameter = body_inertia_param(spec, model, 'box', kind, scale_rot_inertia=scaled)
-        assert parameter.target == f'body/box/{word}{"_scaled" * scaled}'
-    own = body_inertia_param(spec, model, 'box', kind, param_name='mine', modifier=lambda *_: None)
-    assert (own.name, own.target, own.inertia_type) == ('mine', None, kind)
-
-
 def test_start_and_bounds_are_the_references():
     reference = pytest.importorskip('mujoco.sysid._src.model_modifier')
     kinds = pytest.importorskip('mujoco.sysid._src.parameter').InertiaType

@@ -17,7 +17,6 @@ from sysid_ros.toolbox.modifiers import (
     apply_pdgain,
     apply_pgain,
     get_actuator_pd_gains,
-    is_position_actuator,
     remove_visuals,
 )
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
@@ -104,24 +103,6 @@ def test_gains_are_set_on_the_given_spec():
     assert model.actuator('servo').gainprm[0] == 74.0
 
 
-def test_with_a_damping_ratio_kv_follows_kp_until_it_is_set():
-    spec = _robot()
-    before = get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1]
-    apply_pgain(spec, 'ratio', 40.0)
-    assert get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1] == pytest.approx(2 * before)
-    apply_dgain(spec, 'ratio', 3.0)
-    assert get_actuator_pd_gains(spec.compile(), 'ratio') == (40.0, 3.0)
-
-
-def test_only_servos_have_position_gains():
-    spec = _robot()
-    model = spec.copy().compile()
-    for name in ('servo', 'ratio', 'slow', 'speed', 'motor'):
-        expected = name not in {'speed', 'motor'}
-        assert is_position_actuator(spec.actuator(name)) is expected
-        assert is_position_actuator(model.actuator(name)) is expected
-
-
 @pytest.mark.parametrize(
     ('call', 'message'),
     [
@@ -204,12 +185,6 @@ def test_what_a_spec_does_not_have_is_left_out():
     )
     spec = _robot()
     assert differing_fields(apply_param_modifiers(params, spec), spec.compile(), 0.0) == ()
-
-
-def test_components_that_do_not_fit_their_target_are_refused():
-    params = ParameterDict({'p': Parameter('p', [1.0, 2.0], 0, 9, target='joint/*/armature')})
-    with pytest.raises(ParameterError, match=r'2 components, but target .* names 3 values'):
-        apply_param_modifiers(params, _robot())
 
 
 def test_values_that_do_not_compile_are_said_in_one_sentence():

@@ -78,13 +78,6 @@ def test_what_is_no_parameter_is_refused(arguments: tuple, options: dict, messag
         Parameter('p', *arguments, **options)
 
 
-def test_samples_on_a_log_scale_are_even_in_the_logarithm():
-    parameter = Parameter('p', np.ones(4000), 1e-4, 1e4, scale='log')
-    drawn = parameter.sample(np.random.default_rng(0))
-    assert np.all((drawn >= 1e-4) & (drawn <= 1e4))
-    assert np.mean(drawn < 1.0) == pytest.approx(0.5, abs=0.03)
-
-
 @pytest.mark.parametrize(
     ('nominal', 'low', 'high', 'fraction', 'expected'),
     [
@@ -203,16 +196,6 @@ def test_a_vector_that_does_not_fit_changes_nothing(params: ParameterDict):
     np.testing.assert_array_equal(params.as_vector(), [1, 2, 3, 4, 5])
 
 
-def test_a_dictionary_of_parameters_iterates_over_names(params: ParameterDict):
-    assert list(params) == params.keys() == ['mass', 'held', 'gains']
-    assert [parameter.name for parameter in params.values()] == list(params)
-    assert params.items()[0] == ('mass', params['mass'])
-    assert 'mass' in params
-    assert 'masse' not in params
-    with pytest.raises(ParameterError, match="No parameter 'masse'; nearest: mass"):
-        params['masse']
-
-
 def test_a_name_is_taken_once(params: ParameterDict):
     with pytest.raises(ParameterError, match="There is a parameter 'mass' already"):
         params.add(Parameter('mass', 3.0, 1.0, 4.0))
@@ -314,11 +297,3 @@ def test_the_comparison_names_each_component_and_its_relative_error(params: Para
     assert lines[6].endswith('at lower bound')
     assert lines[7] == 'RMS Rel Err: 5%'  # of mass, the exact gains and the 10 %; 0 has none
     assert '\x1b' not in table
-
-
-def test_parameters_are_printed_with_values_and_bounds(params: ParameterDict):
-    assert repr(params['mass']) == 'mass: 1 ∈ [0.5, 2] kg'
-    assert repr(params['held']) == 'held: 5 ∈ [3, 7] (frozen)'
-    assert '[1,0]: 4 ∈ [0, 10]' in repr(params)
-    assert repr(ParameterDict()) == 'ParameterDict(empty)'
-    assert 'gains     4  (2, 2)  no' in params.get_parameter_info()

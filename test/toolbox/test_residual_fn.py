@@ -106,16 +106,6 @@ def test_residuals_vanish_at_the_truth_at_any_start_time(start: float) -> None:
     assert measured[0][0].times[0] == start
 
 
-def test_a_matrix_of_candidates_gives_a_column_for_each() -> None:
-    fn = sysid.build_residual_fn(models_sequences=sequences(*record()))
-    values = np.array([[0.1, 0.3, 0.9]])
-    found, predicted, measured = fn(values, damping())
-    assert found[0].shape == (2400, 3)
-    assert len(predicted[0]) == len(measured[0]) == 3
-    for column, value in enumerate(values[0]):
-        np.testing.assert_array_equal(found[0][:, column], fn(np.array([value]), damping())[0][0])
-
-
 def test_frozen_parameters_are_written_and_not_moved() -> None:
     def change(spec: mujoco.MjSpec) -> None:
         truth(spec)

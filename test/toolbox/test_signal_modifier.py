@@ -14,7 +14,6 @@ from sysid_ros.errors import SignalError
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.parameter import Parameter
 from sysid_ros.toolbox.signals import (
-    apply_bias,
     apply_delay,
     apply_delayed_ts_window,
     apply_gain,
@@ -60,12 +59,6 @@ def series(count: int = 50, start: float = 0.0) -> TimeSeries:
     return TimeSeries(times, data, mapping)
 
 
-def test_sensor_indices_follow_the_names_or_are_sorted() -> None:
-    assert get_sensor_indices(MODEL, 'gyro') == [1, 2, 3]
-    assert get_sensor_indices(MODEL, ['pos2', 'pos1']) == [4, 0]
-    assert get_sensor_indices(MODEL, ['pos2', 'pos1'], sort=True) == [0, 4]
-
-
 TWO = Parameter('p', [1.0, 2.0], 0.0, 3.0)
 
 
@@ -94,21 +87,6 @@ def test_bad_arguments_are_refused(call: Callable[[], object], message: str) -> 
 
 def scalar(name: str) -> TimeSeries:
     return TimeSeries.from_columns([0.0, 1.0], np.zeros((2, 1)), [name])
-
-
-@pytest.mark.parametrize('value', [2.0, [1.0, 2.0, 3.0]])
-def test_gain_and_bias_change_only_the_columns_of_their_signal(value: float | list[float]) -> None:
-    ts = series()
-    before = ts.data.copy()
-    parameter = Parameter('p', value, np.subtract(value, 1), np.add(value, 1))
-    scaled = apply_gain(ts, 'gyro', parameter)
-    moved = apply_bias(ts, 'gyro', parameter)
-    np.testing.assert_array_equal(scaled.data[:, 1:4], ts.data[:, 1:4] * value)
-    np.testing.assert_array_equal(moved.data[:, 1:4], ts.data[:, 1:4] + value)
-    for changed in (scaled, moved):
-        np.testing.assert_array_equal(changed.data[:, [0, 4]], ts.data[:, [0, 4]])
-        assert changed.names == ts.names
-    np.testing.assert_array_equal(ts.data, before)
 
 
 def test_a_delayed_signal_shows_what_was_before() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.errors import SignalError
 from sysid_ros.signals import SignalType
-from sysid_ros.toolbox.timeseries import TimeSeries, find_signal, stored_series
+from sysid_ros.toolbox.timeseries import TimeSeries, stored_series
 
 ZOO = """
 <mujoco>
@@ -80,15 +80,6 @@ def test_unnamed_elements_go_by_their_index(zoo: mujoco.MjModel):
     assert next(iter(TimeSeries.compute_all_control_mapping(zoo))) == 'actuator[0]_ctrl'
     series = TimeSeries.from_names([0.0], [[1.0, 2.0]], zoo, ['sensor[2]', 'sensor[0]'])
     assert series.get('sensor[0]').tolist() == [[2.0]]
-
-
-def test_a_bare_name_is_a_position_unless_its_type_is_given(zoo: mujoco.MjModel):
-    assert find_signal(zoo, 'elbow').kind is SignalType.MjStateQPos
-    assert find_signal(zoo, 'elbow_qvel').kind is SignalType.MjStateQVel
-    series = TimeSeries.from_names(
-        [0.0], np.zeros((1, 5)), zoo, [('elbow', SignalType.MjStateQVel), 'slow', 'gyro']
-    )
-    assert series.names == ('elbow_qvel', 'slow_act', 'gyro')
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Channels that share their stamps: made, taken apart and resampled."""
+"""Series: made by name, taken apart, resampled and stored."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import ArrayLike
 
 from sysid_ros.errors import SignalError
@@ -44,16 +45,6 @@ def test_one_channel_given_flat_stays_flat(tmp_path: Path) -> None:
     assert repr(flat) == 'TimeSeries(3 x 1, 0 to 2 s: q)'
 
 
-def test_a_series_cannot_be_changed() -> None:
-    series = TimeSeries([0.0, 1.0], [1.0, 2.0])
-    with pytest.raises(ValueError, match='read-only'):
-        series.data[0] = 5.0
-    with pytest.raises(ValueError, match='read-only'):
-        series.times[0] = 5.0
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        series.times = np.zeros(2)  # type: ignore[misc]
-
-
 @pytest.mark.parametrize(
     ('times', 'data', 'complaint'),
     [
@@ -69,12 +60,6 @@ def test_shapes_that_do_not_fit_are_named(
 ) -> None:
     with pytest.raises(SignalError, match=complaint):
         TimeSeries(times, data)
-
-
-def test_custom_signals_have_widths_and_types():
-    series = TimeSeries.from_custom_map([0.0], [[1, 2, 3]], ['a', ('b', 2, SignalType.MjStateQPos)])
-    assert series.get('b').tolist() == [[2, 3]]
-    assert series.get_indices('a')[0] is SignalType.CustomObs
 
 
 @pytest.mark.slow
@@ -100,16 +85,6 @@ def test_a_slice_is_that_of_the_sysid_toolbox():
             np.testing.assert_array_equal(mine.get_indices(name)[1], other.get_indices(name)[1])
 
 
-def test_get_takes_names_and_instants():
-    series = TimeSeries.from_columns([0.0, 1.0], [[0.0, 1.0], [2.0, 5.0]], ['a', 'b'])
-    at, values = series.get(0.5)
-    assert (at.shape, values.tolist()) == ((), [1.0, 3.0])
-    at, values = series.get([0.0, 0.9], method='zoh')
-    assert at.tolist() == [0.0, 0.9]
-    assert values.tolist() == [[0.0, 1.0], [0.0, 1.0]]
-    assert series.get('b').tolist() == [[1.0], [5.0]]
-
-
 def test_resampling_keeps_the_names_and_takes_either_form():
     series = TimeSeries.from_columns([0.0, 1.0], [0.0, 2.0], ['a'])
     assert series.resample([0.25, 0.5]).get('a')[:, 0].tolist() == [0.5, 1.0]
@@ -131,3 +106,128 @@ def test_cut_series_of_different_rates_stay_together():
     for wrong in (-0.1, 1.2):
         with pytest.raises(SignalError, match='Expected 0 to 1 s to remove'):
             slow.remove_from_beginning(wrong)
+
+
+SQUARES = TimeSeries([0.0, 1.0, 2.0, 3.0, 4.0], [0.0, 1.0, 4.0, 9.0, 16.0])
+STARTS = st.one_of(st.just(0.0), st.just(0.3), st.floats(-1e3, 1e3), st.floats(1.6e9, 1.8e9))
+
+
+@pytest.mark.slow
+@given(start=STARTS, period=st.sampled_from([1e-3, 2e-3, 1 / 300, 0.01, 0.02]), count=st.data())
+@settings(max_examples=100, deadline=None)
+def test_an_exact_grid_is_resampled_to_itself_at_any_start_time(
+    start: float, period: float, count: Any
+):
+    n = count.draw(st.integers(1, 3000))
+    times = start + np.arange(n) * period
+    data = np.arange(n, dtype=float)
+
+    for method in ('linear', 'zoh'):
+        resampled = TimeSeries(times, data).resample(target_dt=period, method=method)
+        np.testing.assert_array_equal(resampled.times, start + np.arange(n) * period)
+        np.testing.assert_array_equal(resampled.data, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'zoh'])
+def test_values_are_those_of_the_sysid_toolbox(method: Any):
+    reference = pytest.importorskip('mujoco.sysid._src.timeseries')
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.uniform(0.01, 0.1, 40))
+    data = rng.normal(size=(40, 3))
+    at = np.linspace(times[0] - 0.1, times[-1] + 0.1, 333)
+    np.testing.assert_allclose(
+        TimeSeries(times, data).interpolate(at, method),
+        reference.TimeSeries(times, data).interpolate(at, method),
+        atol=1e-10,
+    )
+
+
+@pytest.mark.parametrize('method', ['linear', 'quadratic', 'cubic', 'quintic', 'zoh'])
+def test_a_missing_sample_spoils_only_its_neighbourhood(method: Any):
+    times = np.arange(12.0)
+    data = np.column_stack([np.sin(times), np.cos(times)])
+    data[5, 0] = np.nan
+    values = TimeSeries(times, data).interpolate(np.arange(0, 11.25, 0.25), method)
+    spoiled = np.flatnonzero(np.isnan(values[:, 0])) / 4
+
+    assert not np.isnan(values[:, 1]).any()
+    assert spoiled.min() >= 4.25
+    assert spoiled.max() <= 5.75
+    assert 5.0 in spoiled
+    assert values[16, 0] == pytest.approx(np.sin(4.0))
+
+
+@pytest.mark.parametrize(
+    ('at', 'method', 'message'),
+    [
+        ([np.nan], 'linear', 'finite instants'),
+        ([0.5], 'cubik', 'nearest: cubic'),
+        ([0.5], 'quintic', 'needs 6 samples, found 5'),
+    ],
+)
+def test_what_cannot_be_interpolated_is_said(at: Any, method: Any, message: str):
+    with pytest.raises(SignalError, match=message):
+        SQUARES.interpolate(at, method)
+
+
+@pytest.fixture
+def series() -> TimeSeries:
+    """Return a series whose columns are not in the order of its names."""
+    mapping = {
+        'gyro': (SignalType.MjSensor, np.array([2, 0])),
+        'push_ctrl': (SignalType.MjCtrl, np.array([1])),
+    }
+    data = np.random.default_rng(0).normal(size=(4, 3))
+    return TimeSeries(1.7e9 + np.arange(4) * 0.1, data, mapping)
+
+
+@pytest.fixture
+def reference() -> Any:
+    """Return the class of MuJoCo's sysid toolbox."""
+    return pytest.importorskip('mujoco.sysid._src.timeseries').TimeSeries
+
+
+def assert_same(a: Any, b: Any) -> None:
+    np.testing.assert_array_equal(a.times, b.times)
+    np.testing.assert_array_equal(a.data, b.data)
+    plain = [
+        {name: (kind.name, at.tolist()) for name, (kind, at) in s.signal_mapping.items()}
+        for s in (a, b)
+    ]
+    assert plain[0] == plain[1]
+
+
+def test_a_series_comes_back_exactly(series: TimeSeries, tmp_path: Path):
+    series.save_to_disk(tmp_path / 'a.npz')
+    assert_same(TimeSeries.load_from_disk(tmp_path / 'a.npz'), series)
+    with np.load(tmp_path / 'a.npz', allow_pickle=False) as stored:
+        assert set(stored.files) == {'times', 'data', 'signal_mapping'}
+
+
+def test_we_read_the_files_of_the_sysid_toolbox(series: TimeSeries, reference: Any, tmp_path: Path):
+    reference(series.times, series.data, dict(series.signal_mapping)).save_to_disk(
+        tmp_path / 'a.npz'
+    )
+    assert_same(TimeSeries.load_from_disk(tmp_path / 'a.npz'), series)
+
+
+def test_a_missing_file_names_its_neighbours(series: TimeSeries, tmp_path: Path):
+    series.save_to_disk(tmp_path / 'run_1.npz')
+    with pytest.raises(SignalError, match=r'No file .*run_2.npz.*nearest: run_1.npz'):
+        TimeSeries.load_from_disk(tmp_path / 'run_2')
+
+
+@pytest.mark.parametrize('content', [b'', b'not a file of arrays', b'PK\x03\x04broken'])
+def test_a_file_of_another_kind_is_told(content: bytes, tmp_path: Path):
+    path = tmp_path / 'a.npz'
+    path.write_bytes(content)
+    with pytest.raises(SignalError, match=r'Expected a .npz file of numeric arrays'):
+        TimeSeries.load_from_disk(path)
+
+
+def test_pickled_arrays_are_not_read(tmp_path: Path):
+    path = tmp_path / 'a.npz'
+    np.savez(path, times=np.array([{}], dtype=object), data=np.zeros(1))
+    with pytest.raises(SignalError, match='numeric arrays'):
+        TimeSeries.load_from_disk(path)

@@ -241,17 +241,6 @@ def test_a_wrong_setting_is_named(settings: dict[str, Any], complaint: str) -> N
         fit(parameters(), residual_fn, **settings)
 
 
-def test_a_residual_is_the_weighted_difference_of_what_is_returned_row_by_row() -> None:
-    ms = sequences()
-    params = parameters()
-    fn = sysid.build_residual_fn(
-        models_sequences=[ms], sensor_weights={'v': 3.0}, noise={'q': 0.1, 'v': 0.2, 'p': 0.4}
-    )
-    found, predicted, records = fn(params.as_vector(), params)
-    difference = (records[0][0].data - predicted[0][0].data) * [10.0, 15.0, 2.5]
-    np.testing.assert_allclose(found[0], difference.ravel(), rtol=1e-9, atol=1e-9)
-
-
 def test_one_model_gives_the_residuals_that_all_of_them_do() -> None:
     run, params = record(), parameters()
     spec = mujoco.MjSpec.from_string(ARM)
@@ -391,15 +380,6 @@ def test_a_function_of_one_candidate_is_enough_for_scipy() -> None:
 
     found, _ = fit(parameters(), line, optimizer='scipy')
     assert found['armature'].value[0] == pytest.approx(0.2)
-
-
-def test_modifiers_that_are_made_anew_are_noticed() -> None:
-    def times(factor: float) -> Modifier:
-        return lambda spec, p: setattr(spec.joint('j'), 'armature', factor * p.value[0])
-
-    fn = sysid.build_residual_fn(models_sequences=[sequences()])
-    first, second = (fn(np.array([0.1]), parameters(times(factor)))[0][0] for factor in (1.0, 2.0))
-    assert np.abs(second - first).max() > 1.0
 
 
 def test_elements_without_names_are_taken_by_their_place() -> None:

@@ -101,19 +101,6 @@ def test_a_rollout_has_the_numbers_of_mujoco_at_any_start_time(start: float):
     np.testing.assert_array_equal(run.state.data[:, 1:], state[0][:, 1:])
 
 
-def test_controls_are_found_by_name_in_any_order():
-    control = make_control()
-    swapped = TimeSeries.from_control_names(
-        control.times, control.data[:, ::-1], MODEL, ['m2', 'm1']
-    )
-    plain = TimeSeries.from_columns(
-        control.times, control.data[:, ::-1], ['m2', 'm1'], SignalType.MjCtrl
-    )
-    expected = simulate(control).sensordata.data
-    np.testing.assert_array_equal(simulate(swapped).sensordata.data, expected)
-    np.testing.assert_array_equal(simulate(plain).sensordata.data, expected)
-
-
 def test_a_state_with_a_time_of_its_own_begins_there():
     control = make_control(5.0)
     state = make_start()
@@ -178,16 +165,6 @@ def test_chunks_go_on_exactly_as_the_whole(xml: str, start: float):
         )
 
 
-def test_a_chunk_starts_with_the_command_that_holds():
-    slow = TimeSeries.from_control_names([0.0, 0.03, 0.2], [[1, 2], [3, 4], [5, 6]], MODEL)
-    run = simulate(slow).replace(control=slow)
-    second = run.split(25)[1]
-    assert second.control.times.tolist() == [0.05]
-    assert second.control.data.tolist() == [[3, 4]]
-    first = run.split(25)[0]
-    assert first.control.times.tolist() == [0.0, 0.03]
-
-
 def test_measurements_of_one_type_are_found_by_name():
     run = simulate(make_control())
     np.testing.assert_array_equal(run.get_sensordata_slice(), run.sensordata.data[:, [0, 2]])
@@ -233,17 +210,6 @@ def assert_same_series(a: Any, b: Any) -> None:
     np.testing.assert_array_equal(a.data, b.data)
     plain = [{n: (k.name, at.tolist()) for n, (k, at) in s.signal_mapping.items()} for s in (a, b)]
     assert plain[0] == plain[1]
-
-
-def test_a_trajectory_comes_back_from_disk(tmp_path: Path):
-    run = simulate(make_control(0.3))
-    run.save_to_disk(tmp_path / 'run.npz')
-    again = SystemTrajectory.load_from_disk(tmp_path / 'run.npz', MODEL)
-    for name in ('control', 'sensordata', 'state'):
-        assert_same_series(getattr(again, name), getattr(run, name))
-    np.testing.assert_array_equal(again.initial_state, run.initial_state)
-    run.replace(state=None).save_to_disk(tmp_path / 'bare.npz')
-    assert SystemTrajectory.load_from_disk(tmp_path / 'bare.npz', MODEL).state is None
 
 
 def test_trajectory_files_are_those_of_the_sysid_toolbox(tmp_path: Path):

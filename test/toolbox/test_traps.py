@@ -162,11 +162,6 @@ def cart_recording() -> Recording:
     return record(mujoco.MjSpec.from_string(SPRING_MASS), command=push)
 
 
-@pytest.mark.slow
-def test_five_armatures_of_an_identical_plant_are_exact(arm_recording: Recording) -> None:
-    assert fitted(armatures(), arm_recording.sequences()) == pytest.approx(ARMATURES, rel=1e-6)
-
-
 def tutorial() -> list[sysid.ModelSequences]:
     """Return the tutorial's spring and mass, with ``mujoco.rollout``'s state times as stamps."""
     spec = mujoco.MjSpec.from_string(SPRING_MASS)
@@ -178,13 +173,6 @@ def tutorial() -> list[sysid.ModelSequences]:
     states, sensors = mujoco.rollout.rollout(model, data, start, control.data[:-1])
     measured = sysid.TimeSeries.from_names(states[0, :, 0], sensors[0], model)
     return [sysid.ModelSequences('spring_mass', spec, 'run', start, control, measured)]
-
-
-def test_the_tutorials_stamps_are_understood_when_said() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        found = fitted(mass(), tutorial(), sensor_stamps='rollout')
-    assert found == pytest.approx([1.0], rel=1e-6)
 
 
 @pytest.mark.slow
