@@ -86,7 +86,7 @@ class Parameter:
         prior: tuple[ArrayLike, ArrayLike] | None = None,
         scale: Scale = 'linear',
     ) -> None:
-        """Describe a parameter, whose value starts at ``nominal``; bounds may be infinite."""
+        """Describe a parameter, whose value starts at ``nominal``."""
         self.name = name
         self.nominal = np.atleast_1d(self._numbers(nominal, 'nominal value', finite=True))
         self.min_value = self._shaped(min_value, 'lower bound')
@@ -631,8 +631,8 @@ def check_targets(
 ) -> None:
     """Check that every target is found in some model."""
     for parameter in params.values():
-        paths = parameter.target or ()
-        for path in (paths,) if isinstance(paths, str) else paths:
+        paths = (parameter.target,) if isinstance(parameter.target, str) else parameter.target
+        for path in paths or ():
             if not any(_resolved(path, *known) for known in models):
                 resolve(path, *models[0])  # raises, and says why
 

@@ -263,8 +263,9 @@ def _prepare(
         laws = _laws(transform, params, dict.fromkeys(sensors))
         if transform.weights and not options.sensor_weights:
             options = options._replace(sensor_weights=transform.weights)
-        if laws is None:
-            options = options._replace(modify_residual=transform.apply)
+        if laws is None or options.custom_rollout is not None:
+            own = options.modify_residual or transform.apply
+            options = options._replace(modify_residual=own)
     lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
     made = [_group(options, g, own, params, lead) for g, own in zip(groups, labels, strict=True)]
     simulators = [simulator for simulator, _ in made]

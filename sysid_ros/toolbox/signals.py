@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.errors import ParameterError, SignalError, nearest
 from sysid_ros.signals import SignalMapping
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
-from sysid_ros.toolbox.timeseries import TimeSeries, slack
+from sysid_ros.toolbox.timeseries import TimeSeries, sensor_mapping, slack
 
 Array = NDArray[np.float64]
 Side = Literal['predicted', 'measured', 'both']
@@ -397,10 +397,10 @@ class SignalTransform:
         A sensor without delay has 0, a frozen parameter its value. Where sensors are not given,
         some may have no delay.
         """
-        if sensor_names is None:
-            names = {None, *(rule.parameter for rule in self._rules if rule.kind == 'delay')}
-        else:
-            names = {self.acting_on(sensor).delay for sensor in sensor_names} or {None}
+        every = [rule.parameter for rule in self._rules if rule.kind == 'delay']
+        names: set[str | None] = {None, *every}
+        if sensor_names:
+            names = {self.acting_on(sensor).delay for sensor in sensor_names}
         limits: list[float] = []
         for name in names:
             if name is None:
@@ -423,16 +423,17 @@ class SignalTransform:
     ) -> tuple[Array, TimeSeries, TimeSeries]:
         """Compare one rollout with its measurements, as ``modify_residual`` callbacks do.
 
-        Measurements are compared at their own times, from the start of the rollout plus the
-        largest delay to its end plus the smallest; the sensors of the two series are paired by
-        name. Samples that were not measured (NaN) have residual zero. ``return_pred_all`` keeps
-        sensors that are not enabled, ``sensor_weights`` take the place of ``set_sensor_weights``.
+        Measurements are compared at their own times, where every delay within the bounds is
+        predicted. Samples that were not measured (NaN) have residual zero. ``return_pred_all``
+        keeps sensors that are not enabled, ``sensor_weights`` replace ``set_sensor_weights``.
 
         Returns:
             (m, k) residuals, and the two series with m samples of the k columns.
         """
         del state
-        predicted, measured = _named(sensordata_predicted, sensordata_measured, model)
+        mapping = sensordata_predicted.signal_mapping or sensor_mapping(model)
+        predicted = _named(sensordata_predicted, mapping)
+        measured = _named(sensordata_measured, mapping)
         self.check(predicted.names)
         names = measured.names
         if not return_pred_all and self.enabled is not None:
@@ -461,21 +462,15 @@ class SignalTransform:
         return np.where(np.isfinite(measured.data), residual, 0.0), predicted, measured
 
 
-def _named(
-    predicted: TimeSeries, measured: TimeSeries, model: mujoco.MjModel
-) -> tuple[TimeSeries, TimeSeries]:
-    """Return both with names; columns without them are the model's sensors."""
-    mapping = predicted.signal_mapping or TimeSeries.compute_all_sensor_mapping(model)
+def _named(series: TimeSeries, mapping: SignalMapping) -> TimeSeries:
+    """Return a series with names; columns without them are those of a mapping."""
     width = 1 + max((int(columns.max()) for _, columns in mapping.values()), default=-1)
-    named = []
-    for series in (predicted, measured):
-        if not series.signal_mapping and series.matrix.shape[1] != width:
-            raise SignalError(
-                f'Expected {width} columns, one for each value of the sensors, or named signals, '
-                f'found {series.matrix.shape[1]} columns.'
-            )
-        named.append(TimeSeries(series.times, series.data, series.signal_mapping or mapping))
-    return named[0], named[1]
+    if not series.signal_mapping and series.matrix.shape[1] != width:
+        raise SignalError(
+            f'Expected {width} columns, one for each value of the sensors, or named signals, '
+            f'found {series.matrix.shape[1]} columns.'
+        )
+    return TimeSeries(series.times, series.data, series.signal_mapping or mapping)
 
 
 def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:

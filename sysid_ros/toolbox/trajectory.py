@@ -7,6 +7,7 @@ Recorded series are paired with a model by name, and lie on one clock.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
@@ -56,9 +57,7 @@ class SystemTrajectory:
 
     Every series has its own stamps, all on one clock. The initial state belongs to the first
     command, or to its own time where that is not zero. A measurement describes the system at its
-    stamp, so that of a rollout with steps of ``dt`` from ``t0``, row k of the sensors, which are
-    computed before the step, is stamped ``t0 + k * dt``, and row k of the states, which are those
-    after it, ``t0 + (k + 1) * dt``.
+    stamp, see `sysid_rollout`.
 
     Attributes:
         model: The model that simulated it, or that it is compared with.
@@ -264,44 +263,23 @@ class ModelSequences:
                 f'Expected as many names, initial states, controls and sensor series for model '
                 f'{name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
             )
-        rollouts = [
-            SystemTrajectory(compiled, *series, None)
-            for series in zip(controls, measured, states, strict=True)
-        ]
-        self._set((name, spec, named, compiled, allow_missing_sensors), names, rollouts)
+        self.name, self.spec, self.named_spec, self.gt_model = name, spec, named, compiled
+        self.allow_missing_sensors = allow_missing_sensors
+        series = zip(controls, measured, states, strict=True)
+        self._take(names, [SystemTrajectory(compiled, *own) for own in series])
 
     @classmethod
     def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
         """Pair the model of trajectories, of which there is no spec, with them."""
         found = object.__new__(cls)
+        found.name, found.spec, found.allow_missing_sensors = name, mujoco.MjSpec(), True
+        found.named_spec, found.gt_model = found.spec, trajectories[0].model
         names = [f'trajectory {index}' for index in range(len(trajectories))]
-        nothing = mujoco.MjSpec()
-        found._set((name, nothing, nothing, trajectories[0].model, True), names, list(trajectories))
+        found._take(names, trajectories)
         return found
 
-    def __getitem__(self, key: int | slice) -> ModelSequences:
-        """Return the same model with one sequence, or those of a slice."""
-        chosen = range(len(self))[key]
-        places = chosen if isinstance(chosen, range) else (chosen,)
-        part = object.__new__(ModelSequences)
-        part._set(
-            (self.name, self.spec, self.named_spec, self.gt_model, self.allow_missing_sensors),
-            [self.sequence_name[place] for place in places],
-            [self.measured_rollout[place] for place in places],
-        )
-        return part
-
-    def __len__(self) -> int:
-        return len(self.measured_rollout)
-
-    def _set(
-        self,
-        model: tuple[str, mujoco.MjSpec, mujoco.MjSpec, mujoco.MjModel, bool],
-        names: list[str],
-        rollouts: list[SystemTrajectory],
-    ) -> None:
-        self.name, self.spec, self.named_spec, self.gt_model, self.allow_missing_sensors = model
-        self.sequence_name = names
+    def _take(self, names: Sequence[str], rollouts: Sequence[SystemTrajectory]) -> None:
+        self.sequence_name = list(names)
         self.initial_state = [rollout.initial_state for rollout in rollouts]
         self.control = [rollout.control for rollout in rollouts]
         self.sensordata = [rollout.sensordata for rollout in rollouts]
@@ -311,6 +289,19 @@ class ModelSequences:
             except SysidError as err:
                 raise FitError(f'Sequence {sequence!r} of model {self.name!r}: {err}') from err
         self.measured_rollout = [rollout.named() for rollout in rollouts]
+
+    def __getitem__(self, key: int | slice) -> ModelSequences:
+        """Return the same model with one sequence, or those of a slice."""
+        chosen = range(len(self))[key]
+        places = chosen if isinstance(chosen, range) else (chosen,)
+        part = copy.copy(self)
+        names = [self.sequence_name[place] for place in places]
+        rollouts = [self.measured_rollout[place] for place in places]
+        part._take(names, rollouts)  # noqa: SLF001 (one of us)
+        return part
+
+    def __len__(self) -> int:
+        return len(self.measured_rollout)
 
 
 def _with_names(spec: mujoco.MjSpec) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
@@ -486,15 +477,11 @@ def sysid_rollout(
 ) -> list[SystemTrajectory]:
     """Simulate models with commands, in parallel.
 
-    Steps of the model's ``timestep`` go from the initial state to the last command. That state
-    belongs to the first command (``start_time``). A command holds until the next one; a
-    step inside of which it changes gets its mean. With steps of ``dt`` from ``t0``, row k of the
-    result is stamped:
-
-    - ``control``, ``sensordata``: ``t0 + k * dt``. MuJoCo computes sensors before it steps.
-    - ``state``: ``t0 + (k + 1) * dt``, also in its first column.
-
-    From where a simulation became unstable, its rows are NaN.
+    Steps of the model's ``timestep`` dt go from the initial state, at t0, to the last command. A
+    command holds until the next one; a step inside of which it changes gets its mean. Row k of
+    controls and sensors, which MuJoCo computes before it steps, is stamped ``t0 + k * dt``, and row
+    k of the states ``t0 + (k + 1) * dt``, also in its first column. From where a simulation became
+    unstable, its rows are NaN.
 
     Models, commands and (m, nstate) states of kind ``mjSTATE_FULLPHYSICS`` are one for all rollouts
     or one for each, ``datas`` one for each thread. Mappings name the model's ``sensordata``, states

@@ -190,6 +190,13 @@ def test_the_tutorials_stamps_are_understood_unsaid_and_told_once() -> None:
         sysid.optimize(mass(), fn, verbose=False)
 
 
+def test_the_tutorials_stamps_are_understood_when_said() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        found = fitted(mass(), tutorial(), sensor_stamps='rollout')
+    assert found == pytest.approx([1.0], rel=1e-6)
+
+
 def passed_on(**given: Any) -> list[sysid.SystemTrajectory]:
     """Simulate as a user's own ``custom_rollout``."""
     given.pop('param_dicts')
@@ -197,14 +204,13 @@ def passed_on(**given: Any) -> list[sysid.SystemTrajectory]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('options', [{}, {'custom_rollout': passed_on}, {'delay': 0.003}])
+@pytest.mark.parametrize('late', [0.0, 0.003])
+@pytest.mark.parametrize('options', [{}, {'custom_rollout': passed_on}])
 def test_noisy_stamps_are_those_that_cost_less_at_their_own_optimum(
-    options: dict[str, Any],
+    options: dict[str, Any], late: float
 ) -> None:
-    groups, params = tutorial(), mass()
-    group, random = groups[0], np.random.default_rng(3)
+    (group,), params, random = tutorial(), mass(), np.random.default_rng(3)
     series = group.sensordata[0]
-    late = options.pop('delay', 0.0)
     data = series.interpolate(series.times - late) if late else series.data.copy()
     data[:, 0] = series.data[:, 0]
     noisy = sysid.TimeSeries(
@@ -214,7 +220,7 @@ def test_noisy_stamps_are_those_that_cost_less_at_their_own_optimum(
         params.add(sysid.Parameter('late', 0.001, 0.0, 0.01))
         transform = sysid.SignalTransform()
         transform.delay('v', params['late'])
-        options = {'signal_transform': transform}
+        options = {**options, 'signal_transform': transform}
     noisy_group = sysid.ModelSequences(
         'm', group.spec, 'run', group.initial_state[0], group.control, noisy
     )
