@@ -74,7 +74,9 @@ def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mu
     """
     for parameter in params.values():
         parameter.apply_modifier(spec)
-    _write_targets(spec, [p for p in params.values() if p.modifier is None and p.target])
+    targeted = [p for p in params.values() if p.modifier is None and p.target]
+    if targeted:
+        _write_targets(spec, targeted)
     return spec
 
 

@@ -89,6 +89,7 @@ class Parameter:
         """Describe a parameter, whose value starts at ``nominal``."""
         self.name = name
         self.nominal = np.atleast_1d(self._numbers(nominal, 'nominal value', finite=True))
+        self._shape = self.nominal.shape
         self.min_value = self._shaped(min_value, 'lower bound')
         self.max_value = self._shaped(max_value, 'upper bound')
         self.reset()
@@ -137,12 +138,12 @@ class Parameter:
     @property
     def size(self) -> int:
         """Number of components."""
-        return self.nominal.size
+        return int(np.prod(self._shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value; ``(1,)`` for a number."""
-        return self.nominal.shape
+        return self._shape
 
     def apply_modifier(self, spec: mujoco.MjSpec) -> None:
         """Write the value to a spec with the modifier, if there is one."""
@@ -163,7 +164,7 @@ class Parameter:
 
     def as_nominal_vector(self) -> Array:
         """Return a copy of the nominal value, flat (size,)."""
-        return np.array(self.nominal).reshape(-1)
+        return self._shaped(self.nominal, 'nominal value', finite=True).reshape(-1)
 
     def update_from_vector(self, vector: ArrayLike) -> None:
         """Set the value from a flat, finite vector (size,), which is copied."""
@@ -194,7 +195,7 @@ class Parameter:
 
     def reset(self) -> None:
         """Set the value to the nominal one."""
-        self.value = self.nominal
+        self.value = self.as_nominal_vector()
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
         """Draw a value (size,) from within the bounds, evenly on the parameter's scale."""
@@ -228,7 +229,7 @@ class Parameter:
         self.update_from_vector(value)
 
     def __repr__(self) -> str:
-        low, high = self.min_value.min(), self.max_value.max()
+        low, high = np.min(self.min_value), np.max(self.max_value)
         value = f'{self._value.item():.4g}' if self.size == 1 else f'array of shape {self.shape}'
         text = f'{self.name}: {value} ∈ [{low:.4g}, {high:.4g}]'
         return text + (f' {self.unit}' if self.unit else '') + (' (frozen)' if self.frozen else '')
@@ -560,7 +561,12 @@ def _table(columns: Mapping[str, Sequence[str]]) -> str:
 
 
 def _entry(parameter: Parameter) -> dict[str, Any]:
-    arrays = {name: getattr(parameter, name).tolist() for name in _NEEDED[1:5]}
+    low, high = parameter.get_bounds()
+    vectors = (parameter.as_nominal_vector(), low, high, parameter.as_vector())
+    arrays = {
+        name: vector.reshape(parameter.shape).tolist()
+        for name, vector in zip(_NEEDED[1:5], vectors, strict=True)
+    }
     target, kind = parameter.target, parameter.inertia_type
     more = {
         'target': list(target) if isinstance(target, tuple) else target,

@@ -48,6 +48,11 @@ def test_value_takes_numbers_and_arrays_and_keeps_its_shape():
     grid.value = [1, 2, 3, 4]
     assert (single.value.shape, single.value.dtype, single.value[0]) == ((1,), np.float64, 3.0)
     np.testing.assert_array_equal(grid.value, [[1, 2], [3, 4]])
+    single.nominal, single.min_value = 4, 1.5
+    single.reset()
+    assert (single.value[0], single.get_bounds()[0][0]) == (4.0, 1.5)
+    assert repr(single) == 'p: 4 ∈ [1.5, 9]'
+    single.value = 3
     with pytest.raises(ParameterError, match=r"'g' has 4 component\(s\).*found 3"):
         grid.value = [1, 2, 3]
     with pytest.raises(ParameterError, match="value of parameter 'p' must be finite"):
