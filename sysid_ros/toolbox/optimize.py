@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.optimize
@@ -199,16 +199,11 @@ def _check_settings(optimizer: str, settings: dict[str, Any]) -> None:
         )
 
 
-class _Search(Protocol):
-    """How a minimum is looked for; warm where the start is nearly one."""
-
-    def __call__(
-        self, residuals: Any, x: Array, *, warm: bool = False
-    ) -> scipy.optimize.OptimizeResult: ...
-
-
 class _OurSearch(NamedTuple):
-    """The solver of `sysid calibrate`: several starts, or growing parts of the data."""
+    """The solver of `sysid calibrate`: several starts, or growing parts of the data.
+
+    A search is warm where the start is nearly a minimum.
+    """
 
     settings: SolverSettings
     starts: int
@@ -286,6 +281,9 @@ class _ScipySearch(NamedTuple):
         found.update(nfev=residuals.evaluations - before, trace=(), attempts=())
         found.extras = {'objective': [found.cost], 'candidate': [found.x]}
         return found
+
+
+_Search: TypeAlias = _OurSearch | _ScipySearch
 
 
 def _bounds(residuals: Any) -> tuple[Array, Array]:

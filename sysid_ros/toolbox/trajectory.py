@@ -78,14 +78,6 @@ class SystemTrajectory:
         """Return a copy with some attributes replaced."""
         return dataclasses.replace(self, **kwargs)
 
-    def named(self) -> SystemTrajectory:
-        """Return it with names for its measurements; without any they are the model's sensors."""
-        measured = self.sensordata
-        if measured.signal_mapping:
-            return self
-        mapping = sensor_mapping(self.model)
-        return self.replace(sensordata=TimeSeries(measured.times, measured.data, mapping))
-
     @property
     def start(self) -> float:
         """Time of the initial state on the clock of the series, seconds; see `start_time`."""
@@ -288,7 +280,12 @@ class ModelSequences:
                 trajectory.check_compatible(self.allow_missing_sensors)
             except SysidError as err:
                 raise FitError(f'Sequence {sequence!r} of model {self.name!r}: {err}') from err
-        self.measured_rollout = [rollout.named() for rollout in rollouts]
+        # Measurements without names are the model's sensors.
+        sensors = sensor_mapping(self.gt_model)
+        self.measured_rollout = [
+            run.replace(sensordata=TimeSeries(s.times, s.data, s.signal_mapping or sensors))
+            for run, s in zip(rollouts, self.sensordata, strict=True)
+        ]
 
     def __getitem__(self, key: int | slice) -> ModelSequences:
         """Return the same model with one sequence, or those of a slice."""
