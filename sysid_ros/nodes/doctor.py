@@ -94,10 +94,20 @@ def check_installation() -> Iterator[Check]:
     yield _rendering()
 
 
+def _version(name: str) -> str:
+    """Return the version of what is there: `mujoco` and `mujoco-core` share one folder."""
+    if name.partition('-')[0] != 'mujoco':
+        return metadata.version(name)
+    try:
+        return str(importlib.import_module('mujoco').__version__)
+    except ImportError as err:
+        raise metadata.PackageNotFoundError(name) from err
+
+
 def _package(item: Requirement) -> Check | None:
     """Return what is wrong with a package; None where it is there and new enough."""
     try:
-        found = metadata.version(item.name)
+        found = _version(item.name)
         if item.specifier.contains(found, prereleases=True):
             return None
         found += f', expected {item.specifier}'

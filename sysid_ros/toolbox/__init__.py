@@ -3,8 +3,7 @@
 """The names of MuJoCo's sysid toolbox, on this engine.
 
 ``from sysid_ros import toolbox as sysid`` runs code written for ``mujoco.sysid``; where that is
-wrong, the docstrings here say what is done instead. What makes results is loaded when it is
-first asked for: that takes as long as all else.
+wrong, the docstrings here say what is done instead.
 """
 
 from __future__ import annotations
@@ -15,27 +14,31 @@ from typing import TYPE_CHECKING
 from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox import modifiers as model_modifier
-from sysid_ros.toolbox import parameter, signal_modifier
-from sysid_ros.toolbox.callbacks import BuildModelFn, CustomRolloutFn, ModifyResidualFn
-from sysid_ros.toolbox.inertia_parameter import apply_body_inertia, body_inertia_param
+from sysid_ros.toolbox import parameter
+from sysid_ros.toolbox import signals as signal_modifier
 from sysid_ros.toolbox.modifiers import (
+    apply_body_inertia,
     apply_dgain,
     apply_param_modifiers,
     apply_param_modifiers_spec,
     apply_pdgain,
     apply_pgain,
+    body_inertia_param,
     remove_visuals,
 )
-from sysid_ros.toolbox.optimization import StampWarning, calculate_intervals, optimize
+from sysid_ros.toolbox.optimize import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
-from sysid_ros.toolbox.residual_fn import (
+from sysid_ros.toolbox.residual import (
+    BuildModelFn,
+    CustomRolloutFn,
+    ModifyResidualFn,
     build_residual_fn,
     construct_ts_from_defaults,
     model_residual,
     residual,
 )
-from sysid_ros.toolbox.rollout import sysid_rollout
-from sysid_ros.toolbox.signal_modifier import (
+from sysid_ros.toolbox.signals import (
+    SignalTransform,
     apply_bias,
     apply_delay,
     apply_delayed_ts_window,
@@ -45,19 +48,19 @@ from sysid_ros.toolbox.signal_modifier import (
     normalize_residual,
     weighted_diff,
 )
-from sysid_ros.toolbox.signal_transform import SignalTransform
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
     create_initial_state,
+    sysid_rollout,
 )
 
 if TYPE_CHECKING:
     from sysid_ros.toolbox import report
-    from sysid_ros.toolbox.report import default_report
-    from sysid_ros.toolbox.save import save_results
+    from sysid_ros.toolbox.report import default_report, save_results
 
+_OF_REPORT = ('default_report', 'save_results')
 __all__ = [
     'BuildModelFn',
     'CustomRolloutFn',
@@ -106,8 +109,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Load the module of a name that makes results."""
-    if name not in {'report', 'default_report', 'save_results'}:
+    """Load what makes results when it is first used: that takes as long as all else."""
+    if name not in {'report', *_OF_REPORT}:
         raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    module = importlib.import_module(f'{__name__}.{"save" if name == "save_results" else "report"}')
-    return module if name == 'report' else getattr(module, name)
+    module = importlib.import_module(f'{__name__}.report')
+    return getattr(module, name) if name in _OF_REPORT else module

@@ -1,40 +1,32 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Specs with the values of parameters: written, compiled, and without what is only seen."""
+"""Specs with the values of parameters: inertias, servo gains, targets, and what callbacks write."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.inertia import full_inertia as inertia_to_fullinertia
-from sysid_ros.model.inertia import pi_from_theta, pseudoinertia_from_pi, theta_from_pseudoinertia
-from sysid_ros.model.targets import Role, Target
-from sysid_ros.model.targets.target import LISTS, write_spec
+from sysid_ros.model import inertia as inertias
+from sysid_ros.model.inertia import Inertial, pi_from_theta, pseudoinertia_from_pi
+from sysid_ros.model.targets import Role, Target, Writer, subtree, write_spec
+from sysid_ros.model.targets.target import LISTS
 from sysid_ros.text import one_sentence
-from sysid_ros.toolbox.inertia_parameter import (
-    apply_body_inertia,
-    apply_body_mass_ipos,
-    apply_body_theta_inertia,
-    body_inertia_param,
-    explicit_inertial,
-    finite_values,
-    infer_only_where_absent,
-    pi_from_body,
-    scale_body_inertia,
-    theta_inertia_from_body,
+from sysid_ros.toolbox.parameter import (
+    InertiaType,
+    ModifierFn,
+    Parameter,
+    ParameterDict,
+    component_targets,
 )
-from sysid_ros.toolbox.unknowns import component_targets
 
-if TYPE_CHECKING:
-    from sysid_ros.toolbox.parameter import Parameter, ParameterDict
-
+Array = NDArray[np.float64]
 
 __all__ = [
     'apply_body_inertia',
@@ -57,22 +49,13 @@ __all__ = [
     'theta_from_pseudoinertia',
     'theta_inertia_from_body',
 ]
-#: Where the compiled model has a number of an actuator that a spec holds in an array.
-_ACTUATOR_ARRAYS = {'actuator_gainprm': 'gainprm', 'actuator_biasprm': 'biasprm'}
-_GAINS = frozenset({'kp', 'kv', 'ki'})
-#: Attributes of bodies that move or scale mass.
-_OF_MASSES = frozenset(
-    {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'subtree_mass'}
-)
+_TRUE = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
+_INERTIAL = {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia'}
+_GAINS = {'kp', 'kv', 'ki'}
 
 
 def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjModel:
-    """Compile a copy of a spec with the values of all parameters, the frozen ones too.
-
-    Raises:
-        ParameterError: A modifier failed, or a target does not fit its parameter.
-        ModelError: The spec does not compile with these values.
-    """
+    """Compile a copy of a spec with the values of all parameters, the frozen ones too."""
     copy = apply_param_modifiers_spec(params, spec.copy())
     try:
         return copy.compile()
@@ -85,53 +68,93 @@ def apply_param_modifiers(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.
 def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mujoco.MjSpec:
     """Write the values of all parameters, the frozen ones too, to a spec, in place, and return it.
 
-    Parameters with a modifier are written by it, in their order; then those that only have a
-    target, to what their targets name. A target that this spec does not have is left out, since
-    the parameters of a fit of several models are applied to each of them; so are delays, gains and
-    biases of commands and sensors, which are not the model's.
-
-    Raises:
-        ParameterError: A modifier failed, or a target does not fit its parameter.
+    Modifiers come first, in their order; then the targets of parameters that have no modifier. A
+    target that this spec does not have is left out, since the parameters of a fit of several models
+    are applied to each of them; so are delays, gains and biases of commands and sensors.
     """
     for parameter in params.values():
         parameter.apply_modifier(spec)
-    targeted = [p for p in params.values() if p.modifier is None and p.target is not None]
+    targeted = [p for p in params.values() if p.modifier is None and p.target]
     if targeted:
-        write_targets(spec, targeted)
+        _write_targets(spec, targeted)
     return spec
+
+
+def _write_targets(  # noqa: C901 (a case per kind of number)
+    spec: mujoco.MjSpec, parameters: Iterable[Parameter]
+) -> None:
+    """Write values into a compiled copy, and what they changed there into the spec.
+
+    Damping ratios become the gains that they compile to before the values are written: a servo's
+    gain does not follow our estimate of the inertia that it moves.
+    """
+    copy = spec.copy()
+    for body in copy.bodies:
+        body.simple = False
+    model = copy.compile()
+    written = [
+        (target, float(value))
+        for parameter in parameters
+        for targets, value in zip(
+            component_targets(parameter, model, spec=copy), parameter.as_vector(), strict=True
+        )
+        for target in targets
+        if target.role in {Role.FIELD, Role.SPEC}
+    ]
+    if not written:
+        return
+    writer = Writer(model, [(target, place) for place, (target, _) in enumerate(written)])
+    writer.write(model, np.array([value for _, value in written]))
+    servos = {target.row for target, _ in written if _is_gain(target)}
+    for actuator, copied in zip(spec.actuators, copy.actuators, strict=True):
+        if copied.id in servos:
+            actuator.gainprm[:] = model.actuator_gainprm[copied.id]
+        if copied.id in servos or actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative
+            actuator.biasprm[:] = model.actuator_biasprm[copied.id]
+    bodies: dict[int, None] = {}
+    for target, value in written:
+        if target.element == 'body' and target.attribute in _INERTIAL:
+            bodies[target.row] = None
+        elif target.element == 'body' and target.attribute == 'subtree_mass':
+            bodies.update(dict.fromkeys(subtree(model, target.row)))
+        elif not _is_gain(target):
+            write_spec(spec, _placed(target, copy), value)
+    for row in bodies:
+        _write_inertial(spec, model.body(row).name, Inertial.of_body(model, row))
+
+
+def _is_gain(target: Target) -> bool:
+    """Whether a value is several numbers of an actuator: kp is a gain and minus a bias."""
+    return target.element == 'actuator' and target.attribute in _GAINS
+
+
+def _placed(target: Target, compiled: mujoco.MjSpec) -> Target:
+    """Turn ids of elements that follow a class into positions in the spec."""
+    if target.element != 'default' or target.role is Role.SPEC:
+        return target
+    elements = getattr(compiled, LISTS[target.element_and_attribute[0]])
+    rows = tuple(k for k, element in enumerate(elements) if element.id in target.rows)
+    return dataclasses.replace(target, rows=rows)
 
 
 def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
     """Set the proportional gain kp, N·m/rad or N/m, of a position actuator; return the spec.
 
-    Where the actuator has a ``dampratio``, the compiler makes the velocity gain from it, from kp
-    and from the inertia that the actuator moves: there kv changes with kp and with every mass or
-    armature of the spec. A servo's gain does not; set it with :func:`apply_dgain`, which takes the
-    place of the ratio.
-
-    Raises:
-        ParameterError: There is no such actuator, it is no position actuator, or the value is not
-            a finite number.
+    Where the actuator has a ``dampratio``, kv changes with kp when the spec is compiled;
+    :func:`apply_dgain` replaces the ratio.
     """
     actuator = _servo(spec, actuator_name)
-    (gain,) = finite_values(value, 1, f'kp of actuator {actuator_name!r}')
+    (gain,) = _finite(value, 1, f'kp of actuator {actuator_name!r}')
     actuator.gainprm[0] = gain
     actuator.biasprm[1] = -gain
     return spec
 
 
 def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Set the velocity gain kv, N·m·s/rad or N·s/m, of a position actuator; return the spec.
-
-    A ``dampratio`` of the actuator is replaced by it.
-
-    Raises:
-        ParameterError: There is no such actuator, it is no position actuator, or the value is not
-            a finite number that is not negative: a spec has damping ratios below zero.
-    """
+    """Set the velocity gain kv, N·m·s/rad or N·s/m, of a position actuator; return the spec."""
     actuator = _servo(spec, actuator_name)
-    (gain,) = finite_values(value, 1, f'kv of actuator {actuator_name!r}')
-    if gain < 0:
+    (gain,) = _finite(value, 1, f'kv of actuator {actuator_name!r}')
+    if gain < 0:  # in a spec, that is a damping ratio
         raise ParameterError(
             f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
         )
@@ -140,39 +163,31 @@ def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 
 
 def apply_pdgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Set kp and kv, (2,), of a position actuator; see :func:`apply_pgain` and :func:`apply_dgain`.
-
-    Raises:
-        ParameterError: As in those, or there are not two values; then nothing is changed.
-    """
-    stiff, damping = finite_values(value, 2, f'kp and kv of actuator {actuator_name!r}')
+    """Set kp and kv, (2,), of a position actuator; return the spec."""
+    stiff, damping = _finite(value, 2, f'kp and kv of actuator {actuator_name!r}')
     apply_dgain(spec, actuator_name, damping)
     return apply_pgain(spec, actuator_name, stiff)
 
 
 def is_position_actuator(actuator: Any) -> bool:
     """Tell whether an actuator of a spec or a compiled model is a servo with gain kp, bias -kp."""
+    gain, bias, dyn = (
+        int(np.ravel(kind)[0]) if isinstance(kind, np.ndarray) else int(kind)
+        for kind in (actuator.gaintype, actuator.biastype, actuator.dyntype)
+    )
+    dynamics = (mujoco.mjtDyn.mjDYN_NONE.value, mujoco.mjtDyn.mjDYN_FILTEREXACT.value)
     return bool(
-        mujoco.mjtGain(_number(actuator.gaintype)) == mujoco.mjtGain.mjGAIN_FIXED
-        and mujoco.mjtBias(_number(actuator.biastype)) == mujoco.mjtBias.mjBIAS_AFFINE
-        and mujoco.mjtDyn(_number(actuator.dyntype))
-        in {mujoco.mjtDyn.mjDYN_NONE, mujoco.mjtDyn.mjDYN_FILTEREXACT}
+        gain == mujoco.mjtGain.mjGAIN_FIXED.value
+        and bias == mujoco.mjtBias.mjBIAS_AFFINE.value
+        and dyn in dynamics
         and np.ravel(actuator.gainprm)[0] == -np.ravel(actuator.biasprm)[1]
     )
 
 
 def get_actuator_pd_gains(model: mujoco.MjModel, actuator_name: str) -> tuple[float, float]:
-    """Return kp and kv of a position actuator of a compiled model.
-
-    Raises:
-        ParameterError: There is no such actuator, or it is no position actuator.
-    """
+    """Return kp and kv of a position actuator of a compiled model."""
     bias = np.ravel(_servo(model, actuator_name).biasprm)
     return -float(bias[1]), -float(bias[2])
-
-
-def _number(value: Any) -> int:
-    return int(np.ravel(value)[0]) if isinstance(value, np.ndarray) else int(value)
 
 
 def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
@@ -191,95 +206,238 @@ def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
     return actuator
 
 
-class _Compiled(NamedTuple):
-    """A copy of a spec and what it compiles to; ids of the copy's elements are the model's."""
+def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
+    spec: mujoco.MjSpec,  # noqa: ARG001 (the toolbox's signature)
+    model: mujoco.MjModel,
+    body_name: str,
+    inertia_type: InertiaType = InertiaType.MassIpos,
+    scale_rot_inertia: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    mass_bound_mult: ArrayLike | None = None,
+    ipos_bound_off: ArrayLike | None = None,
+    stretch_bound_mult: ArrayLike | None = None,
+    shear_bound_off: ArrayLike | None = None,
+    param_name: str | None = None,
+    modifier: ModifierFn | None = None,
+) -> Parameter:
+    """Make a parameter of a body's inertia, at its value in a compiled model.
 
-    spec: mujoco.MjSpec
-    model: mujoco.MjModel
-
-
-def write_targets(spec: mujoco.MjSpec, parameters: Iterable[Parameter]) -> None:
-    """Write the values of parameters to what their targets name.
-
-    What no model has (gain, bias and delay of commands and sensors, starts of sequences) is left
-    out. Damping ratios become the gains that they compile to before the values are written: a
-    servo's gain does not follow our estimate of the inertia that it moves. ``subtree_mass`` is
-    relative to what the spec has.
+    Args:
+        spec: The spec; it is not read and not changed.
+        model: What it compiles to.
+        body_name: The body.
+        inertia_type: ``Mass`` (kg), ``MassIpos`` (kg, then the centre of mass in the body frame,
+            m) or ``Pseudo``, the ten numbers of ``sysid_ros.model.inertia``.
+        scale_rot_inertia: Whether the rotational inertia about the centre of mass scales with the
+            mass or stays; ``Pseudo`` has it as unknowns of its own.
+        mass_bound_mult: Lower and upper factor on the mass, .1 and 10 by default.
+        ipos_bound_off: Offsets of the centre of mass, m, -.5 and .5 by default.
+        stretch_bound_mult: Factors on the squared stretches e^2d, .5 and 2 by default.
+        shear_bound_off: Offsets of the shears, -.5 and .5 by default.
+        param_name: The default is the body's name with ``_inertia``.
+        modifier: The default is :func:`apply_body_inertia`, which is then the target, too.
     """
-    copy = spec.copy()
-    compiled = _Compiled(copy, copy.compile())
-    written = [
-        (target, float(value))
-        for parameter in parameters
-        for targets, value in zip(
-            component_targets(parameter, compiled.model, spec=compiled.spec),
-            parameter.as_vector(),
-            strict=True,
-        )
-        for target in targets
-        if target.role in {Role.FIELD, Role.SPEC}
-    ]
-    if not written:
-        return
-    for actuator, copied in zip(spec.actuators, compiled.spec.actuators, strict=True):
-        if actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative there
-            actuator.biasprm[2] = compiled.model.actuator_biasprm[copied.id, 2]
-    thetas: dict[str, NDArray[np.float64]] = {}
-    for target, value in written:
-        if (target.element, target.attribute) == ('body', 'inertia'):
-            if target.name not in thetas:
-                thetas[target.name] = theta_inertia_from_body(spec, target.name)
-            thetas[target.name][target.index or 0] = value
-        elif target.element == 'body' and target.attribute in _OF_MASSES:
-            _write_body(spec, target, value)
-        elif target.element_and_attribute[0] == 'actuator' and target.kind.slots is not None:
-            _write_actuator(spec, compiled, target, value)
-        else:
-            write_spec(spec, _placed(target, compiled), value)
-    for name, theta in thetas.items():
-        apply_body_theta_inertia(spec, name, theta)
-
-
-def _placed(target: Target, compiled: _Compiled) -> Target:
-    """Turn ids of elements that follow a class into positions in the spec."""
-    if target.element != 'default' or target.role is Role.SPEC:
-        return target
-    elements = getattr(compiled.spec, LISTS[target.element_and_attribute[0]])
-    rows = tuple(k for k, element in enumerate(elements) if element.id in target.rows)
-    return dataclasses.replace(target, rows=rows)
-
-
-def _write_actuator(spec: mujoco.MjSpec, compiled: _Compiled, target: Target, value: float) -> None:
-    """Write a value that may be several numbers: kp is a gain and minus a bias."""
-    if target.element_and_attribute[1] not in _GAINS:
-        write_spec(spec, _placed(target, compiled), value)
-        return
-    positions = {copied.id: k for k, copied in enumerate(compiled.spec.actuators)}
-    for slot in target.slots(compiled.model):
-        row, component = divmod(slot.place, getattr(compiled.model, slot.field).shape[1])
-        actuator = spec.actuators[positions[row]]
-        getattr(actuator, _ACTUATOR_ARRAYS[slot.field])[component] = slot.factor * value
-
-
-def _write_body(spec: mujoco.MjSpec, target: Target, value: float) -> None:
-    """Write a mass, a component of a centre of mass, or a factor on the masses of a subtree."""
-    attribute, index = target.attribute, target.index or 0
-    if attribute == 'subtree_mass':
-        top = explicit_inertial(spec, target.name)
-        for body in (top, *top.find_all('body')):
-            if not body.name:
-                raise ParameterError(
-                    f'Expected named bodies below {target.name!r} for target {target.path!r}.'
-                )
-            explicit_inertial(spec, body.name).mass *= value
-            scale_body_inertia(spec, body.name, value)
-    elif attribute == 'ipos':
-        explicit_inertial(spec, target.name).ipos[index] = value
-    elif index:  # mass_ipos: the mass is the first
-        explicit_inertial(spec, target.name).ipos[index - 1] = value
+    row = _row(model, body_name)
+    mass, ipos = float(model.body_mass[row]), model.body_ipos[row]
+    if not mass > 0:
+        raise ParameterError(f'Body {body_name!r} has no mass, expected one to identify.')
+    masses = mass * _pair(mass_bound_mult, (0.1, 10.0), 'mass_bound_mult')
+    centres = ipos[:, None] + _pair(ipos_bound_off, (-0.5, 0.5), 'ipos_bound_off')
+    if inertia_type is InertiaType.Mass:
+        word, nominal, bounds = 'mass', np.array([mass]), masses[None, :]
+    elif inertia_type is InertiaType.MassIpos:
+        word, nominal = 'mass_ipos', np.array([mass, *ipos])
+        bounds = np.vstack((masses, centres))
+    elif inertia_type is InertiaType.Pseudo:
+        word, nominal = 'inertia', _theta_of(model, row, body_name)
+        stretch = _pair(stretch_bound_mult, (0.5, 2.0), 'stretch_bound_mult')
+        shears = nominal[4:7, None] + _pair(shear_bound_off, (-0.5, 0.5), 'shear_bound_off')
+        with np.errstate(divide='ignore', invalid='ignore'):
+            stretches = nominal[1:4, None] + 0.5 * np.log(stretch)
+            bounds = np.vstack((0.5 * np.log(masses), stretches, shears, centres))
     else:
-        scaled = attribute.endswith('_scaled')
-        apply_body_mass_ipos(spec, target.name, value, rot_inertia_scale=scaled)
+        choices = nearest(str(inertia_type), [str(choice) for choice in InertiaType])
+        raise ParameterError(f'Unknown inertia type {inertia_type!r}; {choices}.')
+    scaled = '_scaled' if scale_rot_inertia and inertia_type is not InertiaType.Pseudo else ''
+    parameter = Parameter(
+        f'{body_name}_inertia' if param_name is None else param_name,
+        nominal,
+        bounds[:, 0],
+        bounds[:, 1],
+        modifier=_InertiaWriter(body_name) if modifier is None else modifier,
+        target=f'body/{body_name}/{word}{scaled}' if modifier is None else None,
+        unit='kg' if inertia_type is InertiaType.Mass else '',
+    )
+    parameter.inertia_type = inertia_type
+    parameter.scale_rot_inertia = bool(scale_rot_inertia)
+    return parameter
+
+
+@dataclasses.dataclass(frozen=True)
+class _InertiaWriter:
+    """The modifier of a body's inertia; unlike a closure, it can go to other processes."""
+
+    body_name: str
+
+    def __call__(self, spec: mujoco.MjSpec, param: Parameter) -> None:
+        apply_body_inertia(spec, self.body_name, param)
+
+
+def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None:
+    """Write a parameter that :func:`body_inertia_param` made to a body of a spec, in place."""
+    values = param.as_vector()
+    if param.inertia_type is InertiaType.Pseudo:
+        apply_body_theta_inertia(spec, name, values)
+    elif param.inertia_type is not None:
+        ipos = values[1:] if param.inertia_type is InertiaType.MassIpos else None
+        apply_body_mass_ipos(spec, name, values[0], ipos, param.scale_rot_inertia)
+    else:
+        raise ParameterError(
+            f'Parameter {param.name!r} has no inertia_type, '
+            'expected a parameter made by body_inertia_param.'
+        )
+
+
+def apply_body_mass_ipos(
+    spec: mujoco.MjSpec,
+    body_name: str,
+    mass: ArrayLike | None = None,
+    ipos: ArrayLike | None = None,
+    rot_inertia_scale: bool = False,  # noqa: FBT002 (the toolbox's signature)
+) -> mujoco.MjSpec:
+    """Set mass, kg, and centre of mass, (3,) in the body frame, m, of a body; return the spec.
+
+    None leaves what is there. ``rot_inertia_scale`` scales the inertia about the centre of mass
+    with the mass.
+    """
+    body = explicit_inertial(spec, body_name)
+    if mass is not None:
+        (value,) = _finite(mass, 1, f'mass of body {body_name!r}')
+        if rot_inertia_scale and not body.mass > 0:
+            raise ParameterError(
+                f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
+            )
+        if rot_inertia_scale:
+            scale_body_inertia(spec, body_name, value / body.mass)
+        body.mass = value
+    if ipos is not None:
+        body.ipos = _finite(ipos, 3, f'centre of mass of body {body_name!r}')
+    return spec
+
+
+def scale_body_inertia(spec: mujoco.MjSpec, body_name: str, value: ArrayLike) -> mujoco.MjSpec:
+    """Multiply the inertia of a body about its centre of mass, in place; return the spec."""
+    body = explicit_inertial(spec, body_name)
+    (factor,) = _finite(value, 1, f'factor of body {body_name!r}')
+    body.inertia *= factor
+    body.fullinertia *= factor  # NaN, where absent, stays NaN
+    return spec
+
+
+def apply_body_theta_inertia(
+    spec: mujoco.MjSpec, body_name: str, theta: ArrayLike
+) -> mujoco.MjSpec:
+    """Set mass, centre of mass and inertia of a body from θ (10,), in place; return the spec."""
+    size = len(inertias.THETA_NAMES)
+    found = inertias.body_from_theta(_finite(theta, size, f'θ of body {body_name!r}'))
+    _write_inertial(spec, body_name, found)
+    return spec
+
+
+def _write_inertial(spec: mujoco.MjSpec, body_name: str, inertial: Inertial) -> None:
+    body = explicit_inertial(spec, body_name)
+    body.mass = float(inertial.mass)
+    body.ipos, body.iquat, body.inertia = inertial.ipos, inertial.iquat, inertial.inertia
+    body.fullinertia[0] = np.nan  # what marks it as absent
+    body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # an euler="…" would win over iquat
+
+
+def pi_from_body(spec: mujoco.MjSpec, body_name: str) -> Array:
+    """Return π (13,) of a body as it compiles; see ``pi_from_theta``. The spec is not changed."""
+    model = spec.copy().compile()
+    return inertias.pi_from_inertial(*Inertial.of_body(model, _row(model, body_name)))
+
+
+def theta_inertia_from_body(spec: mujoco.MjSpec, body_name: str) -> Array:
+    """Return θ (10,) of a body as it compiles. The spec is not changed."""
+    model = spec.copy().compile()
+    return _theta_of(model, _row(model, body_name), body_name)
+
+
+def theta_from_pseudoinertia(J: ArrayLike) -> Array:  # noqa: N803 (the toolbox's name)
+    """Turn a pseudo-inertia (…, 4, 4) into θ (…, 10)."""
+    return inertias.theta_from_pseudoinertia(J)
+
+
+def inertia_to_fullinertia(q: ArrayLike, inertia: ArrayLike) -> Array:
+    """Return the inertia (…, 3, 3) in the body's axes, from a quaternion and principal moments."""
+    return inertias.full_inertia(q, inertia)
+
+
+def explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
+    """Make what the compiler infers for a body part of the spec, which compiles to the same."""
+    body = spec.body(body_name) if body_name else None
+    if body is None or body_name == 'world':
+        names = [other.name for other in spec.bodies if other.name and other.name != 'world']
+        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, names)}.')
+    if spec.compiler.settotalmass > 0:
+        raise ParameterError(
+            f'The mass of body {body_name!r} cannot be set while compiler settotalmass rescales '
+            'all masses; scale the masses in the model instead.'
+        )
+    if spec.compiler.fusestatic and any(not child.joints for child in body.bodies):
+        raise ParameterError(
+            f'The inertia of body {body_name!r} cannot be set while compiler fusestatic adds that '
+            'of its static children; expected fusestatic="false".'
+        )
+    _infer_only_where_absent(spec)
+    spec.adopt_inertial(body)
+    return body
+
+
+def _infer_only_where_absent(spec: mujoco.MjSpec) -> None:
+    """Turn inertiafromgeom from "true" to "auto" without changing what the spec compiles to.
+
+    Under "true" the compiler infers the inertia of every body and does not read ``<inertial>``,
+    so these are taken away. Attached specs keep compiler settings of their own.
+    """
+    inferred = [body for body in spec.bodies if body.compiler.inertiafromgeom == _TRUE]
+    for body in inferred:
+        body.ipos[0] = body.fullinertia[0] = np.nan  # what marks them as absent
+        body.mass, body.inertia, body.explicitinertial = 0.0, np.zeros(3), False
+    for owner in (spec, *inferred):
+        if owner.compiler.inertiafromgeom == _TRUE:
+            owner.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
+
+
+def _theta_of(model: mujoco.MjModel, row: int, body_name: str) -> Array:
+    try:
+        return inertias.theta_from_body(*Inertial.of_body(model, row))
+    except ParameterError as err:
+        raise ParameterError(f'The inertia of body {body_name!r} has no θ: {err}') from err
+
+
+def _row(model: mujoco.MjModel, body_name: str) -> int:
+    row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name))
+    if row <= 0:
+        names = [model.body(other).name for other in range(1, model.nbody)]
+        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, filter(None, names))}.')
+    return row
+
+
+def _pair(values: ArrayLike | None, default: tuple[float, float], what: str) -> Array:
+    pair = np.asarray(default if values is None else values, dtype=np.float64).reshape(-1)
+    if pair.shape != (2,):
+        raise ParameterError(
+            f'Expected {what} to be a lower and an upper value, found {pair.size} values.'
+        )
+    return pair
+
+
+def _finite(values: ArrayLike, size: int, what: str) -> Array:
+    array = np.asarray(values, dtype=np.float64).reshape(-1)
+    if array.size != size or not np.all(np.isfinite(array)):
+        raise ParameterError(f'Expected {size} finite value(s) as {what}, found {array.tolist()}.')
+    return array
 
 
 def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
@@ -290,15 +448,12 @@ def remove_visuals(in_spec: mujoco.MjSpec) -> mujoco.MjSpec:
     those that a surrounding fluid acts on. Inertia that was inferred from what is left out becomes
     explicit. All stay where rangefinders measure, for which every geom is an obstacle, and where
     islands may sleep, for which MuJoCo measures how fast a body is by the size of its geoms.
-
-    Raises:
-        ModelError: A mesh that inertia is inferred from cannot be read.
     """
     spec = in_spec.copy()
     ranging = any(sensor.type == mujoco.mjtSensor.mjSENS_RANGEFINDER for sensor in spec.sensors)
     if ranging or spec.option.enableflags & mujoco.mjtEnableBit.mjENBL_SLEEP:
         return spec
-    infer_only_where_absent(spec)
+    _infer_only_where_absent(spec)
     for skin in list(spec.skins):
         spec.delete(skin)
     try:

@@ -3,19 +3,17 @@
 """Parameters of an identification as users write them, with the names of MuJoCo's toolbox.
 
 A :class:`Parameter` is mutable and may have any shape; the solver works on the scalars that it is
-made of (``sysid_ros.model.unknown``). What it writes is a ``target``, a path in the model, or a
-``modifier``, a function that edits a spec. A :class:`ParameterDict` is the vector that a solver
-moves, a table for people, and a YAML file that MuJoCo's toolbox writes and reads too.
+made of (:func:`unknowns_of`).
 """
 
 from __future__ import annotations
 
 import copy
 import enum
-import math
 import os
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import UserDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -27,32 +25,24 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.config.calibration import Scale
 from sysid_ros.errors import ParameterError, SysidError, nearest
 from sysid_ros.files import replace_file
+from sysid_ros.model.targets import Target, resolve
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.yaml_text import parse_yaml
 
 Array = NDArray[np.float64]
-
-
 #: Edits a spec so that it has the parameter's value; what it returns is not used.
 ModifierFn: TypeAlias = Callable[[mujoco.MjSpec, 'Parameter'], object]
 
-__all__ = ['InertiaType', 'ModifierFn', 'Parameter', 'ParameterDict', 'component_names']
 _SCALES = ('linear', 'log')
 #: Attributes that are polynomials since MuJoCo 3.7: an array of three instead of a number.
 _POLYNOMIALS = ('damping', 'stiffness')
-#: A value is on a bound within this share of the range between the bounds.
-_AT_BOUND = 1e-3
+#: A value within this part of the range between the bounds is on a bound, as in MuJoCo's toolbox.
+AT_BOUND = 1e-3
 _NEEDED = ('name', 'nominal', 'min_value', 'max_value', 'value', 'frozen')
 
 
 class InertiaType(enum.Enum):
-    """Which numbers of a body's inertia a parameter holds.
-
-    Attributes:
-        Mass: The mass.
-        MassIpos: The mass and the centre of mass.
-        Pseudo: Ten numbers that are mass, centre of mass and rotational inertia together; see
-            ``sysid_ros.model.inertia``.
-    """
+    """Whether a parameter is a mass, also the centre of mass, or all ten numbers of an inertia."""
 
     Mass = 0
     MassIpos = 1
@@ -60,37 +50,27 @@ class InertiaType(enum.Enum):
 
 
 class _Value(np.ndarray[Any, np.dtype[np.float64]]):
-    """An array that, where it has one element, converts to a number.
-
-    NumPy 2.4 took that from arrays with axes, and with it modifiers such as
-    ``spec.joint('elbow').armature = parameter.value``.
-    """
+    """An array that, where it has one element, converts to a number, as before NumPy 2.4."""
 
     def __float__(self) -> float:
         return float(self.item())
 
 
 class Parameter:
-    """A quantity to identify: a number or an array of them, with bounds.
+    """A quantity to identify: a number or an array of them, with bounds, which may be infinite.
 
     Attributes:
+        nominal: What the value is taken to be beforehand; ``reset`` goes back to it.
         frozen: Whether the fit leaves the value alone; it is still written to the model.
         modifier: Writes the value to a spec; None where there is none. Where there is a target
             too, the modifier must do what the target says: the fit may use either.
-        target: What the value is written to: a path such as ``joint/elbow/armature``, with
-            wildcards for several elements that share the value, or a sequence with one path for
-            each component. None where only the modifier knows.
-        unit: Unit of the value, for tables; empty where unknown.
-        prior: Mean and standard deviation, each of the value's shape, of what is known before
-            the fit; None where only the bounds are known.
-        scale: ``'log'`` where the value, positive, may be wrong by a factor: the fit then moves
-            its logarithm.
-        inertia_type: Set by ``body_inertia_param``.
-        scale_rot_inertia: Set by ``body_inertia_param``.
+        target: Path of what the value is written to, such as ``joint/elbow/armature``, with
+            wildcards for several elements that share it, or one path for each component.
+        unit: Unit of the value, for tables.
+        prior: Mean and standard deviation of what is known before the fit.
+        scale: ``'log'`` where the value, positive, may be wrong by a factor.
+        inertia_type: Set by ``body_inertia_param``, as is ``scale_rot_inertia``.
     """
-
-    inertia_type: InertiaType | None
-    scale_rot_inertia: bool
 
     def __init__(  # noqa: PLR0913 (the toolbox's signature)
         self,
@@ -106,27 +86,20 @@ class Parameter:
         prior: tuple[ArrayLike, ArrayLike] | None = None,
         scale: Scale = 'linear',
     ) -> None:
-        """Describe a parameter; the attributes say what the arguments are.
-
-        The start value ``nominal`` is finite; a number is stored as an array of one element.
-        Bounds and prior are numbers for all components, or arrays of the nominal's shape; bounds
-        may be infinite.
-
-        Raises:
-            ParameterError: A shape, bound, prior or scale is not valid.
-        """
+        """Describe a parameter, whose value starts at ``nominal``."""
         self.name = name
-        self._nominal = np.atleast_1d(self._numbers(nominal, 'nominal value', finite=True))
-        self._min_value = self._shaped(min_value, 'lower bound')
-        self._max_value = self._shaped(max_value, 'upper bound')
-        self._value: Array = self._nominal.copy().view(_Value)
+        self.nominal = np.atleast_1d(self._numbers(nominal, 'nominal value', finite=True))
+        self._shape = self.nominal.shape
+        self.min_value = self._shaped(min_value, 'lower bound')
+        self.max_value = self._shaped(max_value, 'upper bound')
+        self.reset()
         self.frozen = frozen
         self.modifier = modifier
         self.target = target if target is None or isinstance(target, str) else tuple(target)
         self.unit = unit
         self.prior = None if prior is None else self._checked_prior(prior)
         self.scale = scale
-        self.inertia_type = None
+        self.inertia_type: InertiaType | None = None
         self.scale_rot_inertia = False
         if scale not in _SCALES:
             raise ParameterError(
@@ -138,37 +111,10 @@ class Parameter:
                 f'expected as many targets, found {len(self.target)}.'
             )
         self.get_bounds()
-        if scale == 'log' and np.any(self._nominal <= 0):
+        if scale == 'log' and np.any(self.nominal <= 0):
             raise ParameterError(
                 f'Parameter {name!r} has a log scale, expected a nominal value above 0.'
             )
-
-    @property
-    def nominal(self) -> Array:
-        """Start value, float, of the parameter's shape; assigning keeps the shape."""
-        return self._nominal
-
-    @nominal.setter
-    def nominal(self, values: ArrayLike) -> None:
-        self._nominal = self._shaped(values, 'nominal value', finite=True)
-
-    @property
-    def min_value(self) -> Array:
-        """Lower bound of each component."""
-        return self._min_value
-
-    @min_value.setter
-    def min_value(self, values: ArrayLike) -> None:
-        self._min_value = self._shaped(values, 'lower bound')
-
-    @property
-    def max_value(self) -> Array:
-        """Upper bound of each component."""
-        return self._max_value
-
-    @max_value.setter
-    def max_value(self, values: ArrayLike) -> None:
-        self._max_value = self._shaped(values, 'upper bound')
 
     @property
     def value(self) -> Array:
@@ -187,25 +133,20 @@ class Parameter:
                 f'Parameter {self.name!r} has {self.size} component(s), '
                 f'expected a value with as many, found {array.size}.'
             )
-        self._value = array.reshape(self.shape).view(_Value)
+        self._value: Array = array.reshape(self.shape).view(_Value)
 
     @property
     def size(self) -> int:
         """Number of components."""
-        return self._nominal.size
+        return int(np.prod(self._shape))
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the value; ``(1,)`` for a number."""
-        return self._nominal.shape
+        return self._shape
 
     def apply_modifier(self, spec: mujoco.MjSpec) -> None:
-        """Write the value to a spec with the modifier, if there is one.
-
-        Raises:
-            ParameterError: The modifier failed; the message says on what and, where it is one of
-                the usual slips, what to write instead.
-        """
+        """Write the value to a spec with the modifier, if there is one."""
         if self.modifier is None:
             return
         try:
@@ -223,20 +164,16 @@ class Parameter:
 
     def as_nominal_vector(self) -> Array:
         """Return a copy of the nominal value, flat (size,)."""
-        return np.array(self._nominal).reshape(-1)
+        return self._shaped(self.nominal, 'nominal value', finite=True).reshape(-1)
 
     def update_from_vector(self, vector: ArrayLike) -> None:
         """Set the value from a flat, finite vector (size,), which is copied."""
         self.value = vector
 
     def get_bounds(self) -> tuple[Array, Array]:
-        """Return copies of the lower and upper bounds, each flat (size,).
-
-        Raises:
-            ParameterError: They are reversed, or not positive with a log scale.
-        """
-        low = np.array(self._min_value).reshape(-1)
-        high = np.array(self._max_value).reshape(-1)
+        """Return copies of the lower and upper bounds, each flat (size,)."""
+        bounds = (self.min_value, 'lower bound'), (self.max_value, 'upper bound')
+        low, high = (self._shaped(values, what).reshape(-1) for values, what in bounds)
         for position in np.flatnonzero(~(low <= high)):
             raise ParameterError(
                 f'The bounds of parameter {self.component_names()[position]!r} are reversed: '
@@ -249,20 +186,19 @@ class Parameter:
             )
         return low, high
 
-    def component_names(self) -> list[str]:
+    def component_names(self, name: str | None = None) -> list[str]:
         """Return a name for each component: ``name``, or ``name[0]``, or ``name[0,1]``."""
-        return component_names(self.name, self.shape)
+        name = self.name if name is None else name
+        if self.size == 1:
+            return [name]
+        return [f'{name}[{",".join(map(str, index))}]' for index in np.ndindex(self.shape)]
 
     def reset(self) -> None:
         """Set the value to the nominal one."""
-        self.value = self._nominal
+        self.value = self.as_nominal_vector()
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        """Draw a value (size,) from within the bounds, evenly on the parameter's scale.
-
-        Raises:
-            ParameterError: A bound is infinite.
-        """
+        """Draw a value (size,) from within the bounds, evenly on the parameter's scale."""
         rng = np.random.default_rng() if rng is None else rng
         low, high = self.get_bounds()
         if not np.all(np.isfinite(low) & np.isfinite(high)):
@@ -270,20 +206,14 @@ class Parameter:
                 f'Parameter {self.name!r} cannot be sampled, expected finite bounds.'
             )
         if self.scale == 'log':
-            drawn = np.exp(rng.uniform(np.log(low), np.log(high)))
-            return np.clip(drawn, low, high)
+            return np.clip(np.exp(rng.uniform(np.log(low), np.log(high))), low, high)
         return rng.uniform(low, high)
 
     def move_off_bound(self, fraction: float = 0.05, at_bound_tol: float = 1e-3) -> None:
-        """Move the components that are on a bound into the interior.
+        """Move components on a bound, or beyond, inside by a fraction of the range of the scale.
 
-        A gradient that points out of the bounds holds a component that starts there.
-
-        Args:
-            fraction: How far in, as a share of the range between the bounds on the parameter's
-                scale.
-            at_bound_tol: A component within this share of the range from a bound, or beyond the
-                bound, is on it. Components without two finite bounds have no range and stay.
+        A component within ``at_bound_tol`` of the range is on a bound; one without two finite
+        bounds has no range and stays.
         """
         low, high = self.get_bounds()
         bounded = np.isfinite(low) & np.isfinite(high)
@@ -296,15 +226,12 @@ class Parameter:
         moved = np.where(at_high, high - fraction * span, low + fraction * span)
         moved = np.exp(moved) if self.scale == 'log' else moved
         value[bounded] = np.where(at_low | at_high, moved, value[bounded])
-        self.value = value
+        self.update_from_vector(value)
 
     def __repr__(self) -> str:
-        if self.size == 1:
-            low, value, high = self._min_value.item(), self._value.item(), self._max_value.item()
-            text = f'{self.name}: {value:.4g} ∈ [{low:.4g}, {high:.4g}]'
-        else:
-            low, high = self._min_value.min(), self._max_value.max()
-            text = f'{self.name}: array of shape {self.shape} ∈ [{low:.4g}, {high:.4g}]'
+        low, high = np.min(self.min_value), np.max(self.max_value)
+        value = f'{self._value.item():.4g}' if self.size == 1 else f'array of shape {self.shape}'
+        text = f'{self.name}: {value} ∈ [{low:.4g}, {high:.4g}]'
         return text + (f' {self.unit}' if self.unit else '') + (' (frozen)' if self.frozen else '')
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
@@ -344,27 +271,19 @@ class Parameter:
             raise ParameterError(
                 f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
             )
-        mean, std = prior
-        checked = (
-            self._shaped(mean, 'mean of the prior', finite=True),
-            self._shaped(std, 'standard deviation of the prior', finite=True),
+        words = ('mean of the prior', 'standard deviation of the prior')
+        mean, deviation = (
+            self._shaped(p, w, finite=True) for p, w in zip(prior, words, strict=True)
         )
-        if np.any(checked[1] <= 0):
+        if np.any(deviation <= 0):
             raise ParameterError(
                 f'The prior of parameter {self.name!r} needs a standard deviation above 0, '
-                f'found {checked[1].min():g}.'
+                f'found {deviation.min():g}.'
             )
-        return checked
+        return mean, deviation
 
 
-def component_names(name: str, shape: tuple[int, ...]) -> list[str]:
-    """Return a name for each component of an array, in the order of its flat vector."""
-    if math.prod(shape) == 1:
-        return [name]
-    return [f'{name}[{",".join(map(str, index))}]' for index in np.ndindex(shape)]
-
-
-class ParameterDict:
+class ParameterDict(UserDict[str, Parameter]):
     """Parameters by name, in the order in which they were added.
 
     Frozen parameters are left out of vectors, bounds and names; they are still written to the
@@ -373,67 +292,53 @@ class ParameterDict:
 
     def __init__(self, parameters: Mapping[str, Parameter] | None = None) -> None:
         """Collect parameters; the names here count, should the parameters' differ."""
-        self.parameters: dict[str, Parameter] = {}
+        self.data: dict[str, Parameter] = {}
         for name, parameter in (parameters or {}).items():
             self[name] = parameter
 
-    def __getitem__(self, key: str) -> Parameter:
-        if key not in self.parameters:
-            raise ParameterError(f'No parameter {key!r}; {nearest(str(key), self.parameters)}.')
-        return self.parameters[key]
+    @property
+    def parameters(self) -> dict[str, Parameter]:
+        """The parameters by name."""
+        return self.data
+
+    def __missing__(self, key: str) -> Parameter:
+        raise ParameterError(f'No parameter {key!r}; {nearest(str(key), self.data)}.')
 
     def __setitem__(self, key: str, value: Parameter) -> None:
         if not isinstance(value, Parameter):
             raise ParameterError(
                 f'Expected a Parameter under {key!r}, found {type(value).__name__}.'
             )
-        self.parameters[key] = value
+        self.data[key] = value
 
-    def __contains__(self, key: object) -> bool:
-        return key in self.parameters
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.parameters)
-
-    def __len__(self) -> int:
-        return len(self.parameters)
-
-    def keys(self) -> list[str]:
+    def keys(self) -> list[str]:  # type: ignore[override]
         """Return the names."""
-        return list(self.parameters)
+        return list(self.data)
 
-    def values(self) -> list[Parameter]:
+    def values(self) -> list[Parameter]:  # type: ignore[override]
         """Return the parameters."""
-        return list(self.parameters.values())
+        return list(self.data.values())
 
-    def items(self) -> list[tuple[str, Parameter]]:
+    def items(self) -> list[tuple[str, Parameter]]:  # type: ignore[override]
         """Return names and parameters."""
-        return list(self.parameters.items())
+        return list(self.data.items())
 
     def copy(self) -> ParameterDict:
         """Return a deep copy; modifiers are shared with it."""
         return copy.deepcopy(self)
 
     def add(self, param: Parameter) -> None:
-        """Add a parameter under its own name.
-
-        Raises:
-            ParameterError: There is one of that name.
-        """
+        """Add a parameter under its own name, which must be new."""
         self.update(ParameterDict({param.name: param}))
 
-    def update(self, pdict: ParameterDict) -> None:
-        """Add the parameters of another collection; the parameters themselves are shared.
-
-        Raises:
-            ParameterError: A name is in both; then nothing is added.
-        """
+    def update(self, pdict: ParameterDict) -> None:  # type: ignore[override]
+        """Add parameters of new names, which are shared with the other collection."""
         for name in pdict:
-            if name in self.parameters:
+            if name in self.data:
                 raise ParameterError(
                     f'There is a parameter {name!r} already; give one of them another name.'
                 )
-        self.parameters.update(pdict.items())
+        self.data.update(pdict.data)
 
     @property
     def size(self) -> int:
@@ -441,21 +346,17 @@ class ParameterDict:
         return sum(parameter.size for parameter in self._free().values())
 
     def as_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002 (the toolbox's)
-        """Return the values, flat; those of frozen parameters only where asked for."""
-        chosen = self.parameters if include_frozen else self._free()
+        """Return the values, flat; those of frozen parameters only on demand."""
+        chosen = self.data if include_frozen else self._free()
         return _joined(parameter.as_vector() for parameter in chosen.values())
 
     def as_nominal_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002
-        """Return the nominal values, flat; those of frozen ones only where asked for."""
-        chosen = self.parameters if include_frozen else self._free()
+        """Return the nominal values, flat; those of frozen ones only on demand."""
+        chosen = self.data if include_frozen else self._free()
         return _joined(parameter.as_nominal_vector() for parameter in chosen.values())
 
     def update_from_vector(self, vector: ArrayLike) -> None:
-        """Set the parameters that are not frozen to (size,) values, in :meth:`as_vector`'s order.
-
-        Raises:
-            ParameterError: It has another length, or is not finite; then nothing is changed.
-        """
+        """Set what is not frozen to (size,) values, in the order of :meth:`as_vector`."""
         values = self._checked(vector, 'values')
         if not np.all(np.isfinite(values)):
             name = self.get_non_frozen_parameter_names()[int(np.argmin(np.isfinite(values)))]
@@ -475,20 +376,16 @@ class ParameterDict:
         return [
             component
             for name, parameter in self._free().items()
-            for component in component_names(name, parameter.shape)
+            for component in parameter.component_names(name)
         ]
 
     def reset(self) -> None:
         """Set every parameter, frozen ones too, to its nominal value."""
-        for parameter in self.parameters.values():
+        for parameter in self.data.values():
             parameter.reset()
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
-        """Draw a vector (size,) from within the bounds, evenly on each parameter's scale.
-
-        Raises:
-            ParameterError: A bound is infinite.
-        """
+        """Draw a vector (size,) from within the bounds, evenly on each parameter's scale."""
         rng = np.random.default_rng() if rng is None else rng
         return _joined(parameter.sample(rng) for parameter in self._free().values())
 
@@ -502,6 +399,14 @@ class ParameterDict:
             parameter.move_off_bound(fraction=fraction, at_bound_tol=at_bound_tol)
         return self
 
+    def on_bounds(self) -> Array:
+        """Return (size,) -1 where a value is on its lower bound, 1 on its upper one, else 0."""
+        low, high = self.get_bounds()
+        span = high - low
+        slack = np.where(np.isfinite(span), AT_BOUND * span, 0.0)
+        x = self.as_vector()
+        return np.where(x - low <= slack, -1.0, np.where(high - x <= slack, 1.0, 0.0))
+
     def compare_parameters(
         self,
         init_params: ArrayLike,
@@ -509,77 +414,59 @@ class ParameterDict:
         measured_params: ArrayLike | None = None,
         sig_digits: int = 4,
     ) -> str:
-        """Lay out values before and after a fit side by side.
+        """Lay out (size,) values before and after a fit side by side, in plain text.
 
-        Args:
-            init_params: (size,) values before.
-            predicted_params: (size,) values after.
-            measured_params: (size,) true values, where known.
-            sig_digits: Significant digits.
-
-        Returns:
-            A table in plain text, one line per component, with the bounds that a value lies on
-            marked, and a last line with the root mean square of the relative changes and errors:
-            quantities of different units are not added.
-
-        Raises:
-            ParameterError: A vector has another length.
+        ``measured_params`` are nominal or true values to compare with. Values on a bound are
+        marked. The last lines have the root mean square of the relative errors and changes.
         """
         if not self.size:
             return 'No non-frozen parameters to compare.'
-        low, high = self.get_bounds()
-        units = [entry.unit for entry in self._free().values() for _ in range(entry.size)]
-        initial = self._checked(init_params, 'initial values')
-        identified = self._checked(predicted_params, 'identified values')
-        change = identified - initial
-        relative_change = _relative(change, initial)
-        header = ['Parameter', 'Initial', 'Identified', 'Lower', 'Upper', 'Abs Del', 'Rel Del']
-        columns = [
-            self.get_non_frozen_parameter_names(),
-            _numbers(initial, sig_digits),
-            _numbers(identified, sig_digits),
-            _numbers(low, sig_digits),
-            _numbers(high, sig_digits),
-            _numbers(np.abs(change), sig_digits),
-            _percents(relative_change),
-        ]
-        summary = f'RMS Rel Del: {_rms(relative_change)}'
-        if measured_params is not None:
-            true = self._checked(measured_params, 'true values')
-            error = identified - true
-            relative_error = _relative(error, true)
-            header[2:2] = ['True']
-            columns[2:2] = [_numbers(true, sig_digits)]
-            header += ['Abs Err', 'Rel Err']
-            columns += [_numbers(np.abs(error), sig_digits), _percents(relative_error)]
-            summary = f'RMS Rel Err: {_rms(relative_error)}\n{summary}'
-        notes = _notes(identified, low, high)
-        for title, texts in (('Unit', units), ('', notes)):
-            if any(texts):
-                header.append(title)
-                columns.append(texts)
-        return f'{_table(header, columns)}\n{summary}'
+        found, initial, nominal = self.copy(), init_params, measured_params
+        found.update_from_vector(predicted_params)
+        values = (initial, nominal, found.as_vector(), *self.get_bounds())
+        titles = ('Initial', 'Nominal', 'Identified', 'Lower', 'Upper')
+        columns = {'Parameter': self.get_non_frozen_parameter_names()}
+        for title, vector in zip(titles, values, strict=True):
+            if vector is not None:
+                checked = self._checked(vector, f'{title.lower()} values')
+                columns[title] = [f'{value:.{sig_digits}g}' for value in checked]
+        summary = []
+        for word, base in (('Err', nominal), ('Del', initial)):
+            if base is not None:
+                size = np.abs(np.asarray(base, dtype=np.float64))
+                change = np.abs(found.as_vector() - np.asarray(base, dtype=np.float64))
+                share = np.divide(change, size, out=np.full_like(size, np.nan), where=size > 0)
+                columns[f'Abs {word}'] = [f'{value:.{sig_digits}g}' for value in change]
+                columns[f'Rel {word}'] = [f'{100 * value:.3g}%' for value in share]
+                known = share[np.isfinite(share)]
+                rms = np.sqrt(np.mean(known**2)) if known.size else np.nan
+                summary.append(f'RMS Rel {word}: {100 * rms:.3g}%')
+        columns['Unit'] = [p.unit for p in self._free().values() for _ in range(p.size)]
+        notes = {-1.0: 'at lower bound', 0.0: '', 1.0: 'at upper bound'}
+        columns[''] = [notes[side] for side in found.on_bounds()]
+        return '\n'.join([_table({k: c for k, c in columns.items() if any(c)}), *summary])
 
     def get_parameter_info(self) -> str:
         """Return a table of names, shapes and units, and of which are frozen."""
-        if not self.parameters:
+        if not self.data:
             return 'No parameters in dictionary.'
-        rows = [
-            (name, str(p.size), str(p.shape), 'yes' if p.frozen else 'no', p.unit)
-            for name, p in self.parameters.items()
-        ]
-        return _table(['Name', 'Size', 'Shape', 'Frozen', 'Unit'], list(zip(*rows, strict=True)))
+        entries = self.data.values()
+        return _table(
+            {
+                'Name': self.keys(),
+                'Size': [str(p.size) for p in entries],
+                'Shape': [str(p.shape) for p in entries],
+                'Frozen': ['yes' if p.frozen else 'no' for p in entries],
+                'Unit': [p.unit for p in entries],
+            }
+        )
 
     def save_to_disk(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters to a YAML file that MuJoCo's toolbox reads too.
 
-        Modifiers are functions and not stored; targets, scales, priors and units are. The file
-        is there whole or not at all.
-
-        Raises:
-            ResultError: The file cannot be written.
+        Modifiers are functions and not stored; targets, scales, priors and units are.
         """
-        content = {name: _entry(parameter) for name, parameter in self.parameters.items()}
+        content = {name: _entry(parameter) for name, parameter in self.data.items()}
         text = yaml.safe_dump(
             content, default_flow_style=False, allow_unicode=True, sort_keys=False
         )
@@ -587,14 +474,7 @@ class ParameterDict:
 
     @classmethod
     def load_from_disk(cls, path: str | os.PathLike[str]) -> ParameterDict:
-        """Read what :meth:`save_to_disk`, here or in MuJoCo's toolbox, wrote.
-
-        The parameters have no modifiers: to go on with a fit, build the parameters as before and
-        give them the values with ``update_from_vector(loaded.as_vector())``.
-
-        Raises:
-            ParameterError: There is no such file, or it does not hold parameters.
-        """
+        """Read what :meth:`save_to_disk`, here or in MuJoCo's toolbox, wrote; without modifiers."""
         path = Path(path)
         if not path.is_file():
             siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
@@ -618,24 +498,21 @@ class ParameterDict:
         )
 
     def __repr__(self) -> str:
-        if not self.parameters:
+        if not self.data:
             return 'ParameterDict(empty)'
         lines: list[str] = []
-        for name, parameter in self.parameters.items():
+        for name, parameter in self.data.items():
             if parameter.size == 1:
                 lines.append(f'  {parameter!r}')
                 continue
             lines.append(f'  {name}:' + (' (frozen)' if parameter.frozen else ''))
-            low, high = parameter.min_value.flat, parameter.max_value.flat
-            for position, component in enumerate(component_names('', parameter.shape)):
-                value = parameter.value.flat[position]
-                lines.append(
-                    f'    {component}: {value:.4g} ∈ [{low[position]:.4g}, {high[position]:.4g}]'
-                )
+            rows = (parameter.as_vector(), *parameter.get_bounds())
+            for label, value, low, high in zip(parameter.component_names(''), *rows, strict=True):
+                lines.append(f'    {label}: {value:.4g} ∈ [{low:.4g}, {high:.4g}]')
         return 'ParameterDict(\n' + '\n'.join(lines) + '\n)'
 
     def _free(self) -> dict[str, Parameter]:
-        return {name: entry for name, entry in self.parameters.items() if not entry.frozen}
+        return {name: entry for name, entry in self.data.items() if not entry.frozen}
 
     def _checked(self, vector: ArrayLike, what: str) -> Array:
         array = np.atleast_1d(np.asarray(vector, dtype=np.float64))
@@ -667,80 +544,40 @@ def _explained(error: Exception) -> str:
                     f'write {attribute}[0] = parameter.value[0]'
                 )
         return f'{text}; where a number is expected, write parameter.value[0]'
-    if isinstance(error, ValueError) and 'setting an array element' in str(error):
-        return f'{text} in {code!r}; where a number is expected, write parameter.value[0]'
     if isinstance(error, AttributeError) and "'NoneType'" in str(error):
         return f'{text} in {code!r}; the spec has no element of that name'
     return text
 
 
-def _notes(values: Array, lows: Array, highs: Array) -> list[str]:
-    """Return which bound each value lies on; empty where on none."""
-    span = highs - lows
-    slack = np.where(np.isfinite(span), _AT_BOUND * span, 0.0)
-    upper = np.where(highs - values <= slack, 'at upper bound', '')
-    return [str(note) for note in np.where(values - lows <= slack, 'at lower bound', upper)]
-
-
-def _relative(difference: Array, base: Array) -> Array:
-    """Divide by the size of the base; NaN where that is zero."""
-    size = np.abs(base)
-    return np.divide(np.abs(difference), size, out=np.full_like(size, np.nan), where=size > 0)
-
-
-def _rms(relative: Array) -> str:
-    known = relative[np.isfinite(relative)]
-    return f'{100 * float(np.sqrt(np.mean(known**2))):.3g}%' if known.size else '-'
-
-
-def _numbers(values: Array, digits: int) -> list[str]:
-    return [f'{value:.{digits}g}' for value in values]
-
-
-def _percents(relative: Array) -> list[str]:
-    return ['-' if np.isnan(share) else f'{100 * share:.3g}%' for share in relative]
-
-
-def _table(header: Sequence[str], columns: Sequence[Sequence[str]]) -> str:
-    """Align columns: text, the first and those after the numbers, to the left."""
-    widths = [
-        max(len(title), *map(len, column)) for title, column in zip(header, columns, strict=True)
-    ]
-    left = [title in {'Parameter', 'Name', 'Shape', 'Frozen', 'Unit', ''} for title in header]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = [
-            cell.ljust(width) if is_text else cell.rjust(width)
-            for cell, width, is_text in zip(cells, widths, left, strict=True)
-        ]
-        return '  '.join(padded).rstrip()
-
-    rule = '  '.join('-' * width for width in widths)
-    return '\n'.join([line(header), rule, *(line(row) for row in zip(*columns, strict=True))])
+def _table(columns: Mapping[str, Sequence[str]]) -> str:
+    """Align columns: those of numbers to the right."""
+    texts = {'Parameter', 'Name', 'Shape', 'Frozen', 'Unit', ''}
+    padded = []
+    for title, column in columns.items():
+        width = max(map(len, (title, *column)))
+        cells = [title, '-' * width, *column]
+        padded.append([c.ljust(width) if title in texts else c.rjust(width) for c in cells])
+    return '\n'.join('  '.join(row).rstrip() for row in zip(*padded, strict=True))
 
 
 def _entry(parameter: Parameter) -> dict[str, Any]:
-    entry: dict[str, Any] = {
-        'name': parameter.name,
-        'nominal': parameter.nominal.tolist(),
-        'min_value': parameter.min_value.tolist(),
-        'max_value': parameter.max_value.tolist(),
-        'value': parameter.value.tolist(),
-        'frozen': bool(parameter.frozen),
+    low, high = parameter.get_bounds()
+    vectors = (parameter.as_nominal_vector(), low, high, parameter.as_vector())
+    arrays = {
+        name: vector.reshape(parameter.shape).tolist()
+        for name, vector in zip(_NEEDED[1:5], vectors, strict=True)
     }
-    if parameter.target is not None:
-        target = parameter.target
-        entry['target'] = target if isinstance(target, str) else list(target)
-    if parameter.unit:
-        entry['unit'] = parameter.unit
-    if parameter.prior is not None:
-        entry['prior'] = [np.asarray(part).tolist() for part in parameter.prior]
-    if parameter.scale != 'linear':
-        entry['scale'] = parameter.scale
-    if parameter.inertia_type is not None:
-        entry['inertia_type'] = parameter.inertia_type.name
-        entry['scale_rot_inertia'] = bool(parameter.scale_rot_inertia)
-    return entry
+    target, kind = parameter.target, parameter.inertia_type
+    more = {
+        'target': list(target) if isinstance(target, tuple) else target,
+        'unit': parameter.unit or None,
+        'prior': parameter.prior and [part.tolist() for part in parameter.prior],
+        'scale': None if parameter.scale == 'linear' else parameter.scale,
+        'inertia_type': kind and kind.name,
+        'scale_rot_inertia': None if kind is None else parameter.scale_rot_inertia,
+    }
+    told = {key: value for key, value in more.items() if value is not None}
+    return {'name': parameter.name, **arrays, 'frozen': bool(parameter.frozen), **told}
 
 
 def _parameter(name: str, entry: Any, path: Path) -> Parameter:
@@ -750,17 +587,9 @@ def _parameter(name: str, entry: Any, path: Path) -> Parameter:
             f'Parameter {name!r} in {str(path)!r} lacks {missing[0]!r}; '
             f'expected {", ".join(_NEEDED)}.'
         )
-    parameter = Parameter(
-        str(entry['name']),
-        entry['nominal'],
-        entry['min_value'],
-        entry['max_value'],
-        bool(entry['frozen']),
-        target=entry.get('target'),
-        unit=str(entry.get('unit', '')),
-        prior=entry.get('prior'),
-        scale=entry.get('scale', 'linear'),
-    )
+    ours = {key: entry[key] for key in ('target', 'unit', 'prior', 'scale') if key in entry}
+    given = [entry[key] for key in ('nominal', 'min_value', 'max_value', 'frozen')]
+    parameter = Parameter(str(entry['name']), *given, **ours)
     parameter.value = entry['value']
     kind = entry.get('inertia_type')
     if kind is not None:
@@ -770,3 +599,80 @@ def _parameter(name: str, entry: Any, path: Path) -> Parameter:
         parameter.inertia_type = InertiaType[kind]
         parameter.scale_rot_inertia = bool(entry.get('scale_rot_inertia', False))
     return parameter
+
+
+def unknowns_of(
+    params: ParameterDict,
+    model: mujoco.MjModel | None = None,
+    sequences: Sequence[str] = (),
+    *,
+    frozen: bool = False,
+    spec: mujoco.MjSpec | None = None,
+) -> tuple[Unknown, ...]:
+    """Return an unknown per component of every parameter that is not frozen.
+
+    On demand, those that are follow, with their value as bounds. Without a model there are no
+    targets; default classes are found in the spec that it was compiled from.
+    """
+    found = []
+    for parameter in sorted(params.values(), key=lambda parameter: parameter.frozen):
+        if parameter.frozen and not frozen:
+            continue
+        values = parameter.as_vector()
+        low, high = (values, values) if parameter.frozen else parameter.get_bounds()
+        targets: list[tuple[Target, ...]] = [()] * parameter.size
+        if model is not None:
+            targets = component_targets(parameter, model, sequences, spec)
+        mean, deviation = (part.reshape(-1) for part in parameter.prior or (values, values))
+        for k, name in enumerate(parameter.component_names()):
+            prior = (float(mean[k]), float(deviation[k])) if parameter.prior else None
+            limits = float(low[k]), float(high[k])
+            start = float(values[k])
+            found.append(Unknown(name, targets[k], start, *limits, parameter.scale, prior))
+    return tuple(found)
+
+
+def check_targets(
+    params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str], mujoco.MjSpec]]
+) -> None:
+    """Check that every target is found in some model."""
+    for parameter in params.values():
+        paths = (parameter.target,) if isinstance(parameter.target, str) else parameter.target
+        for path in paths or ():
+            if not any(_resolved(path, *known) for known in models):
+                resolve(path, *models[0])  # raises, and says why
+
+
+def component_targets(
+    parameter: Parameter,
+    model: mujoco.MjModel,
+    sequences: Sequence[str] = (),
+    spec: mujoco.MjSpec | None = None,
+) -> list[tuple[Target, ...]]:
+    """Return the targets that each component of a parameter writes in one model.
+
+    A model that has nothing of what a path names is not affected; `check_targets` has all models.
+    """
+    if parameter.target is None:
+        return [()] * parameter.size
+    if not isinstance(parameter.target, str):
+        return [_resolved(path, model, sequences, spec) for path in parameter.target]
+    targets = _resolved(parameter.target, model, sequences, spec)
+    if parameter.size == 1 or not targets:
+        return [targets] * parameter.size
+    if len(targets) % parameter.size:
+        raise ParameterError(
+            f'Parameter {parameter.name!r} has {parameter.size} components, but target '
+            f'{parameter.target!r} names {len(targets)} values; expected one for each component.'
+        )
+    # Element by element, each with all of its components.
+    return [tuple(targets[k :: parameter.size]) for k in range(parameter.size)]
+
+
+def _resolved(
+    path: str, model: mujoco.MjModel, sequences: Sequence[str], spec: mujoco.MjSpec | None
+) -> tuple[Target, ...]:
+    try:
+        return resolve(path, model, sequences, spec)
+    except ParameterError:
+        return ()

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The toolbox's report: one HTML file of what `optimize` found, with the motion as a film.
+"""What `optimize` found: one HTML file with the motion as a film, or files in a folder.
 
 The report's packages are imported when a report is made: identification does not need them.
 """
@@ -8,7 +8,11 @@ The report's packages are imported when a report is made: identification does no
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import math
+import numbers
+import os
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,32 +21,46 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError, ModelError
-from sysid_ros.files import replace_file
-from sysid_ros.model.joints import SCALAR_JOINTS
-from sysid_ros.report.rendering import (
-    FITTED,
-    LONGEST,
-    MEASURED,
-    NOMINAL,
-    Copy,
-    Film,
-    draw_film,
-    lit,
+from sysid_ros.files import check_writable, replace_file
+from sysid_ros.inference.combinations import exact_sets
+from sysid_ros.json_text import to_json
+from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
+from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Check,
+    Level,
+    ParameterResult,
+    SolverSummary,
 )
-from sysid_ros.results.result import CalibrationResult
-from sysid_ros.toolbox.callbacks import BuildModelFn
-from sysid_ros.toolbox.modifiers import apply_param_modifiers
+from sysid_ros.results.summary import provenance_now, thinned_plots
+from sysid_ros.text import file_stems, one_sentence
+from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
+from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict
-from sysid_ros.toolbox.result import fitted_result
-from sysid_ros.toolbox.rollout import sysid_rollout
+from sysid_ros.toolbox.residual import BuildModelFn
 from sysid_ros.toolbox.timeseries import TimeSeries
-from sysid_ros.toolbox.trajectory import ModelSequences, SystemTrajectory, sequence_labels
+from sysid_ros.toolbox.trajectory import (
+    ModelSequences,
+    SystemTrajectory,
+    sequence_labels,
+    sysid_rollout,
+)
+
+Array = NDArray[np.float64]
 
 REPORT = 'report.html'
 #: No more recordings than these are filmed.
-MOST_FILMS = 4
-_POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
+_MOST_FILMS = 4
+#: Parameters whose estimates correlate more than this cannot be told apart.
+_LARGEST_CORRELATION = 0.98
+#: An interval wider than both fractions, of the value and of the bounds, is no identification.
+_WIDE_OF_VALUE, _WIDE_OF_BOUNDS = 0.25, 0.02
+#: Points of all curves of a report; each has 500 at least.
+_PLOT_POINTS = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +96,8 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     """Report what `optimize` found in one HTML file that opens offline.
 
     It shows values with intervals and verdicts, the error of each signal before and after, every
-    signal with the predictions of both, a film of the motion, nominal, fitted and measured, and the
-    solver's trace. The specs and parameters that are passed are not changed.
+    signal with the predictions of both, a film of the motion, nominal and fitted, and the solver's
+    trace. The specs and parameters that are passed are not changed.
 
     Args:
         models_sequences: Models and their recordings.
@@ -90,21 +108,12 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         title: Stands above the report.
         save_path: Folder for ``report.html``, made if it is not there; None writes nothing.
         build_model: Compiles parameters into a copy of a spec that it is given, for the film.
-        generate_videos: Whether to make the film. Where there is no OpenGL, the report says
-            so instead.
+        generate_videos: Whether to make the film, where there is OpenGL.
         truth: True values by parameter name, where they are known; they add a column.
-
-    Returns:
-        An object with ``build()``, which returns the page, and ``save(path)``.
-
-    Raises:
-        FitError: ``build_model`` is None and a film was asked for, or the residual function
-            returns other sequences than there are.
-        ResultError: The file cannot be written.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
-    films: tuple[Film, ...] = ()
+    films: list[Film] = []
     no_film = ''
     if generate_videos:
         if build_model is None:
@@ -112,12 +121,15 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
                 'Expected build_model for the film, found None; or pass generate_videos=False.'
             )
         try:
-            films = _films(models_sequences, initial_params, opt_params, build_model)
+            for group, labels in zip(
+                models_sequences, sequence_labels(models_sequences), strict=True
+            ):
+                models = [build_model(p, lit(group.spec)) for p in (initial_params, opt_params)]
+                runs = list(zip(labels, group.measured_rollout, strict=True))
+                films += [_film(*run, models) for run in runs[: _MOST_FILMS - len(films)]]
         except ModelError as err:
             no_film = str(err)
-    result = fitted_result(
-        title, models_sequences, initial_params, opt_params, residual_fn, opt_result
-    )
+    result = _result(title, models_sequences, initial_params, opt_params, residual_fn, opt_result)
     page = render_report(result, truth=truth, title=title, films=films, no_film=no_film)
     report = ToolboxReport(title, result, page)
     if save_path is not None:
@@ -125,65 +137,244 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     return report
 
 
-def _films(
-    models_sequences: Sequence[ModelSequences],
-    initial_params: ParameterDict,
-    opt_params: ParameterDict,
-    build_model: BuildModelFn,
-) -> tuple[Film, ...]:
-    """Draw the first recordings with the initial values, the fitted ones and as measured."""
-    found: list[Film] = []
-    for group, labels in zip(models_sequences, sequence_labels(models_sequences), strict=True):
-        models = [build_model(params, lit(group.spec)) for params in (initial_params, opt_params)]
-        runs = list(zip(labels, group.measured_rollout, strict=True))[: MOST_FILMS - len(found)]
-        found += [_film(label, models, run) for label, run in runs]
-    return tuple(found)
-
-
-def _film(name: str, models: list[mujoco.MjModel], recorded: SystemTrajectory) -> Film:
-    control = recorded.control
-    shown = control.times <= control.times[0] + LONGEST
-    control = TimeSeries(control.times[shown], control.data[shown], control.signal_mapping)
+def _film(name: str, recorded: SystemTrajectory, models: list[mujoco.MjModel]) -> Film:
+    shown = recorded.control.times <= recorded.control.times[0] + LONGEST
+    control = recorded.control.rows(shown)
     predicted = sysid_rollout(
         models, mujoco.MjData(models[0]), [control] * 2, [recorded.initial_state] * 2
     )
     copies = [
-        Copy(name, model, trajectory.state.matrix)
-        for name, model, trajectory in zip((NOMINAL, FITTED), models, predicted, strict=True)
+        Copy(word, model, trajectory.state.matrix)
+        for word, model, trajectory in zip((NOMINAL, FITTED), models, predicted, strict=True)
         if trajectory.state is not None
     ]
-    like = copies[0].states
-    clock = control.times[0] + models[0].opt.timestep * np.arange(1, len(like) + 1)
-    measured = _measured_states(models[0], recorded.sensordata, clock, like)
-    if measured is not None:
-        copies.append(Copy(MEASURED, models[0], measured))
     note = '' if shown.all() else f'The first {LONGEST:g} s of the recording.'
     return draw_film(name, copies, note=note)
 
 
-def _measured_states(
-    model: mujoco.MjModel,
-    sensordata: TimeSeries,
-    clock: NDArray[np.float64],
-    like: NDArray[np.float64],
-) -> NDArray[np.float64] | None:
-    """Return the states that the measured joint positions say; None unless all are measured."""
-    if not model.njnt or not np.isin(model.jnt_type, SCALAR_JOINTS).all():
-        return None
-    states = np.zeros_like(like)
-    states[:, 0] = like[:, 0]
-    for joint in range(model.njnt):
-        own = (model.sensor_type == _POSITION) & (model.sensor_objid == joint)
-        names = [model.sensor(int(sensor)).name for sensor in np.flatnonzero(own)]
-        names.append(f'{model.joint(joint).name}_qpos')
-        name = next((name for name in names if name in sensordata.signal_mapping), None)
-        if name is None:
-            return None
-        values = sensordata.get(name)[:, 0]
-        known = np.isfinite(values)
-        if not known.any():
-            return None
-        states[:, 1 + model.jnt_qposadr[joint]] = np.interp(
-            clock, sensordata.times[known], values[known]
+def _result(
+    model: str,
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residual_fn: Callable[..., Any],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> CalibrationResult:
+    """Evaluate a fit's beginning and end; all its recordings are training data."""
+    labels = [
+        (label, group.gt_model)
+        for group, own in zip(models_sequences, sequence_labels(models_sequences), strict=True)
+        for label in own
+    ]
+    first, old, _ = residual_fn(initial_params.as_vector(), initial_params)
+    last, new, records = residual_fn(opt_params.as_vector(), opt_params)
+    if not len(labels) == len(old) == len(new):
+        raise FitError(
+            f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
         )
-    return states
+    curves = [
+        curve
+        for (label, _), start, end, record in zip(labels, old, new, records, strict=True)
+        for curve in _curves(label, record[0], start[0], end[0])
+    ]
+    units = {
+        name: sensor_unit(compiled, name)
+        for (_, compiled), record in zip(labels, records, strict=True)
+        for name in record[0].signal_mapping
+    }
+    parameters = tuple(estimates(initial_params, opt_params, last, opt_result))
+    before, after = rms(np.concatenate(first)), rms(np.concatenate(last))
+    warnings = []
+    if not opt_result.get('success', True):
+        warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
+    shift = opt_result.get('shift')
+    if shift is not None and shift.significant:
+        warnings.append(shift.sentence(models_sequences[0].gt_model.opt.timestep))
+    if opt_result.get('dead'):
+        warnings.append(f'Left out, as they never move: {", ".join(opt_result["dead"])}.')
+    if opt_result.get('excluded'):
+        warnings.append(
+            f'{opt_result["excluded"]} measurements lie before the initial state or after the last '
+            'command, and are not compared.'
+        )
+    doubtful = [p.name for p in parameters if p.verdict_kind is not VerdictKind.IDENTIFIED]
+    if doubtful:
+        warnings.append(f'Not identified: {", ".join(doubtful)}.')
+    points = max(_PLOT_POINTS // max(len(curves), 1), 500)
+    return CalibrationResult(
+        model=model,
+        parameters=parameters,
+        checks=(
+            Check(
+                name='better than nominal',
+                level=Level.FAIL,
+                passed=after < before,
+                text='Training error (nothing is held out) '
+                f'{"fell" if after < before else "did not fall"}: {before:.3g} to {after:.3g} '
+                'times the noise.',
+            ),
+        ),
+        held_out_before=math.nan,
+        held_out_after=math.nan,
+        training_before=before,
+        training_after=after,
+        errors=sensor_errors(curves, units),
+        noise=(),
+        plots=tuple(thinned_plots(curves, units, points)),
+        topics=(),
+        health=(),
+        solver=_solver(opt_result, np.concatenate(first), np.concatenate(last)),
+        provenance=provenance_now(
+            '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
+        ),
+    ).with_warnings(warnings)
+
+
+def _curves(
+    sequence: str, record: TimeSeries, before: TimeSeries, after: TimeSeries
+) -> Iterator[SignalCurve]:
+    for name, (_, columns) in record.signal_mapping.items():
+        old, new = (series.signal_mapping[name][1] for series in (before, after))
+        for place, column in enumerate(columns):
+            yield SignalCurve(
+                sequence,
+                'train',
+                name,
+                component_label(name, place, len(columns)),
+                record.times - record.times[0],
+                record.matrix[:, column],
+                before.matrix[:, old[place]],
+                after.matrix[:, new[place]],
+                diverged=False,
+            )
+
+
+def _solver(opt_result: Mapping[str, Any], before: Array, after: Array) -> SolverSummary:
+    iterations = opt_result.get('trace') or ()
+    success = bool(opt_result.get('success', True))
+    return SolverSummary(
+        backend='optimize',
+        loss='linear',
+        status='converged' if success else 'not converged',
+        message=str(opt_result.get('message', '')),
+        success=success,
+        iterations=int(opt_result.get('nit', len(iterations))),
+        rollouts=int(opt_result.get('nfev', 0)),
+        diverged=int(opt_result.get('diverged', 0)),
+        initial_cost=iterations[0].cost if iterations else float(np.sum(before**2) / 2),
+        final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
+        seconds=iterations[-1].seconds if iterations else math.nan,
+        trace=tuple(iterations),
+    )
+
+
+def estimates(
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    residuals: Sequence[Array],
+    opt_result: scipy.optimize.OptimizeResult,
+) -> Iterator[ParameterResult]:
+    """Say of every free component what it is, how sure that is, and why not if it is not."""
+    x, start = opt_params.as_vector(), initial_params.as_vector()
+    low, high = opt_params.get_bounds()
+    names = opt_params.get_non_frozen_parameter_names()
+    jacobian = np.asarray(opt_result.jac)
+    norms = np.linalg.norm(jacobian, axis=0)
+    unit = jacobian / np.where(norms > 0, norms, 1.0)
+    dependent = [set(found.columns) for found in exact_sets(unit)]
+    covariance, halves = calculate_intervals(residuals, jacobian)
+    halves[[column for columns in dependent for column in columns]] = np.nan
+    halves[~np.isfinite(halves)] = np.nan
+    deviation = np.sqrt(np.diag(covariance))
+    with np.errstate(invalid='ignore', divide='ignore'):
+        correlation = np.abs(covariance / np.outer(deviation, deviation))
+    targets: list[str] = []
+    units: list[str] = []
+    for parameter in opt_params.values():
+        if not parameter.frozen:
+            paths = parameter.target
+            each = paths if isinstance(paths, tuple) else (paths or '',) * parameter.size
+            targets += each
+            units += [parameter.unit] * parameter.size
+    for k, name in enumerate(names):
+        half, span = float(halves[k]), high[k] - low[k]
+        others: tuple[str, ...] = ()
+        if min(x[k] - low[k], high[k] - x[k]) <= 1e-6 * span:
+            verdict, half = VerdictKind.AT_BOUND, math.nan
+        # NaN, where there is no interval, is not narrow.
+        elif half <= max(_WIDE_OF_VALUE * abs(x[k]), _WIDE_OF_BOUNDS * span):
+            verdict = VerdictKind.IDENTIFIED
+        else:
+            alike = set(np.flatnonzero(correlation[k] > _LARGEST_CORRELATION).tolist())
+            alike = alike.union(*(columns for columns in dependent if k in columns)) - {k}
+            others = tuple(names[other] for other in sorted(alike))
+            verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
+        yield ParameterResult(
+            name=name,
+            targets=(targets[k] or name,),
+            unit=units[k],
+            initial=float(start[k]),
+            value=float(x[k]),
+            # np.maximum passes NaN on: no interval stays no interval.
+            low=float(np.maximum(x[k] - half, low[k])),
+            high=float(np.minimum(x[k] + half, high[k])),
+            bounds=(float(low[k]), float(high[k])),
+            verdict_kind=verdict,
+            confounded_with=others,
+        )
+
+
+def save_results(
+    experiment_results_folder: str | os.PathLike[str],
+    models_sequences: Sequence[ModelSequences],
+    initial_params: ParameterDict,
+    opt_params: ParameterDict,
+    opt_result: scipy.optimize.OptimizeResult,
+    residual_fn: Callable[..., Any],
+) -> None:
+    """Write a fit into a folder, which is made if it is not there.
+
+    The folder gets ``params_x_0.yaml`` and ``params_x_hat.yaml``, the parameters before and after;
+    ``results.json``, the outcome with the interval and the verdict of each parameter;
+    ``results.pkl``, the solver's result, and ``confidence.pkl``, covariance and half-widths, as
+    ``mujoco.sysid`` writes them, of NumPy's and SciPy's types only; and ``NAME.xml`` for each
+    model, with the identified values. Each file is there whole or not at all, and none unless all
+    could be made; others stay. The arguments are those of `default_report`.
+    """
+    folder = Path(experiment_results_folder)
+    residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)
+    covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
+    plain = (str, numbers.Number, np.bool_)
+    scalars = {k: v for k, v in opt_result.items() if isinstance(v, plain)}
+    arrays = {k: v for k, v in opt_result.items() if isinstance(v, np.ndarray) or k == 'extras'}
+    parameters = [
+        {**p.model_dump(), 'half_width': p.half_width, 'verdict': p.verdict}
+        for p in estimates(initial_params, opt_params, residuals, opt_result)
+    ]
+    document = {
+        'solver': scalars,
+        'stamp_shift': opt_result.get('shift'),
+        'interval_level': 0.95,
+        'parameters': parameters,
+    }
+    files = {
+        'results.json': to_json(document, indent=1).encode() + b'\n',
+        'results.pkl': pickle.dumps(scipy.optimize.OptimizeResult(**scalars, **arrays)),
+        'confidence.pkl': pickle.dumps({'cov': covariance, 'intervals': half_widths}),
+    }
+    stems = file_stems(group.name for group in models_sequences)
+    for stem, group in zip(stems, models_sequences, strict=True):
+        spec = apply_param_modifiers_spec(opt_params, group.spec.copy())
+        try:
+            spec.compile()
+            files[f'{stem}.xml'] = spec.to_xml().encode()
+        except (ValueError, RuntimeError) as err:
+            raise ModelError(
+                f'Cannot write model {group.name!r} with the identified values: '
+                f'{one_sentence(err)}.'
+            ) from err
+    check_writable(folder)
+    initial_params.save_to_disk(folder / 'params_x_0.yaml')
+    opt_params.save_to_disk(folder / 'params_x_hat.yaml')
+    for name, content in files.items():
+        replace_file(folder / name, content)

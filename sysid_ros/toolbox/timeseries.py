@@ -26,6 +26,7 @@ from sysid_ros.errors import SignalError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.signals.timeseries import Instants, SignalMapping, SignalType, write_arrays
 
+Array = NDArray[np.float64]
 InterpolationMethod = Literal['linear', 'cubic', 'quadratic', 'quintic', 'zero_order_hold', 'zoh']
 SignalDict = dict[str, tuple[SignalType, NDArray[np.int64]]]
 Names = Sequence[str | tuple[str, SignalType]]
@@ -41,14 +42,6 @@ _SUFFIXES = {
 STATES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
 #: What a model's observations can be, in the order in which a bare name is tried.
 OBSERVATIONS = (SignalType.MjSensor, *STATES)
-#: Coordinates of a free joint: position and quaternion.
-_FREE_QPOS = 7
-#: Stamps mean the same instant where they differ by less than the sum of this fraction of a period
-#: and so many steps to the neighbouring float: 1 µs for seconds since the epoch.
-_SAME_INSTANT = 1e-6
-_ROUNDING_STEPS = 4
-#: No rounding is taken for more than this fraction of a period.
-_LARGEST_SLACK = 0.25
 
 
 class Signal(NamedTuple):
@@ -97,12 +90,8 @@ def state_mappings(model: mujoco.MjModel) -> tuple[SignalDict, SignalDict, Signa
 def find_signal(
     model: mujoco.MjModel, name: str, kinds: Iterable[SignalType] = OBSERVATIONS
 ) -> Signal:
-    """Find a signal by its name, with or without its suffix; the first kind that has it counts.
-
-    Raises:
-        SignalError: The model has no such signal.
-    """
-    tables = {kind: _table(model, kind) for kind in kinds}
+    """Find a signal by its name, with or without its suffix; the first kind that has it counts."""
+    tables = {kind: _signals(model, kind) for kind in kinds}
     for kind, table in tables.items():
         for full in (name, name + _SUFFIXES[kind]):
             if full in table:
@@ -119,40 +108,17 @@ def find_signal(
     )
 
 
-def _find_signals(model: mujoco.MjModel, names: Names, kinds: tuple[SignalType, ...]) -> SignalDict:
-    """Lay out named signals side by side, in the order given."""
-    found: SignalDict = {}
-    begin = 0
-    for item in names:
-        name, hint = (item, None) if isinstance(item, str) else item
-        if hint is not None and hint not in kinds:
-            allowed = ', '.join(kind.name for kind in kinds)
-            raise SignalError(
-                f'Signal {name!r} has type {hint.name} which is not allowed here; use {allowed}.'
-            )
-        signal = find_signal(model, name, kinds if hint is None else (hint,))
-        if signal.name in found:
-            raise SignalError(f'Expected each signal once, found {signal.name!r} twice.')
-        end = begin + len(signal.columns)
-        found[signal.name] = (signal.kind, np.arange(begin, end))
-        begin = end
-    return found
-
-
-def _table(model: mujoco.MjModel, kind: SignalType) -> SignalDict:
+def _signals(model: mujoco.MjModel, kind: SignalType) -> SignalDict:
     """Return the signals of one kind, free joints also under their own names."""
-    if kind is SignalType.MjSensor:
-        return sensor_mapping(model)
-    if kind is SignalType.MjCtrl:
-        return control_mapping(model)
-    if kind not in STATES:
-        return {}
-    table = state_mappings(model)[STATES.index(kind)]
-    if kind is not SignalType.MjStateAct:
-        suffix = _SUFFIXES[kind]
+    if kind in STATES:
+        table = state_mappings(model)[STATES.index(kind)]
         for index, name in enumerate(_joint_signal_names(model)):
-            table.setdefault(model.joint(index).name + suffix, table[name + suffix])
-    return table
+            if kind is not SignalType.MjStateAct:
+                suffix = _SUFFIXES[kind]
+                table.setdefault(model.joint(index).name + suffix, table[name + suffix])
+        return table
+    tables = {SignalType.MjSensor: sensor_mapping, SignalType.MjCtrl: control_mapping}
+    return tables[kind](model) if kind in tables else {}
 
 
 def _names(model: mujoco.MjModel, element: str, count: int) -> list[str]:
@@ -166,8 +132,7 @@ def _joint_signal_names(model: mujoco.MjModel) -> list[str]:
     Where another joint has the body's name, or the body has none, the free joint's own is taken.
     """
     names = _names(model, 'joint', model.njnt)
-    widths = np.diff(np.append(model.jnt_qposadr, model.nq))
-    for index in np.flatnonzero(widths == _FREE_QPOS):
+    for index in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE.value):
         body = model.body(int(model.jnt_bodyid[index])).name
         if body and body not in names:
             names[index] = body
@@ -183,8 +148,27 @@ def _spans(
     }
 
 
+def _side_by_side(signals: Iterable[tuple[str, SignalType, int]]) -> SignalDict:
+    """Lay out signals of names, kinds and widths side by side, in the order given."""
+    mapping: SignalDict = {}
+    begin = 0
+    for name, kind, width in signals:
+        if width <= 0 or name in mapping:
+            raise SignalError(
+                f'Signal {name!r} must come once and have positive width, got {width}.'
+            )
+        mapping[name] = (kind, np.arange(begin, begin + width))
+        begin += width
+    return mapping
+
+
 class TimeSeries(signals.TimeSeries):
-    """Named channels sampled at common instants; immutable."""
+    """Named channels sampled at common instants; immutable, and never empty."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not len(self.times):
+            raise SignalError('Empty arrays are not allowed in a time series, expected samples.')
 
     @classmethod
     def create(
@@ -204,60 +188,70 @@ class TimeSeries(signals.TimeSeries):
         data: ArrayLike,
         signals: Sequence[str | tuple[str, int, SignalType]],
     ) -> Self:
-        """Build a series of signals that the model need not have.
+        """Build a series of (n, k) values of signals that the model need not have.
 
-        Args:
-            times: (n,) seconds.
-            data: (n, k) values.
-            signals: What the columns are, in order: a name (one column, ``CustomObs``), or name,
-                number of columns and kind.
-
-        Raises:
-            SignalError: A width is not positive, a name comes twice, or the widths do not add up
-                to the columns.
+        ``signals`` says what the columns are, in order: a name (one column, ``CustomObs``), or
+        name, number of columns and kind.
         """
-        mapping: SignalDict = {}
-        begin = 0
-        for item in signals:
-            name, width, kind = (item, 1, SignalType.CustomObs) if isinstance(item, str) else item
-            if width <= 0 or name in mapping:
-                raise SignalError(
-                    f'Signal {name!r} must come once and have positive width, got {width}.'
-                )
-            mapping[name] = (kind, np.arange(begin, begin + width))
-            begin += width
+        named = [(s, 1, SignalType.CustomObs) if isinstance(s, str) else s for s in signals]
+        mapping = _side_by_side((name, kind, width) for name, width, kind in named)
         return cls._of_signals(times, data, mapping)
 
     @classmethod
     def from_names(
         cls, times: ArrayLike, data: ArrayLike, model: mujoco.MjModel, names: Names | None = None
     ) -> Self:
-        """Build a series of sensors and states of a model, by default of all sensors.
+        """Build a series of (n, k) values of sensors and states, by default of all sensors.
 
-        Args:
-            times: (n,) seconds.
-            data: (n, k) values.
-            model: The model that has the signals.
-            names: What the columns are, in order: names of sensors, or of joints, free bodies and
-                actuators with activation, with or without ``_qpos``, ``_qvel``, ``_act``; a pair
-                of name and kind where the name alone is ambiguous.
-
-        Raises:
-            SignalError: The model has no such signal, it comes twice or is a control (see
-                ``from_control_names``), or their widths do not add up to the columns.
+        ``names`` says what the columns are, in order: sensors, or joints, free bodies and
+        actuators with activation, with or without ``_qpos``, ``_qvel``, ``_act``; a pair of name
+        and kind where the name alone is ambiguous.
         """
-        if names is None:
-            return cls._of_signals(times, data, sensor_mapping(model))
-        return cls._of_signals(times, data, _find_signals(model, names, OBSERVATIONS))
+        return cls._of_model(times, data, model, names, OBSERVATIONS)
 
     @classmethod
     def from_control_names(
         cls, times: ArrayLike, data: ArrayLike, model: mujoco.MjModel, names: Names | None = None
     ) -> Self:
         """Build a series of controls, of all actuators or of those named, as ``from_names``."""
+        return cls._of_model(times, data, model, names, (SignalType.MjCtrl,))
+
+    @classmethod
+    def _of_model(
+        cls,
+        times: ArrayLike,
+        data: ArrayLike,
+        model: mujoco.MjModel,
+        names: Names | None,
+        kinds: tuple[SignalType, ...],
+    ) -> Self:
         if names is None:
-            return cls._of_signals(times, data, control_mapping(model))
-        return cls._of_signals(times, data, _find_signals(model, names, (SignalType.MjCtrl,)))
+            return cls._of_signals(times, data, _signals(model, kinds[0]))
+        found = []
+        for item in names:
+            name, hint = (item, None) if isinstance(item, str) else item
+            if hint is not None and hint not in kinds:
+                allowed = ', '.join(kind.name for kind in kinds)
+                raise SignalError(
+                    f'Signal {name!r} has type {hint.name} which is not allowed here; use '
+                    f'{allowed}.'
+                )
+            found.append(find_signal(model, name, kinds if hint is None else (hint,)))
+        mapping = _side_by_side((s.name, s.kind, len(s.columns)) for s in found)
+        return cls._of_signals(times, data, mapping)
+
+    @classmethod
+    def _of_signals(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
+        """Build a series whose columns are those of its signals, and no others."""
+        width = sum(len(columns) for _, columns in mapping.values())
+        values = np.asarray(data, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or values.shape[1] != width:  # noqa: PLR2004 (rows and columns)
+            raise SignalError(
+                f'Expected data of shape (n, {width}) for the signals {", ".join(mapping)}, '
+                f'found {np.shape(data)}.'
+            )
+        return cls(np.asarray(times), values, mapping)
 
     compute_all_sensor_mapping = staticmethod(sensor_mapping)
     compute_all_control_mapping = staticmethod(control_mapping)
@@ -269,76 +263,50 @@ class TimeSeries(signals.TimeSeries):
         """Map ``qpos``, ``qvel``, ``act`` (see ``state_mappings``) and ``ctrl`` of the model."""
         return *state_mappings(model), control_mapping(model)
 
-    @classmethod
-    def _of_signals(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
-        """Build a series whose columns are those of its signals, and no others."""
-        width = sum(len(columns) for _, columns in mapping.values())
-        values = np.asarray(data, dtype=np.float64)
-        if values.ndim == 1:
-            values = values[:, None]
-        if values.ndim != 2 or values.shape[1] != width:  # noqa: PLR2004 (rows and columns)
-            raise SignalError(
-                f'Expected data of shape (n, {width}) for the signals {", ".join(mapping)}, '
-                f'found {np.shape(data)}.'
-            )
-        return cls(np.asarray(times), values, mapping)
-
     @property
     def duration(self) -> float:
         """Seconds between the first and the last sample."""
-        return float(self.times[-1] - self.times[0]) if len(self) else 0.0
+        return float(self.times[-1] - self.times[0])
+
+    def rows(self, chosen: slice | NDArray[Any]) -> TimeSeries:
+        """Keep some of the samples."""
+        return TimeSeries(self.times[chosen], self.data[chosen], self.signal_mapping)
 
     @overload
-    def get(self, t: str) -> NDArray[np.float64]: ...
+    def get(self, t: str) -> Array: ...
     @overload
-    def get(
-        self, t: Instants, method: InterpolationMethod = 'linear'
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def get(self, t: Instants, method: InterpolationMethod = 'linear') -> tuple[Array, Array]: ...
     def get(
         self, t: str | Instants, method: InterpolationMethod = 'linear'
-    ) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return the (n, d) samples of a signal, or one instant or (m,) of them and their values.
-
-        Raises:
-            SignalError: There is no signal of that name, or see ``interpolate``.
-        """
+    ) -> Array | tuple[Array, Array]:
+        """Return (n, d) samples of a signal, or one instant or (m,) of them and their values."""
         if isinstance(t, str):
             return super().get(t)
         at = np.asarray(t, dtype=np.float64)
         values = self.interpolate(at, method)
         return at, values if at.ndim else values[0]
 
-    def slice_by_name(self, enabled_sensors: Iterable[str]) -> TimeSeries:
-        """Keep only some signals: ``TimeSeries.slice_by_name(series, names)`` works as well.
+    def slice_by_name(ts, enabled_sensors: Iterable[str]) -> TimeSeries:  # noqa: N805
+        """Keep only some signals; ``TimeSeries.slice_by_name(ts=…, …)`` works as well.
 
         The names are the order of the new mapping; columns stay in the order of this mapping.
-
-        Raises:
-            SignalError: There is no signal of a name.
         """
+        if not ts.signal_mapping:
+            return ts
         wanted = list(dict.fromkeys(enabled_sensors))
-        kept = {int(column) for name in wanted for column in self.get_indices(name)[1]}
-        mapped = (int(column) for _, at in self.signal_mapping.values() for column in at)
+        kept = {int(column) for name in wanted for column in ts.get_indices(name)[1]}
+        mapped = (int(column) for _, at in ts.signal_mapping.values() for column in at)
         order = [column for column in dict.fromkeys(mapped) if column in kept]
-        place = {column: index for index, column in enumerate(order)}
-        mapping = {
-            name: (kind, np.array([place[int(column)] for column in at], dtype=np.int64))
-            for name, (kind, at) in ((name, self.signal_mapping[name]) for name in wanted)
-        }
-        return TimeSeries(self.times, self.matrix[:, order], mapping)
+        mapping = {}
+        for name in wanted:
+            kind, columns = ts.signal_mapping[name]
+            mapping[name] = (kind, np.array([order.index(c) for c in columns], dtype=np.int64))
+        return TimeSeries(ts.times, ts.matrix[:, order], mapping)
 
-    def interpolate(
-        self, t: Instants, method: InterpolationMethod = 'linear'
-    ) -> NDArray[np.float64]:
+    def interpolate(self, t: Instants, method: InterpolationMethod = 'linear') -> Array:
         """Evaluate all columns at other instants, as the base class does, or by splines.
 
-        ``quadratic``, ``cubic`` and ``quintic`` are splines of degree 2, 3, 5 with not-a-knot ends
-        through the samples that are there. A column with fewer of these than the spline needs is
-        interpolated linearly.
-
-        Raises:
-            SignalError: There are too few samples for the method, an instant is not finite, or
-                there is no such method.
+        A column with fewer samples than the spline needs is interpolated linearly.
         """
         methods = get_args(InterpolationMethod)
         if method not in methods:
@@ -374,10 +342,6 @@ class TimeSeries(signals.TimeSeries):
 
         The grid is ``times[0] + k * target_dt``, exactly, as far as the last sample. Samples that
         are on it but for the rounding of their stamps are taken as they are.
-
-        Raises:
-            SignalError: Neither is given, ``target_dt`` is not positive, ``new_times`` are not
-                strictly increasing, or see ``interpolate``.
         """
         if new_times is not None:
             stamps = np.asarray(new_times, dtype=np.float64)
@@ -386,7 +350,6 @@ class TimeSeries(signals.TimeSeries):
             return TimeSeries(stamps, self.interpolate(stamps, method), self.signal_mapping)
         if target_dt is None or not (target_dt > 0 and np.isfinite(target_dt)):
             raise SignalError(f'Expected new_times or a positive target_dt, found {target_dt}.')
-        self._needs_samples(1)
         stamps = regular_grid(self.times, float(target_dt))
         at = snapped(stamps, self.times, float(target_dt))
         return TimeSeries(stamps, self.interpolate(at, method), self.signal_mapping)
@@ -396,15 +359,11 @@ class TimeSeries(signals.TimeSeries):
 
         A sample keeps its distance to the samples of another series that is shortened by the same
         time, whatever the rates of the two. A sample at just that time is kept.
-
-        Raises:
-            SignalError: The time is negative, or nothing would be left.
         """
         if not 0 <= time_to_remove_s <= self.duration:
             raise SignalError(
                 f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
             )
-        self._needs_samples(1)
         begin = self.times[0] + time_to_remove_s
         period = self.duration / max(len(self) - 1, 1)
         first = int(np.searchsorted(self.times, begin - slack(self.times[[0, -1]], period)))
@@ -413,118 +372,66 @@ class TimeSeries(signals.TimeSeries):
         )
 
     def dt_statistics(self) -> dict[str, float]:
-        """Return mean, median, std, min and max of the intervals between stamps, seconds.
-
-        Raises:
-            SignalError: There are fewer than two samples.
-        """
-        self._needs_samples(2)
-        intervals = np.diff(self.times)
+        """Return mean, median, std, min and max of the intervals between stamps, seconds."""
+        if len(self) == 1:
+            raise SignalError('Expected a time series of at least 2 samples, found 1.')
+        gaps = np.diff(self.times)
         return {
-            'mean': float(np.mean(intervals)),
-            'median': float(np.median(intervals)),
-            'std': float(np.std(intervals)),
-            'min': float(np.min(intervals)),
-            'max': float(np.max(intervals)),
+            word: float(getattr(np, word)(gaps)) for word in ('mean', 'median', 'std', 'min', 'max')
         }
 
     def save_to_disk(self, path: str | PathLike[str]) -> None:
-        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
-
-        Raises:
-            ResultError: The folder cannot be written.
-        """
+        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well."""
         write_arrays(path, self.arrays())
 
     def save_to_csv(self, path: str | PathLike[str]) -> None:
-        """Write time and data as comma-separated numbers without a header.
-
-        Raises:
-            ResultError: The folder cannot be written.
-        """
+        """Write time and data as comma-separated numbers without a header."""
         stream = io.BytesIO()
         np.savetxt(stream, np.column_stack([self.times, self.matrix]), delimiter=',')
         replace_file(Path(path), stream.getvalue())
 
     @classmethod
     def load_from_disk(cls, path: str | PathLike[str]) -> TimeSeries:
-        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox.
-
-        Raises:
-            SignalError: There is no such file, or it holds no series.
-        """
-        arrays = read_arrays(path, ('times', 'data'))
-        return cls(arrays['times'], arrays['data'], stored_mapping(arrays))
-
-    def _needs_samples(self, count: int) -> None:
-        if len(self) < count:
-            raise SignalError(
-                f'Expected a time series of at least {count} samples, found {len(self)}.'
-            )
+        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox."""
+        return stored_series(read_arrays(path, ('times', 'data')))
 
 
-def slack(times: NDArray[np.float64], period: float) -> float:
-    """Return by how much (n,) stamps may differ from a grid of a period and be on it, s."""
-    rounding = _ROUNDING_STEPS * float(np.spacing(np.max(np.abs(times))))
-    return min(_SAME_INSTANT * period + rounding, _LARGEST_SLACK * period)
+def slack(times: Array, period: float) -> float:
+    """Return by how much (n,) stamps may differ from a grid of a period and be on it, s.
+
+    It is a millionth of the period and four steps to the neighbouring float, 1 µs for seconds since
+    the epoch, but at most a quarter of the period.
+    """
+    return float(min(1e-6 * period + 4 * np.spacing(np.max(np.abs(times))), period / 4))
 
 
-def regular_grid(times: NDArray[np.float64], period: float) -> NDArray[np.float64]:
+def regular_grid(times: Array, period: float) -> Array:
     """Return the instants ``times[0] + k * period`` up to the last stamp.
 
     A last stamp that misses the grid only by the rounding of its digits is on it, so that samples
-    taken with the period give as many instants as there are samples, also where the stamps count
-    from the epoch.
+    taken with the period give as many instants as there are samples.
     """
     span = times[-1] - times[0]
     steps = int(np.floor((span + slack(times[[0, -1]], period)) / period))
-    grid: NDArray[np.float64] = times[0] + np.arange(steps + 1) * period
+    grid: Array = times[0] + np.arange(steps + 1) * period
     return grid
 
 
-def snapped(
-    at: NDArray[np.float64], times: NDArray[np.float64], period: float
-) -> NDArray[np.float64]:
+def snapped(at: Array, times: Array, period: float) -> Array:
     """Move (m,) instants, a period apart, onto the stamps that they miss only by rounding."""
     after = np.clip(np.searchsorted(times, at), 0, len(times) - 1)
     before = np.clip(after - 1, 0, None)
     stamp = np.where(at - times[before] < times[after] - at, times[before], times[after])
     near = np.abs(stamp - at) <= slack(np.append(times[[0, -1]], at[[0, -1]]), period)
-    moved: NDArray[np.float64] = np.where(near, stamp, at)
+    moved: Array = np.where(near, stamp, at)
     return moved
 
 
-def held_means(
-    times: NDArray[np.float64], data: NDArray[np.float64], edges: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Return the (m, k) means over steps of (n, k) samples that hold until the next.
-
-    A simulation takes one value per step; with the mean, a change inside a step has its exact
-    impulse. Where nothing changes, the value is the sample itself, bit by bit. The steps have
-    (m + 1,) increasing limits; the first sample holds also before it.
-    """
-    index = np.clip(np.searchsorted(times, edges, side='right') - 1, 0, None)
-    held = data[index]
-    areas = np.zeros_like(data)
-    np.cumsum(data[:-1] * np.diff(times)[:, None], axis=0, out=areas[1:])
-    integral = areas[index] + held * (edges - times[index])[:, None]
-    # A change exactly at the end of a step belongs to the next one.
-    last = np.clip(np.searchsorted(times, edges[1:], side='left') - 1, 0, None)
-    same = (last <= index[:-1])[:, None]
-    means: NDArray[np.float64] = np.diff(integral, axis=0) / np.diff(edges)[:, None]
-    controls: NDArray[np.float64] = np.where(same, held[:-1], means)
-    return controls
-
-
-def stored_mapping(arrays: Mapping[str, NDArray[Any]], prefix: str = '') -> SignalDict:
-    """Read the mapping of a stored series; it is empty where the file has none.
-
-    Raises:
-        SignalError: It is malformed.
-    """
+def stored_series(arrays: Mapping[str, NDArray[Any]], prefix: str = '') -> TimeSeries:
+    """Return a stored series; its mapping is empty where the file has none."""
     encoded = str(arrays.get(f'{prefix}signal_mapping', '{}'))
     try:
-        return {
+        mapping = {
             name: (SignalType(kind), np.asarray(columns, dtype=np.int64))
             for name, (kind, columns) in json.loads(encoded).items()
         }
@@ -532,14 +439,11 @@ def stored_mapping(arrays: Mapping[str, NDArray[Any]], prefix: str = '') -> Sign
         raise SignalError(
             f'Expected a signal mapping as JSON, name to [type, columns], found {encoded[:60]!r}.'
         ) from err
+    return TimeSeries(arrays[f'{prefix}times'], arrays[f'{prefix}data'], mapping)
 
 
-def read_arrays(path: str | PathLike[str], needed: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an ``.npz`` file, whose suffix may be left out, unpickling nothing.
-
-    Raises:
-        SignalError: There is no such file, it is not of this kind, or a needed array is missing.
-    """
+def read_arrays(path: str | PathLike[str], needed: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an ``.npz`` file, whose suffix may be left out, unpickling nothing."""
     path = Path(path)
     if not path.is_file() and not path.name.endswith('.npz'):
         path = path.with_name(f'{path.name}.npz')

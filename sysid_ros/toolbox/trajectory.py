@@ -1,45 +1,54 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Runs in the terms of MuJoCo's sysid toolbox: where they begin, and whether they fit a model.
+"""Recorded and simulated runs in the terms of MuJoCo's sysid toolbox.
 
 Recorded series are paired with a model by name, and lie on one clock.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any
 
 import mujoco
 import numpy as np
+from mujoco.rollout import Rollout
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest
+from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest, some
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
-from sysid_ros.signals import SignalType
+from sysid_ros.signals import SignalMapping, SignalType
 from sysid_ros.signals.timeseries import write_arrays
 from sysid_ros.text import one_sentence
 from sysid_ros.toolbox.timeseries import (
-    STATES,
     TimeSeries,
     control_mapping,
     find_signal,
     read_arrays,
+    regular_grid,
     sensor_mapping,
     slack,
-    stored_mapping,
+    snapped,
+    state_mappings,
+    stored_series,
 )
+
+Array = NDArray[np.float64]
 
 _SLICES = {
     'joint_pos': mujoco.mjtSensor.mjSENS_JOINTPOS,
     'joint_vel': mujoco.mjtSensor.mjSENS_JOINTVEL,
     'joint_torque': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
 }
-#: A state's time may miss the stamp that it belongs to by this fraction of a step.
-_SAME_STEP = 1e-3
+#: A time that misses a step by less than this fraction of it is on it: clocks are often summed up.
+SAME_STEP = 1e-3
+#: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
+#: sensor's is a stamp too, that of its last computation.
+_HISTORY_HEADER = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,9 +57,7 @@ class SystemTrajectory:
 
     Every series has its own stamps, all on one clock. The initial state belongs to the first
     command, or to its own time where that is not zero. A measurement describes the system at its
-    stamp, so that of a rollout with steps of ``dt`` from ``t0``, row k of the sensors, which are
-    computed before the step, is stamped ``t0 + k * dt``, and row k of the states, which are those
-    after it, ``t0 + (k + 1) * dt``.
+    stamp, see `sysid_rollout`.
 
     Attributes:
         model: The model that simulated it, or that it is compared with.
@@ -64,28 +71,16 @@ class SystemTrajectory:
     model: mujoco.MjModel
     control: TimeSeries
     sensordata: TimeSeries
-    initial_state: NDArray[np.float64]
+    initial_state: Array
     state: TimeSeries | None = None
 
     def replace(self, **kwargs: Any) -> SystemTrajectory:
         """Return a copy with some attributes replaced."""
         return dataclasses.replace(self, **kwargs)
 
-    def named(self) -> SystemTrajectory:
-        """Return it with names for its measurements; without any they are the model's sensors."""
-        measured = self.sensordata
-        if measured.signal_mapping:
-            return self
-        mapping = sensor_mapping(self.model)
-        return self.replace(sensordata=TimeSeries(measured.times, measured.data, mapping))
-
     @property
     def start(self) -> float:
-        """Time of the initial state on the clock of the series, seconds.
-
-        Raises:
-            FitError: The state has a time of its own, outside of the commands.
-        """
+        """Time of the initial state on the clock of the series, seconds; see `start_time`."""
         return start_time(self.model, self.initial_state, self.control)
 
     @property
@@ -96,13 +91,10 @@ class SystemTrajectory:
     def __len__(self) -> int:
         return len(self.sensordata)
 
-    def get_sensordata_slice(self, sensor: str = 'joint_pos') -> NDArray[np.float64]:
+    def get_sensordata_slice(self, sensor: str = 'joint_pos') -> Array:
         """Return the (n, d) measurements of all sensors of one type, in the model's order.
 
         The type is ``joint_pos``, ``joint_vel`` or ``joint_torque``.
-
-        Raises:
-            FitError: There is no such type, or no sensor of it was measured.
         """
         if sensor not in _SLICES:
             raise FitError(f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.')
@@ -117,57 +109,42 @@ class SystemTrajectory:
         return self.sensordata.matrix[:, np.concatenate(columns)]
 
     def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
-        """Check that the series belong to the model, by name, and are on one clock.
-
-        Raises:
-            FitError: A signal is not in the model or has another width there, an actuator or
-                (unless they may be missing) a sensor of it is missing, a command is not finite, a
-                state has another size, or state, commands and measurements do not overlap.
-        """
-        check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
-        check_controls(self.model, self.control)
-        size = state_size(self.model)
-        found = self.initial_state.shape
-        if found != (size,):
+        """Check that the series belong to the model, by name, and are on one clock."""
+        _check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
+        _controls(self.model, self.control)
+        _check_state(self.model, self.initial_state)
+        if self.state is not None:
+            _check_width('State', self.state.matrix.shape[1], len(self.initial_state))
+        begin, end = self.start, float(self.control.times[-1])
+        times = self.sensordata.times
+        tolerance = slack(np.array([begin, end, times[0], times[-1]]), max(end - begin, 1e-9))
+        if not np.any((times >= begin - tolerance) & (times <= end + tolerance)):
             raise FitError(
-                f'Initial state dimension {found} does not match the ({size},) of the model.'
+                f'Expected controls and measurements on one clock, found controls from {begin:.9g} '
+                f'to {end:.9g} s and measurements from {times[0]:.9g} to {times[-1]:.9g} s.'
             )
-        if not np.all(np.isfinite(self.initial_state)):
-            raise FitError('Expected a finite initial state, found NaN or infinity.')
-        if self.state is not None and self.state.matrix.shape[1] != size:
-            width = self.state.matrix.shape[1]
-            raise FitError(f'State dimension {width} does not match the {size} of the model.')
-        check_overlap(self.start, self.control, self.sensordata)
 
     def split(self, chunk_size: int) -> list[SystemTrajectory]:
         """Cut into consecutive runs of so many measured rows.
 
         A chunk begins at the stamp of its first measurement, in the state of that instant, with
         the command that holds then. Measurements that do not fill a last chunk are dropped.
-
-        Raises:
-            FitError: There are no states, none is stamped where a chunk begins, or the size is
-                not positive.
         """
         if chunk_size < 1:
             raise FitError(f'Expected a positive chunk size, found {chunk_size}.')
-        times = self.sensordata.times
-        count = len(times) // chunk_size
-        limits = np.append(times, np.inf)[: count * chunk_size + 1 : chunk_size]
+        count = len(self) // chunk_size
+        limits = np.append(self.sensordata.times, np.inf)[: count * chunk_size + 1 : chunk_size]
         return [
             self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), begin, end)
             for index, (begin, end) in enumerate(itertools.pairwise(limits.tolist()))
         ]
 
     def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
-        state = self.state
+        state, control, initial = self.state, self.control, self.initial_state
         if state is None:
             raise FitError('Expected states to split a trajectory at, found none.')
-        period = state.duration / max(len(state) - 1, 1)
-        tolerance = slack(state.times[[0, -1]], period)
-        if rows.start == 0:
-            begin, initial = self.start, self.initial_state
-        else:
+        tolerance = slack(state.times[[0, -1]], state.duration / max(len(state) - 1, 1))
+        if rows.start:
             at = int(np.argmin(np.abs(state.times - begin)))
             if abs(state.times[at] - begin) > tolerance:
                 raise FitError(
@@ -175,41 +152,34 @@ class SystemTrajectory:
                     f'at {state.times[at]:.9g} s.'
                 )
             initial = state.matrix[at]
-        inside = (state.times > begin + tolerance) & (state.times <= end + tolerance)
-        return SystemTrajectory(
-            model=self.model,
-            control=_held_from(self.control, begin, end, tolerance),
-            sensordata=_rows(self.sensordata, rows),
-            initial_state=initial,
-            state=_rows(state, inside) if inside.any() else None,
-        )
+        else:
+            begin = self.start
+        held = max(int(np.searchsorted(control.times, begin + tolerance, side='right')) - 1, 0)
+        later = (control.times > begin + tolerance) & (control.times < end - tolerance)
+        within = (state.times > begin + tolerance) & (state.times <= end + tolerance)
+        times = np.append(begin, control.times[later])
+        commands = np.concatenate([control.data[[held]], control.data[later]])
+        control = TimeSeries(times, commands, control.signal_mapping)
+        after = state.rows(within) if within.any() else None
+        return SystemTrajectory(self.model, control, self.sensordata.rows(rows), initial, after)
 
     def render(
         self, height: int = 240, width: int = 320, camera: str | int = -1, fps: int = 30
     ) -> list[NDArray[np.uint8]]:
-        """Draw the states: (height, width, 3) RGB pictures, ``fps`` of them per second of the run.
-
-        Raises:
-            FitError: There are no states.
-        """
+        """Draw the states as (height, width, 3) RGB pictures, ``fps`` per second of the run."""
         if self.state is None:
             raise FitError('Expected states to render, found none.')
         states = self.state.matrix[None]
         return render_rollout(self.model, None, states, fps, camera, width, height)
 
     def save_to_disk(self, path: str | PathLike[str]) -> None:
-        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well.
-
-        Raises:
-            ResultError: The folder cannot be written.
-        """
+        """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well."""
         arrays = {
             **self.control.arrays('control_'),
             **self.sensordata.arrays('sensordata_'),
+            **(self.state.arrays('state_') if self.state is not None else {}),
             'initial_state': self.initial_state,
         }
-        if self.state is not None:
-            arrays |= self.state.arrays('state_')
         write_arrays(path, arrays)
 
     @classmethod
@@ -219,56 +189,24 @@ class SystemTrajectory:
         model: mujoco.MjModel,
         allow_missing_sensors: bool = False,  # noqa: FBT002
     ) -> SystemTrajectory:
-        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox.
-
-        Raises:
-            SignalError: There is no such file, or it holds no trajectory.
-            FitError: It does not belong to the model, see ``check_compatible``.
-        """
-        series = ('control', 'sensordata')
-        needed = [f'{name}_{part}' for name in series for part in ('times', 'data')]
-        arrays = read_arrays(path, (*needed, 'initial_state'))
-        loaded = cls(
-            model=model,
-            control=_stored(arrays, 'control'),
-            sensordata=_stored(arrays, 'sensordata'),
-            initial_state=np.asarray(arrays['initial_state'], dtype=np.float64),
-            state=_stored_state(arrays) if 'state_times' in arrays else None,
-        )
+        """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox."""
+        words = 'control_times control_data sensordata_times sensordata_data initial_state'
+        arrays = read_arrays(path, words.split())
+        initial = np.asarray(arrays['initial_state'], dtype=np.float64)
+        control, sensordata = (stored_series(arrays, n) for n in ('control_', 'sensordata_'))
+        state = None
+        if 'state_times' in arrays:
+            state = stored_series(arrays, 'state_')
+            mapping = state.signal_mapping
+            # In the toolbox's files the columns do not count the time, which comes first.
+            columns = [*(at for _, at in mapping.values()), np.zeros(0)]
+            used, width = np.concatenate(columns), state.matrix.shape[1]
+            if width == len(initial) and 0 in used and np.all(used < width - 1):
+                mapping = {name: (kind, columns + 1) for name, (kind, columns) in mapping.items()}
+                state = TimeSeries(state.times, state.data, mapping)
+        loaded = cls(model, control, sensordata, initial, state)
         loaded.check_compatible(allow_missing_sensors)
         return loaded
-
-
-def _rows(series: TimeSeries, rows: slice | NDArray[np.bool_]) -> TimeSeries:
-    return TimeSeries(series.times[rows], series.data[rows], series.signal_mapping)
-
-
-def _held_from(control: TimeSeries, begin: float, end: float, tolerance: float) -> TimeSeries:
-    """Return the commands from one instant, where the latest one is repeated, until another."""
-    inside = (control.times > begin + tolerance) & (control.times < end - tolerance)
-    holding = max(int(np.searchsorted(control.times, begin + tolerance, side='right')) - 1, 0)
-    return TimeSeries(
-        np.append(begin, control.times[inside]),
-        np.concatenate([control.data[[holding]], control.data[inside]]),
-        control.signal_mapping,
-    )
-
-
-def _stored(arrays: dict[str, NDArray[Any]], name: str) -> TimeSeries:
-    mapping = stored_mapping(arrays, f'{name}_')
-    return TimeSeries(arrays[f'{name}_times'], arrays[f'{name}_data'], mapping)
-
-
-def _stored_state(arrays: dict[str, NDArray[Any]]) -> TimeSeries:
-    """Read states; in the toolbox's files the columns do not count the time, which comes first."""
-    mapping = stored_mapping(arrays, 'state_')
-    width = arrays['state_data'].shape[1]
-    columns = [at for kind, at in mapping.values() if kind in STATES and len(at)]
-    full = width == len(arrays['initial_state'])
-    used = np.concatenate(columns) if columns else np.zeros(0)
-    if full and np.any(used == 0) and np.all(used < width - 1):
-        mapping = {name: (kind, at + 1) for name, (kind, at) in mapping.items()}
-    return TimeSeries(arrays['state_times'], arrays['state_data'], mapping)
 
 
 class ModelSequences:
@@ -277,15 +215,12 @@ class ModelSequences:
     The spec is compiled as a copy; it is never changed.
 
     Attributes:
-        name: Of the model, in files and messages.
         spec: The model as it was given.
+        named_spec: A copy in which sensors, actuators and joints without names are called after
+            their places: ``sensor[2]``.
         gt_model: The compiled nominal model.
-        sequence_name: One name per sequence.
-        initial_state: One (nstate,) state per sequence.
-        control: One series per sequence.
-        sensordata: One series per sequence.
-        measured_rollout: The sequences as trajectories.
-        allow_missing_sensors: Whether sensors of the model need not be measured.
+        measured_rollout: The sequences as trajectories; ``sequence_name``, ``initial_state``,
+            ``control`` and ``sensordata`` are lists of the same.
     """
 
     def __init__(
@@ -293,7 +228,7 @@ class ModelSequences:
         name: str,
         spec: mujoco.MjSpec,
         sequence_name: str | Sequence[str],
-        initial_state: NDArray[np.float64] | Sequence[NDArray[np.float64]],
+        initial_state: Array | Sequence[Array],
         control: TimeSeries | Sequence[TimeSeries],
         sensordata: TimeSeries | Sequence[TimeSeries],
         allow_missing_sensors: bool = False,  # noqa: FBT002
@@ -301,16 +236,11 @@ class ModelSequences:
         """Pair a model with its sequences; for one, what there is one of may be given alone.
 
         An initial state is of kind ``mjSTATE_FULLPHYSICS``, at the first command
-        (``create_initial_state``). Candidates are written into copies of the spec. With
-        ``allow_missing_sensors`` not all sensors of the model need to be measured.
-
-        Raises:
-            ModelError: The model does not compile.
-            FitError: The numbers of names, states and series differ, or a sequence does not
-                belong to the model (``SystemTrajectory.check_compatible``).
+        (``create_initial_state``). With ``allow_missing_sensors`` not all sensors of the model need
+        to be measured.
         """
         try:
-            compiled = spec.copy().compile()
+            named, compiled = _with_names(spec)
         except (ValueError, mujoco.FatalError) as err:
             raise ModelError(f'Cannot compile the model {name!r}: {one_sentence(err)}.') from err
         names = [sequence_name] if isinstance(sequence_name, str) else list(sequence_name)
@@ -325,44 +255,23 @@ class ModelSequences:
                 f'Expected as many names, initial states, controls and sensor series for model '
                 f'{name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
             )
-        rollouts = [
-            SystemTrajectory(compiled, *series, None)
-            for series in zip(controls, measured, states, strict=True)
-        ]
-        self._set((name, spec, compiled, allow_missing_sensors), names, rollouts)
+        self.name, self.spec, self.named_spec, self.gt_model = name, spec, named, compiled
+        self.allow_missing_sensors = allow_missing_sensors
+        series = zip(controls, measured, states, strict=True)
+        self._take(names, [SystemTrajectory(compiled, *own) for own in series])
 
     @classmethod
     def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
         """Pair the model of trajectories, of which there is no spec, with them."""
         found = object.__new__(cls)
+        found.name, found.spec, found.allow_missing_sensors = name, mujoco.MjSpec(), True
+        found.named_spec, found.gt_model = found.spec, trajectories[0].model
         names = [f'trajectory {index}' for index in range(len(trajectories))]
-        model = trajectories[0].model
-        found._set((name, mujoco.MjSpec(), model, True), names, list(trajectories))
+        found._take(names, trajectories)
         return found
 
-    def __getitem__(self, key: int | slice) -> ModelSequences:
-        """Return the same model with one sequence, or those of a slice."""
-        chosen = range(len(self))[key]
-        places = chosen if isinstance(chosen, range) else (chosen,)
-        part = object.__new__(ModelSequences)
-        part._set(
-            (self.name, self.spec, self.gt_model, self.allow_missing_sensors),
-            [self.sequence_name[place] for place in places],
-            [self.measured_rollout[place] for place in places],
-        )
-        return part
-
-    def __len__(self) -> int:
-        return len(self.measured_rollout)
-
-    def _set(
-        self,
-        model: tuple[str, mujoco.MjSpec, mujoco.MjModel, bool],
-        names: list[str],
-        rollouts: list[SystemTrajectory],
-    ) -> None:
-        self.name, self.spec, self.gt_model, self.allow_missing_sensors = model
-        self.sequence_name = names
+    def _take(self, names: Sequence[str], rollouts: Sequence[SystemTrajectory]) -> None:
+        self.sequence_name = list(names)
         self.initial_state = [rollout.initial_state for rollout in rollouts]
         self.control = [rollout.control for rollout in rollouts]
         self.sensordata = [rollout.sensordata for rollout in rollouts]
@@ -371,7 +280,38 @@ class ModelSequences:
                 trajectory.check_compatible(self.allow_missing_sensors)
             except SysidError as err:
                 raise FitError(f'Sequence {sequence!r} of model {self.name!r}: {err}') from err
-        self.measured_rollout = [rollout.named() for rollout in rollouts]
+        # Measurements without names are the model's sensors.
+        sensors = sensor_mapping(self.gt_model)
+        self.measured_rollout = [
+            run.replace(sensordata=TimeSeries(s.times, s.data, s.signal_mapping or sensors))
+            for run, s in zip(rollouts, self.sensordata, strict=True)
+        ]
+
+    def __getitem__(self, key: int | slice) -> ModelSequences:
+        """Return the same model with one sequence, or those of a slice."""
+        chosen = range(len(self))[key]
+        places = chosen if isinstance(chosen, range) else (chosen,)
+        part = copy.copy(self)
+        names = [self.sequence_name[place] for place in places]
+        rollouts = [self.measured_rollout[place] for place in places]
+        part._take(names, rollouts)  # noqa: SLF001 (one of us)
+        return part
+
+    def __len__(self) -> int:
+        return len(self.measured_rollout)
+
+
+def _with_names(spec: mujoco.MjSpec) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
+    """Return a copy of a spec in which what signals are named after has a name, and its model."""
+    named, compiled = spec.copy(), spec.copy()  # one that was compiled reads inertias otherwise
+    model = compiled.compile()
+    whole = True
+    for kind in ('sensor', 'actuator', 'joint'):
+        every = getattr(named, f'{kind}s'), getattr(compiled, f'{kind}s')
+        for element, known in zip(*every, strict=True):
+            if not element.name:
+                element.name, whole = f'{kind}[{known.id}]', False
+    return named, model if whole else named.copy().compile()
 
 
 def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
@@ -379,11 +319,6 @@ def sequence_labels(groups: Sequence[ModelSequences]) -> list[list[str]]:
     if len(groups) == 1:
         return [list(groups[0].sequence_name)]
     return [[f'{group.name}/{name}' for name in group.sequence_name] for group in groups]
-
-
-def state_size(model: mujoco.MjModel) -> int:
-    """Return how many numbers a full physics state of a model has."""
-    return int(mujoco.mj_stateSize(model, FULLPHYSICS))
 
 
 def create_initial_state(
@@ -394,7 +329,7 @@ def create_initial_state(
     qpos_names: Sequence[str] | None = None,
     qvel_names: Sequence[str] | None = None,
     act_names: Sequence[str] | None = None,
-) -> NDArray[np.float64]:
+) -> Array:
     """Build a full physics state, (nstate,) of kind ``mjSTATE_FULLPHYSICS``, at time zero.
 
     ``qpos`` (nq,) is in rad, m and unit quaternions, ``qvel`` (nv,) in rad/s and m/s, ``act`` (na,)
@@ -402,10 +337,6 @@ def create_initial_state(
     actuators the numbers belong to, with or without ``_qpos``, ``_qvel``, ``_act``; a free joint
     takes 7 of them in ``qpos``, a ball joint 4. What is not named keeps the model's ``qpos0``, or
     zero. Without names the numbers are in the model's order.
-
-    Raises:
-        FitError: A part has the wrong length, is not finite, or has names but no values.
-        SignalError: The model has nothing of a name.
     """
     data = mujoco.MjData(model)
     parts = (
@@ -431,68 +362,66 @@ def create_initial_state(
         if not np.all(np.isfinite(given)):
             raise FitError(f'Expected finite numbers in {part}, found {given}.')
         target[columns] = given
-    state = np.empty(state_size(model))
+    state = np.empty(mujoco.mj_stateSize(model, FULLPHYSICS))
     mujoco.mj_getState(model, data, state, FULLPHYSICS)
     return state
 
 
-def control_columns(model: mujoco.MjModel, control: TimeSeries) -> NDArray[np.int64]:
-    """Return which column of a series is each control of the model.
+def _check_width(what: str, found: object, expected: object) -> None:
+    if found != expected:
+        raise FitError(f'{what} dimension {found} does not match the {expected} of the model.')
+
+
+def _check_state(model: mujoco.MjModel, state: Array) -> None:
+    size = mujoco.mj_stateSize(model, FULLPHYSICS)
+    _check_width('Initial state', state.shape, (size,))
+    if not np.all(np.isfinite(state)):
+        raise FitError('Expected a finite initial state, found NaN or infinity.')
+
+
+def _controls(model: mujoco.MjModel, control: TimeSeries) -> Array:
+    """Return the (n, nu) commands for the controls of the model, checked.
 
     The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
     observations that are none of the model's actuators, are taken in the model's order.
     """
-    mapping = control.signal_mapping
-    controls = control_mapping(model)
-    columns_of = {name.removesuffix('_ctrl'): at for name, (_, at) in controls.items()}
-    columns_of |= {name: at for name, (_, at) in controls.items()}
+    controls = {name: columns for name, (_, columns) in control_mapping(model).items()}
+    known = {name.removesuffix('_ctrl'): at for name, at in controls.items()} | controls
+    mapping, columns = control.signal_mapping, np.full(model.nu, -1)
     custom = all(kind is SignalType.CustomObs for kind, _ in mapping.values())
-    if custom and columns_of.keys().isdisjoint(mapping):
-        _check_width('Control', control, model.nu)
-        return np.arange(model.nu)
-    columns = np.full(model.nu, -1)
+    if custom and known.keys().isdisjoint(mapping):
+        _check_width('Control data', control.matrix.shape[1], model.nu)
+        mapping, columns = {}, np.arange(model.nu)
     for name, (_, own) in mapping.items():
-        if name not in columns_of:
+        if name not in known:
             raise FitError(
-                f'The model has no actuator for control {name!r}; {nearest(name, columns_of)}.'
+                f'The model has no actuator for control {name!r}; {nearest(name, known)}.'
             )
-        at = columns_of[name]
-        _check_signal_width(name, own, len(at))
-        if np.any(columns[at] >= 0):
+        _check_width(f'Signal {name!r}', len(own), len(known[name]))
+        if np.any(columns[known[name]] >= 0):
             raise FitError(f'Expected one command per actuator, found another one in {name!r}.')
-        columns[at] = own
-    missing = [name for name, (_, at) in controls.items() if np.any(columns[at] < 0)]
+        columns[known[name]] = own
+    missing = [name for name, at in controls.items() if np.any(columns[at] < 0)]
     if missing:
         raise FitError(
             f'Expected a command for each of the {model.nu} controls of the model, '
-            f'missing: {_listed(missing)}.'
+            f'missing: {some(missing)}.'
         )
-    return columns
-
-
-def check_controls(model: mujoco.MjModel, control: TimeSeries) -> None:
-    """Check that there is a finite command for each control of the model."""
-    values = control.matrix[:, control_columns(model, control)]
-    if not len(control):
-        raise FitError('Expected at least one command, found a control series without samples.')
-    bad = np.flatnonzero(~np.isfinite(values).all(axis=0))
-    if len(bad):
-        names = [name for name, (_, at) in control_mapping(model).items() if np.isin(bad, at).any()]
-        row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+    values = control.matrix[:, columns]
+    for row, column in np.argwhere(~np.isfinite(values)):
+        names = [name for name, at in controls.items() if column in at]
         raise FitError(
-            f'Expected finite commands, found NaN or infinity in {_listed(names)} '
-            f'first at {control.times[row]:.9g} s.'
+            f'Expected finite commands, found NaN or infinity in {names[0]} first at '
+            f'{control.times[row]:.9g} s.'
         )
+    return values
 
 
-def check_sensors(
-    model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missing: bool = False
-) -> None:
+def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missing: bool) -> None:
     """Check that what was measured is in the model, by name, in any order."""
-    mapping = sensordata.signal_mapping
+    width, mapping = sensordata.matrix.shape[1], sensordata.signal_mapping
     if not mapping:
-        _check_width('Sensor', sensordata, model.nsensordata)
-        return
+        _check_width('Sensor data', width, model.nsensordata)
     measured = set()
     for name, (kind, own) in mapping.items():
         if kind is SignalType.CustomObs:
@@ -503,36 +432,27 @@ def check_sensors(
             raise FitError(
                 f'The measurements name {name!r}, which the model does not have: {err}'
             ) from err
-        _check_signal_width(name, own, len(signal.columns))
+        _check_width(f'Signal {name!r}', len(own), len(signal.columns))
         if kind is SignalType.MjSensor:
             measured.add(signal.name)
     missing = [name for name in sensor_mapping(model) if name not in measured]
-    if not missing or allow_missing:
-        return
-    if not measured and sensordata.matrix.shape[1] == model.nsensordata:
-        return
-    raise FitError(
-        f'Expected measurements of all {model.nsensor} sensors of the model, missing: '
-        f'{_listed(missing)}; pass allow_missing_sensors=True to fit without them.'
-    )
+    by_place = not measured and width == model.nsensordata
+    if missing and not allow_missing and not by_place:
+        raise FitError(
+            f'Expected measurements of all {model.nsensor} sensors of the model, missing: '
+            f'{some(missing)}; pass allow_missing_sensors=True to fit without them.'
+        )
 
 
-def start_time(
-    model: mujoco.MjModel, initial_state: NDArray[np.float64], control: TimeSeries
-) -> float:
+def start_time(model: mujoco.MjModel, initial_state: Array, control: TimeSeries) -> float:
     """Return the instant of an initial state on the clock of the commands.
 
-    The state belongs to the first command. Only where its own time is not zero does that decide:
-    it is the time of the first command, or of an instant within the commands, where the sequence
-    then begins.
+    That is the first command's or, where the state's own time is not zero, that time.
     """
-    times = control.times
-    if not len(times):
-        raise FitError('Expected at least one command, found a control series without samples.')
-    own = float(initial_state[0])
-    if own == 0.0:
+    times, own = control.times, float(initial_state[0])
+    if own in {0.0, times[0]}:
         return float(times[0])
-    tolerance = max(slack(times[[0, -1]], model.opt.timestep), _SAME_STEP * model.opt.timestep)
+    tolerance = max(slack(times[[0, -1]], model.opt.timestep), SAME_STEP * model.opt.timestep)
     if abs(own - times[0]) <= tolerance:
         return float(times[0])
     if times[0] < own <= times[-1] + tolerance:
@@ -543,31 +463,155 @@ def start_time(
     )
 
 
-def check_overlap(start: float, control: TimeSeries, sensordata: TimeSeries) -> None:
-    """Check that something was measured between the start and the last command."""
-    if not len(sensordata):
-        raise FitError('Expected at least one measurement, found a sensor series without samples.')
-    begin, end = start, float(control.times[-1])
-    first, last = float(sensordata.times[0]), float(sensordata.times[-1])
-    tolerance = slack(np.array([begin, end, first, last]), max(end - begin, 1e-9))
-    inside = (sensordata.times >= begin - tolerance) & (sensordata.times <= end + tolerance)
-    if not inside.any():
+def sysid_rollout(
+    models: mujoco.MjModel | Sequence[mujoco.MjModel],
+    datas: mujoco.MjData | Sequence[mujoco.MjData],
+    control_signal: TimeSeries | Sequence[TimeSeries],
+    initial_states: Array | Sequence[Array],
+    rollout_signal_mapping: SignalMapping | None = None,
+    rollout_state_mapping: SignalMapping | None = None,
+    ctrl_mapping: SignalMapping | None = None,
+) -> list[SystemTrajectory]:
+    """Simulate models with commands, in parallel.
+
+    Steps of the model's ``timestep`` dt go from the initial state, at t0, to the last command. A
+    command holds until the next one; a step inside of which it changes gets its mean. Row k of
+    controls and sensors, which MuJoCo computes before it steps, is stamped ``t0 + k * dt``, and row
+    k of the states ``t0 + (k + 1) * dt``, also in its first column. From where a simulation became
+    unstable, its rows are NaN.
+
+    Models, commands and (m, nstate) states of kind ``mjSTATE_FULLPHYSICS`` are one for all rollouts
+    or one for each, ``datas`` one for each thread. Mappings name the model's ``sensordata``, states
+    (not counting the time) and controls; by default as ``compute_all_…`` does.
+    """
+    several = [models] if isinstance(models, mujoco.MjModel) else list(models)
+    controls = [control_signal] if isinstance(control_signal, TimeSeries) else list(control_signal)
+    states = list(np.atleast_2d(np.asarray(initial_states, dtype=np.float64)))
+    counts = len(several), len(controls), len(states)
+    count = max(counts)
+    if min(counts) == 0 or not {1, count}.issuperset(counts):
         raise FitError(
-            f'Expected controls and measurements on one clock, found controls from {begin:.9g} to '
-            f'{end:.9g} s and measurements from {first:.9g} to {last:.9g} s.'
+            f'Expected one model, control series and initial state for each rollout or for all, '
+            f'found {counts[0]}, {counts[1]} and {counts[2]}.'
         )
+    threads = [datas] if isinstance(datas, mujoco.MjData) else list(datas)
+    if not threads:
+        raise FitError('Expected one MjData per thread, found none.')
+    several *= count // len(several)
+    controls *= count // len(controls)
+    states *= count // len(states)
+    # Candidates of one model share their commands, which are put on its steps only once.
+    prepared: dict[tuple[Any, ...], tuple[Array, Array]] = {}
+    batches: dict[int, list[tuple[int, Array, Array]]] = {}
+    for index, (model, control, state) in enumerate(zip(several, controls, states, strict=True)):
+        _check_state(model, state)
+        key = id(control), model.names, float(model.opt.timestep), float(state[0])
+        if key not in prepared:
+            prepared[key] = _steps(model, control, start_time(model, state, control))
+        batches.setdefault(len(prepared[key][1]), []).append((index, *prepared[key]))
+    found: dict[int, SystemTrajectory] = {}
+    mappings = rollout_signal_mapping, rollout_state_mapping, ctrl_mapping
+    with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
+        for steps, batch in batches.items():
+            chosen = [several[index] for index, _, _ in batch]
+            # The clock starts at zero: at an epoch's seconds it would not advance by exact steps.
+            begin = [_set_clock(several[i], states[i][None], np.zeros(1))[0] for i, _, _ in batch]
+            rolled, sensed = pool.rollout(
+                chosen, threads, np.stack(begin), np.stack([c for _, _, c in batch]), nstep=steps
+            )
+            for place, (index, edges, own) in enumerate(batch):
+                found[index] = _trajectory(
+                    several[index],
+                    TimeSeries(edges[:-1], own, mappings[2] or control_mapping(several[index])),
+                    states[index].copy(),
+                    edges[1:],
+                    (rolled[place], sensed[place]),
+                    mappings,
+                )
+    return [found[index] for index in range(count)]
 
 
-def _check_width(what: str, series: TimeSeries, expected: int) -> None:
-    found = series.matrix.shape[1]
-    if found != expected:
-        raise FitError(f'{what} data dimension {found} does not match the {expected} of the model.')
+def _steps(model: mujoco.MjModel, control: TimeSeries, start: float) -> tuple[Array, Array]:
+    """Return the (steps + 1,) limits of the steps and the (steps, nu) controls over each.
+
+    The mean over a step has the exact impulse of a command that changes inside; where nothing
+    changes, the control is the command itself, bit by bit.
+    """
+    values, times = _controls(model, control), control.times
+    timestep = float(model.opt.timestep)
+    edges = regular_grid(np.array([start, max(start, times[-1])]), timestep)
+    if len(edges) == 1:
+        raise FitError(
+            f'Expected commands over at least one step of {timestep:g} s from {start:.9g} s, '
+            f'found the last at {times[-1]:.9g} s.'
+        )
+    at = snapped(edges, times, timestep)
+    index = np.clip(np.searchsorted(times, at, side='right') - 1, 0, None)
+    areas = np.zeros_like(values)
+    np.cumsum(values[:-1] * np.diff(times)[:, None], axis=0, out=areas[1:])
+    integral = areas[index] + values[index] * (at - times[index])[:, None]
+    means = np.diff(integral, axis=0) / np.diff(at)[:, None]
+    # A change exactly at the end of a step belongs to the next one.
+    last = np.clip(np.searchsorted(times, at[1:], side='left') - 1, 0, None)
+    return edges, np.where((last <= index[:-1])[:, None], values[index[:-1]], means)
 
 
-def _check_signal_width(name: str, own: NDArray[np.int64], expected: int) -> None:
-    if len(own) != expected:
-        raise FitError(f'Signal {name!r} has {len(own)} columns, but {expected} in the model.')
+def stepped(model: mujoco.MjModel, control: TimeSeries, start: float) -> TimeSeries:
+    """Return the commands that a simulation takes, one for each step from a start on."""
+    edges, values = _steps(model, control, start)
+    return TimeSeries(edges, np.concatenate([values, values[-1:]]), control_mapping(model))
 
 
-def _listed(names: list[str], limit: int = 8) -> str:
-    return ', '.join(names[:limit]) + (', …' if len(names) > limit else '')
+def _trajectory(
+    model: mujoco.MjModel,
+    control: TimeSeries,
+    initial_state: Array,
+    after: Array,
+    simulated: tuple[Array, Array],
+    mappings: tuple[SignalMapping | None, SignalMapping | None, SignalMapping | None],
+) -> SystemTrajectory:
+    state, measured = simulated[0], simulated[1].copy()
+    timestep = float(model.opt.timestep)
+    # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
+    unstable = np.abs(state[:, 0] - (np.arange(len(state)) + 1) * timestep) > 0.5 * timestep
+    unstable = np.logical_or.accumulate(unstable)
+    moved = _set_clock(model, state, after)
+    moved[unstable, 1:] = np.nan
+    measured[unstable] = np.nan
+    qpos, qvel, act = state_mappings(model)
+    states = qpos | qvel | act if mappings[1] is None else mappings[1]
+    counted = {name: (kind, at + 1) for name, (kind, at) in states.items()}
+    sensordata = TimeSeries(control.times, measured, mappings[0] or sensor_mapping(model))
+    return SystemTrajectory(
+        model, control, sensordata, initial_state, TimeSeries(after, moved, counted)
+    )
+
+
+def _set_clock(model: mujoco.MjModel, states: Array, times: Array) -> Array:
+    """Move states to other times, the stamps inside of their delay buffers along with them.
+
+    Mechanics does not depend on the time, but delayed actuators and sensors compare it with the
+    stamps of their buffers.
+    """
+    moved: Array = states.copy()
+    moved[:, 0] = times
+    for columns in _stamp_columns(model):
+        age = (states[:, [0]] - states[:, columns]) / model.opt.timestep
+        # Seconds since the epoch hold only 0.2 µs: without this, a sample of just the delay's age
+        # could be missed.
+        age = np.where(np.abs(age - np.rint(age)) < SAME_STEP, np.rint(age), age)
+        moved[:, columns] = times[:, None] - age * model.opt.timestep
+    return moved
+
+
+def _stamp_columns(model: mujoco.MjModel) -> Iterator[NDArray[np.int64]]:
+    """Yield the columns of a full physics state that are stamps of a delay buffer."""
+    first = 1 + model.nq + model.nv + model.na
+    for addresses, histories, header in (
+        (model.actuator_historyadr, model.actuator_history, ()),
+        (model.sensor_historyadr, model.sensor_history, (0,)),
+    ):
+        for address, (samples, _) in zip(addresses, histories, strict=True):
+            if address >= 0:
+                stamps = range(_HISTORY_HEADER, _HISTORY_HEADER + int(samples))
+                yield first + int(address) + np.array([*header, *stamps], dtype=np.int64)

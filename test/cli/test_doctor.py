@@ -75,6 +75,16 @@ def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path) -> 
     assert strange_memory(tmp_path / 'nothing', 0) == ''
 
 
+@pytest.mark.usefixtures('undrawn_doctor')
+def test_of_two_mujocos_in_one_folder_the_one_that_is_imported_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr('mujoco.__version__', '3.3.0')
+    check = said(check_installation())['mujoco-core']
+    assert check.state is State.MISSING
+    assert check.found.startswith('3.3.0, expected')
+
+
 def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: None)
     (check,) = check_ros()

@@ -1,7 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters applied to specs, gains of servos, and specs without visuals."""
+"""Specs with parameters: targets, servo gains, inertias, and models without visuals."""
 
+from __future__ import annotations
+
+import itertools
 from typing import Any
 
 import mujoco
@@ -9,19 +12,24 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.model.inertia import body_from_theta, full_inertia
 from sysid_ros.model.loading import differing_fields
 from sysid_ros.model.targets import Writer, resolve
 from sysid_ros.toolbox.modifiers import (
+    apply_body_inertia,
+    apply_body_mass_ipos,
+    apply_body_theta_inertia,
     apply_dgain,
     apply_param_modifiers,
     apply_pdgain,
     apply_pgain,
+    body_inertia_param,
     get_actuator_pd_gains,
-    is_position_actuator,
     remove_visuals,
+    theta_inertia_from_body,
 )
-from sysid_ros.toolbox.parameter import Parameter, ParameterDict
-from sysid_ros.toolbox.residual_fn import build_residual_fn
+from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
+from sysid_ros.toolbox.residual import build_residual_fn
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state
 
@@ -104,24 +112,6 @@ def test_gains_are_set_on_the_given_spec():
     assert model.actuator('servo').gainprm[0] == 74.0
 
 
-def test_with_a_damping_ratio_kv_follows_kp_until_it_is_set():
-    spec = _robot()
-    before = get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1]
-    apply_pgain(spec, 'ratio', 40.0)
-    assert get_actuator_pd_gains(spec.copy().compile(), 'ratio')[1] == pytest.approx(2 * before)
-    apply_dgain(spec, 'ratio', 3.0)
-    assert get_actuator_pd_gains(spec.compile(), 'ratio') == (40.0, 3.0)
-
-
-def test_only_servos_have_position_gains():
-    spec = _robot()
-    model = spec.copy().compile()
-    for name in ('servo', 'ratio', 'slow', 'speed', 'motor'):
-        expected = name not in {'speed', 'motor'}
-        assert is_position_actuator(spec.actuator(name)) is expected
-        assert is_position_actuator(model.actuator(name)) is expected
-
-
 @pytest.mark.parametrize(
     ('call', 'message'),
     [
@@ -141,20 +131,6 @@ def test_gains_that_are_none_are_refused_and_nothing_is_changed(call: Any, messa
     text = spec.to_xml()
     with pytest.raises(ParameterError, match=message):
         call(spec)
-    assert spec.to_xml() == text
-
-
-def test_all_modifiers_are_applied_to_a_copy_also_those_of_frozen_parameters():
-    spec = _robot()
-    text = spec.to_xml()
-    params = ParameterDict()
-    params.add(Parameter('a', 0.3, 0, 1, modifier=_set_armature))
-    params.add(
-        Parameter('g', 25.0, 0, 50, True, lambda s, p: apply_pgain(s, 'servo', p.value))  # noqa: FBT003
-    )
-    model = apply_param_modifiers(params, spec)
-    assert model.joint('elbow').armature[0] == 0.3
-    assert get_actuator_pd_gains(model, 'servo')[0] == 25.0
     assert spec.to_xml() == text
 
 
@@ -208,30 +184,6 @@ def test_a_target_in_the_spec_compiles_to_the_target_in_the_model(path: str, val
     assert differing_fields(model, spec.copy().compile()) != ()
 
 
-def test_one_parameter_may_write_several_paths():
-    params = ParameterDict(
-        {
-            'gains': Parameter(
-                'gains', [30.0, 4.0], 0, 99, target=('actuator/servo/kp', 'actuator/servo/kv')
-            ),
-            'axis': Parameter(
-                'axis', [1.0, 2.0, 3.0], -9, 9, target=[f'option/gravity[{k}]' for k in range(3)]
-            ),
-        }
-    )
-    model = apply_param_modifiers(params, _robot())
-    assert get_actuator_pd_gains(model, 'servo') == (30.0, 4.0)
-    np.testing.assert_array_equal(model.opt.gravity, [1, 2, 3])
-
-
-def test_a_mass_written_to_a_target_leaves_the_gains_of_damping_ratios():
-    spec = _robot()
-    before = spec.copy().compile().actuator('ratio').biasprm
-    params = ParameterDict({'m': Parameter('m', 9.0, 0, 10, target='body/lower/mass')})
-    after = apply_param_modifiers(params, spec).actuator('ratio').biasprm
-    np.testing.assert_array_equal(after, before)
-
-
 def test_what_a_spec_does_not_have_is_left_out():
     params = ParameterDict(
         {
@@ -242,12 +194,6 @@ def test_what_a_spec_does_not_have_is_left_out():
     )
     spec = _robot()
     assert differing_fields(apply_param_modifiers(params, spec), spec.compile(), 0.0) == ()
-
-
-def test_components_that_do_not_fit_their_target_are_refused():
-    params = ParameterDict({'p': Parameter('p', [1.0, 2.0], 0, 9, target='joint/*/armature')})
-    with pytest.raises(ParameterError, match=r'2 components, but target .* names 3 values'):
-        apply_param_modifiers(params, _robot())
 
 
 def test_values_that_do_not_compile_are_said_in_one_sentence():
@@ -339,3 +285,185 @@ def test_beside_a_modifier_a_target_is_written_once(path: str, start: float, tru
     )
     residuals, _, _ = build_residual_fn(models_sequences=[run])([0.5, truth], params)
     assert np.abs(np.concatenate(residuals)).max() < 1e-6
+
+
+_TREE = """
+<mujoco>
+  <compiler inertiafromgeom="{infer}" {more}/>
+  <asset><mesh name="wedge" vertex="0 0 0 .1 0 0 0 .2 0 0 0 .3"/></asset>
+  <worldbody>
+    <body name="given">
+      <joint axis="0 0 1"/>
+      <inertial pos=".1 0 0" mass="2" diaginertia=".03 .02 .04"/>
+      <geom name="skin" size=".1"/>
+      <body name="full" pos="0 0 .5">
+        <joint axis="0 1 0"/>
+        <inertial pos="0 .1 0" mass="1.5" fullinertia=".03 .02 .04 .001 .002 -.001"/>
+        <geom name="rind" size=".1"/>
+        <body name="turned" pos="0 0 .5">
+          <joint axis="0 1 0"/>
+          <inertial pos="0 0 .1" euler="10 20 30" mass="1" diaginertia=".03 .02 .04"/>
+          <geom name="peel" size=".1"/>
+          <body name="box" pos="0 0 .5">
+            <joint axis="1 0 0"/>
+            <geom type="box" size=".1 .2 .3" pos=".1 .2 .3" euler="10 20 30"/>
+            <body name="meshed" pos="0 0 .5"><freejoint align="false"/>
+              <geom type="mesh" mesh="wedge"/>
+            </body>
+          </body>
+        </body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+""".replace('<freejoint align="false"/>', '<joint axis="1 1 0"/>')
+_BODIES = ('given', 'full', 'turned', 'box', 'meshed')
+
+
+def _tree(infer: str = 'auto', more: str = '') -> mujoco.MjSpec:
+    return mujoco.MjSpec.from_string(_TREE.format(infer=infer, more=more))
+
+
+def _model_with(spec: mujoco.MjSpec, name: str, **fields: object) -> mujoco.MjModel:
+    """Write fields of one body into the compiled model instead."""
+    made = spec.copy()
+    made.body(name).simple = False
+    model = made.compile()
+    for field, value in fields.items():
+        getattr(model, f'body_{field}')[model.body(name).id] = value
+    mujoco.mj_setConst(model, mujoco.MjData(model))
+    return model
+
+
+def _differing(model: mujoco.MjModel, other: mujoco.MjModel) -> list[str]:
+    """Name the numbers that differ, but for statistics and shortcuts that the compiler derives."""
+    derived = ('stat.', 'body_simple', 'body_sameframe', 'dof_simplenum')
+    return [name for name in differing_fields(model, other) if not name.startswith(derived)]
+
+
+def _dynamics(model: mujoco.MjModel) -> np.ndarray:
+    """Return accelerations in a state where every inertia counts."""
+    data = mujoco.MjData(model)
+    data.qpos[:] = np.linspace(-1.0, 1.0, model.nq)
+    data.qvel[:] = np.linspace(2.0, -1.0, model.nv)
+    mujoco.mj_forward(model, data)
+    return data.qacc.copy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', list(InertiaType))
+def test_a_parameter_at_its_start_changes_nothing(kind: InertiaType):
+    for infer, name, scaled in itertools.product(['auto', 'true'], _BODIES, [False, True]):
+        spec = _tree(infer)
+        model = spec.copy().compile()
+        parameter = body_inertia_param(spec, model, name, kind, scale_rot_inertia=scaled)
+        written = spec.copy()
+        parameter.apply_modifier(written)
+        again = written.compile()
+        np.testing.assert_allclose(again.body_mass, model.body_mass, rtol=1e-12)
+        np.testing.assert_allclose(again.body_ipos, model.body_ipos, atol=1e-12)
+        np.testing.assert_allclose(
+            full_inertia(again.body_iquat, again.body_inertia),
+            full_inertia(model.body_iquat, model.body_inertia),
+            atol=1e-12,
+        )
+        np.testing.assert_allclose(_dynamics(again), _dynamics(model), rtol=1e-9)
+
+
+@pytest.mark.parametrize('infer', ['auto', 'true'])
+@pytest.mark.parametrize('name', _BODIES)
+def test_a_mass_written_to_the_spec_is_the_mass_written_to_the_model(infer: str, name: str):
+    spec = _tree(infer)
+    parameter = body_inertia_param(spec, spec.copy().compile(), name, InertiaType.Mass)
+    parameter.value *= 1.7
+    expected = _model_with(spec, name, mass=parameter.value[0])
+    written = spec.copy()
+    apply_body_inertia(written, name, parameter)
+    assert _differing(written.compile(), expected) == []
+
+
+@pytest.mark.parametrize('name', _BODIES)
+def test_with_scale_rot_inertia_the_moments_follow_the_mass(name: str):
+    spec = _tree()
+    model = spec.copy().compile()
+    row = model.body(name).id
+    parameter = body_inertia_param(spec, model, name, InertiaType.MassIpos, scale_rot_inertia=True)
+    parameter.value = [2 * model.body_mass[row], 0.01, 0.02, 0.03]
+    for _ in range(2):  # applying it again gives the same
+        parameter.apply_modifier(spec)
+    again = spec.compile()
+    assert again.body_mass[row] == pytest.approx(2 * model.body_mass[row])
+    np.testing.assert_allclose(again.body_ipos[row], [0.01, 0.02, 0.03])
+    np.testing.assert_allclose(again.body_inertia[row], 2 * model.body_inertia[row], rtol=1e-12)
+    np.testing.assert_allclose(again.body_iquat[row], model.body_iquat[row], atol=1e-12)
+
+
+@pytest.mark.parametrize('name', _BODIES)
+def test_ten_numbers_written_to_the_spec_are_those_written_to_the_model(name: str):
+    spec = _tree()
+    parameter = body_inertia_param(spec, spec.copy().compile(), name, InertiaType.Pseudo)
+    theta = parameter.sample(np.random.default_rng(2))
+    mass, ipos, iquat, inertia = body_from_theta(theta)
+    expected = _model_with(spec, name, mass=mass, ipos=ipos, iquat=iquat, inertia=inertia)
+    written = spec.copy()
+    parameter.update_from_vector(theta)
+    parameter.apply_modifier(written)
+    model = written.compile()
+    assert _differing(model, expected) == []
+    np.testing.assert_allclose(theta_inertia_from_body(written, name), theta, atol=1e-9)
+
+
+def test_start_and_bounds_are_the_references():
+    reference = pytest.importorskip('mujoco.sysid._src.model_modifier')
+    kinds = pytest.importorskip('mujoco.sysid._src.parameter').InertiaType
+    for name in ('given', 'box'):
+        for kind in InertiaType:
+            spec = _tree()
+            model = spec.copy().compile()
+            ours = body_inertia_param(spec, model, name, kind)
+            theirs = reference.body_inertia_param(spec.copy(), model, name, kinds[kind.name])
+            np.testing.assert_allclose(ours.value, theirs.value, atol=1e-12)
+            np.testing.assert_allclose(ours.get_bounds(), theirs.get_bounds(), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ('more', 'message'),
+    [
+        ('settotalmass="10"', 'settotalmass rescales all masses'),
+        ('fusestatic="true"', 'fusestatic adds that of its static children'),
+    ],
+)
+@pytest.mark.filterwarnings('ignore:compiler attribute')
+def test_a_compiler_that_would_change_what_is_written_is_refused(more: str, message: str):
+    spec = _tree(more=more)
+    spec.body('box').add_body(name='lid').add_geom(size=[0.1, 0, 0])
+    with pytest.raises(ParameterError, match=message):
+        apply_body_mass_ipos(spec, 'box', mass=1.0)
+
+
+@pytest.mark.parametrize(
+    ('call', 'message'),
+    [
+        (lambda s, _: apply_body_mass_ipos(s, 'box', mass=[1.0, 2.0]), '1 finite value'),
+        (lambda s, _: apply_body_mass_ipos(s, 'box', ipos=[1.0, np.nan, 2.0]), '3 finite value'),
+        (lambda s, _: apply_body_theta_inertia(s, 'box', np.zeros(9)), '10 finite value'),
+        (lambda s, m: body_inertia_param(s, m, 'box', mass_bound_mult=[1, 2, 3]), 'a lower and'),
+        (lambda s, _: apply_body_inertia(s, 'box', Parameter('p', 1, 0, 2)), "'p' has no inertia"),
+        (lambda s, m: body_inertia_param(s, m, 'box', 'Mass'), 'Unknown inertia type'),
+        (lambda s, m: body_inertia_param(s, m, 'bax'), "No body 'bax'"),
+        (lambda s, _: apply_body_mass_ipos(s, 'world', mass=1.0), "No body 'world'"),
+    ],
+)
+def test_bad_values_are_refused(call: Any, message: str):
+    spec = _tree()
+    with pytest.raises(ParameterError, match=message):
+        call(spec, spec.copy().compile())
+
+
+def test_a_flat_body_has_no_ten_numbers_but_a_mass():
+    spec = _tree()
+    spec.body('given').inertia = [0.01, 0.01, 0.02]
+    model = spec.compile()
+    with pytest.raises(ParameterError, match=r"body 'given' has no θ: .* a volume"):
+        body_inertia_param(spec, model, 'given', InertiaType.Pseudo)
+    assert body_inertia_param(spec, model, 'given', InertiaType.Mass).value[0] == 2.0

@@ -1,145 +1,374 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which columns of a model its signals are."""
+"""Signals are delayed, scaled, weighted and compared by name, in the right direction."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.errors import SignalError
+from sysid_ros.errors import ParameterError, SignalError
 from sysid_ros.signals import SignalType
-from sysid_ros.toolbox.timeseries import TimeSeries, find_signal, stored_mapping
+from sysid_ros.toolbox.parameter import Parameter, ParameterDict
+from sysid_ros.toolbox.signals import (
+    SensorParameters,
+    SignalTransform,
+    apply_delay,
+    apply_delayed_ts_window,
+    apply_gain,
+    apply_resample_and_delay,
+    apply_time_window,
+    get_sensor_indices,
+    normalize_residual,
+    prepare_sensor_weights,
+    weighted_diff,
+)
+from sysid_ros.toolbox.timeseries import TimeSeries
 
-ZOO = """
+MJCF = """
 <mujoco>
   <worldbody>
-    <body name="box"><freejoint name="float"/><geom size=".1"/></body>
-    <body name="arm">
-      <joint name="elbow"/><geom size=".1" pos=".1 0 0"/><site name="tip"/>
-      <body name="wrist"><joint name="ball" type="ball"/><geom size=".1" pos=".1 0 0"/></body>
+    <body>
+      <joint name="j1" axis="0 1 0"/>
+      <geom size=".1"/>
+      <site name="imu"/>
+      <body pos="0 0 1"><joint name="j2" axis="0 1 0"/><geom size=".1"/></body>
     </body>
-    <body name="elbow"><freejoint name="second"/><geom size=".1"/></body>
-    <body name="six">
-      <joint name="x" type="slide"/><joint name="y" type="slide"/><joint type="slide" name="z"/>
-      <joint name="a"/><joint name="b"/><joint/><geom size=".1"/>
-    </body>
-    <body><freejoint/><geom size=".1"/></body>
   </worldbody>
-  <actuator>
-    <motor joint="elbow"/>
-    <orientation name="turn" joint="ball"/>
-    <general name="slow" joint="elbow" dyntype="filter" dynprm=".1"/>
-    <general name="user" joint="elbow" dyntype="user" actdim="3"/>
-    <motor name="left_ctrl" joint="elbow"/>
-  </actuator>
   <sensor>
-    <jointpos joint="elbow"/><gyro name="gyro" site="tip"/><jointvel joint="elbow"/>
+    <jointpos name="pos1" joint="j1"/>
+    <gyro name="gyro" site="imu"/>
+    <jointpos name="pos2" joint="j2"/>
   </sensor>
 </mujoco>
 """
+MODEL = mujoco.MjModel.from_xml_string(MJCF)
 
 
-@pytest.fixture(scope='module')
-def zoo() -> mujoco.MjModel:
-    """Return a model with every kind of joint, actuator and name."""
-    return mujoco.MjModel.from_xml_string(ZOO)
+def series(count: int = 50, start: float = 0.0) -> TimeSeries:
+    """Two scalars around a three-axis signal."""
+    times = start + 0.01 * np.arange(count)
+    data = np.random.default_rng(0).standard_normal((count, 5))
+    kind = SignalType.MjSensor
+    mapping = {
+        'pos1': (kind, np.array([0])),
+        'gyro': (kind, np.array([1, 2, 3])),
+        'pos2': (kind, np.array([4])),
+    }
+    return TimeSeries(times, data, mapping)
 
 
-def test_state_mappings_cover_every_coordinate_once(zoo: mujoco.MjModel):
-    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(zoo)
-    for mapping, begin, size in (
-        (qpos, 0, zoo.nq),
-        (qvel, zoo.nq, zoo.nv),
-        (act, zoo.nq + zoo.nv, zoo.na),
-    ):
-        columns = np.concatenate([at for _, at in mapping.values()])
-        assert sorted(columns) == list(range(begin, begin + size))
-
-
-def test_state_mappings_find_the_coordinates_by_name(zoo: mujoco.MjModel):
-    data = mujoco.MjData(zoo)
-    data.qpos[:] = 100 + np.arange(zoo.nq)
-    data.qvel[:] = 200 + np.arange(zoo.nv)
-    data.act[:] = 300 + np.arange(zoo.na)
-    full = mujoco.mjtState.mjSTATE_FULLPHYSICS.value
-    state = np.empty(mujoco.mj_stateSize(zoo, full))
-    mujoco.mj_getState(zoo, data, state, full)
-    qpos, qvel, act, _ = TimeSeries.compute_all_state_mappings(zoo)
-
-    for name in ('elbow', 'ball', 'z'):
-        np.testing.assert_array_equal(state[1:][qpos[f'{name}_qpos'][1]], data.joint(name).qpos)
-        np.testing.assert_array_equal(state[1:][qvel[f'{name}_qvel'][1]], data.joint(name).qvel)
-    np.testing.assert_array_equal(state[1:][qpos['box_qpos'][1]], data.joint('float').qpos)
-    np.testing.assert_array_equal(state[1:][act['user_act'][1]], [301, 302, 303])
-
-
-def test_an_actuator_may_have_several_controls(zoo: mujoco.MjModel):
-    assert zoo.nu > zoo.nactuator
-    controls = TimeSeries.compute_all_control_mapping(zoo)
-    assert controls['turn_ctrl'][1].tolist() == [1, 2, 3]
-    assert controls['slow_ctrl'][1].tolist() == [4]
-    series = TimeSeries.from_control_names([0.0], [[9, 1, 2, 3]], zoo, ['slow', 'turn'])
-    assert series.get('turn_ctrl').tolist() == [[1, 2, 3]]
-
-
-def test_unnamed_elements_go_by_their_index(zoo: mujoco.MjModel):
-    sensors = TimeSeries.compute_all_sensor_mapping(zoo)
-    assert list(sensors) == ['sensor[0]', 'gyro', 'sensor[2]']
-    assert sensors['sensor[2]'][1].tolist() == [4]
-    assert next(iter(TimeSeries.compute_all_control_mapping(zoo))) == 'actuator[0]_ctrl'
-    series = TimeSeries.from_names([0.0], [[1.0, 2.0]], zoo, ['sensor[2]', 'sensor[0]'])
-    assert series.get('sensor[0]').tolist() == [[2.0]]
-
-
-def test_a_bare_name_is_a_position_unless_its_type_is_given(zoo: mujoco.MjModel):
-    assert find_signal(zoo, 'elbow').kind is SignalType.MjStateQPos
-    assert find_signal(zoo, 'elbow_qvel').kind is SignalType.MjStateQVel
-    series = TimeSeries.from_names(
-        [0.0], np.zeros((1, 5)), zoo, [('elbow', SignalType.MjStateQVel), 'slow', 'gyro']
-    )
-    assert series.names == ('elbow_qvel', 'slow_act', 'gyro')
+TWO = Parameter('p', [1.0, 2.0], 0.0, 3.0)
 
 
 @pytest.mark.parametrize(
-    ('name', 'message'),
+    ('call', 'message'),
     [
-        ('gyr', "'gyr'.*nearest: gyro"),
-        (('turn', SignalType.MjCtrl), "'turn' has type MjCtrl which is not allowed"),
-        ('turn', 'turn'),
+        (lambda: get_sensor_indices(MODEL, 'gyroo'), 'gyroo.*nearest: gyro'),
+        (lambda: apply_gain(series(), 'gyro', TWO), '1 or 3 values, found 2'),
+        (lambda: apply_delay(series(), 'gyro', TWO), 'expected 1 value, found 2'),
+        (lambda: apply_time_window(series(), 2.0, 3.0), r'2 and 3 s, found 0 to 0\.49 s'),
+        (lambda: apply_delayed_ts_window(series(), series(), 0.1, 0.0), 'min_delay'),
+        (lambda: prepare_sensor_weights({'pos3': 1.0}, 5, MODEL), 'pos3.*nearest: pos'),
+        (lambda: prepare_sensor_weights({'pos1': -1.0}, 5, MODEL), 'at least 0'),
+        (lambda: prepare_sensor_weights({'pos1': np.nan}, 5, MODEL), 'finite'),
+        (lambda: prepare_sensor_weights(np.ones(4), 5, MODEL), r'\(5,\), found \(4,\)'),
+        (lambda: weighted_diff(np.ones((3, 2)), np.ones((3, 2)), MODEL, {'pos2': 2.0}), 'name'),
+        (lambda: weighted_diff(series(), scalar('pos11')), r'pos11.*nearest: pos1'),
+        (lambda: weighted_diff(np.zeros((2, 1)), np.zeros((3, 1))), r'\(2, 1\) and \(3, 1\)'),
+        (lambda: weighted_diff(np.ones((3, 5)), np.ones((3, 5)), None, {'gyro': 1}), 'neither'),
     ],
 )
-def test_a_name_that_is_no_observation_is_an_error(zoo: mujoco.MjModel, name: str, message: str):
+def test_bad_arguments_are_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(SignalError, match=message):
-        TimeSeries.from_names([0.0], [[0.0]], zoo, [name])
+        call()
 
 
-@pytest.mark.parametrize('text', ['[]', '{"a": 3}', 'no', '{"a": [9, [0]]}', '{"a": [0, ["x"]]}'])
-def test_what_is_no_mapping_is_told(text: str):
-    with pytest.raises(SignalError, match='Expected a signal mapping as JSON'):
-        stored_mapping({'signal_mapping': np.array(text)})
+def scalar(name: str) -> TimeSeries:
+    return TimeSeries.from_columns([0.0, 1.0], np.zeros((2, 1)), [name])
 
 
-def test_names_are_those_of_the_sysid_toolbox():
-    reference = pytest.importorskip('mujoco.sysid._src.timeseries').TimeSeries
-    model = mujoco.MjModel.from_xml_string(
-        '<mujoco><worldbody><body name="box"><freejoint/><geom size=".1"/></body>'
-        '<body><joint name="ball" type="ball"/><geom name="g" size=".1" pos=".1 0 0"/>'
-        '<body><joint name="h"/><geom size=".1"/></body></body></worldbody>'
-        '<actuator><motor name="m" joint="h"/><intvelocity name="i" joint="h" actrange="-1 1"/>'
-        '</actuator><sensor><ballquat name="q" joint="ball"/><jointpos name="p" joint="h"/>'
-        '</sensor></mujoco>'
+def test_a_delayed_signal_shows_what_was_before() -> None:
+    ts = series()
+    delayed = apply_delay(ts, 'gyro', Parameter('d', 0.03, 0.0, 0.1))
+    np.testing.assert_allclose(delayed.data[3:, 1:4], ts.data[:-3, 1:4], atol=1e-12)
+    np.testing.assert_array_equal(delayed.data[:3, 1:4], np.tile(ts.data[0, 1:4], (3, 1)))
+
+
+@pytest.mark.parametrize('start', [0.0, 0.3, 1.7e9])
+def test_a_time_window_has_both_its_ends(start: float) -> None:
+    ts = series(start=start)
+    window = apply_time_window(ts, start + 0.1, start + 0.3)
+    np.testing.assert_array_equal(window.data, ts.data[10:31])
+    assert window.names == ts.names
+
+
+@pytest.mark.parametrize(('low', 'high'), [(0.0, 0.0), (0.02, 0.05), (-0.05, -0.02), (-0.1, 0.05)])
+def test_the_window_of_a_delay_holds_only_times_that_are_predicted(low: float, high: float) -> None:
+    # The reference starts at t0 - min d and ends at t1 - max d.
+    measured, predicted = series(), series(40, start=0.05)
+    window = apply_delayed_ts_window(measured, predicted, low, high)
+    begin, end = predicted.times[0] + high, predicted.times[-1] + low
+    assert window.times[0] == pytest.approx(max(begin, 0.0))
+    assert window.times[-1] == pytest.approx(min(end, measured.times[-1]))
+    for delay in (low, high):
+        asked = window.times - delay
+        assert asked.min() >= predicted.times[0] - 1e-12
+        assert asked.max() <= predicted.times[-1] + 1e-12
+
+
+@pytest.mark.parametrize('predicted_data', [True, False])
+def test_signals_are_resampled_each_with_its_delay(predicted_data: bool) -> None:
+    ts = series()
+    at = np.linspace(0.1, 0.4, 77)
+    delays = {'gyro': 0.013, 'pos2': -0.02}
+    ours = apply_resample_and_delay(ts, at, 0.004, delays, predicted_data)
+    sign = -1 if predicted_data else 1
+    for column, delay in enumerate([0.004, 0.013, 0.013, 0.013, -0.02]):
+        expected = np.interp(at + sign * delay, ts.times, ts.data[:, column])
+        np.testing.assert_allclose(ours.data[:, column], expected, atol=1e-12)
+
+
+def test_all_columns_of_a_sensor_get_its_weight() -> None:
+    # The reference raises for a sensor with several columns.
+    weights = prepare_sensor_weights({'gyro': 0.5, 'pos2': 2.0}, 5, MODEL)
+    np.testing.assert_array_equal(weights, [1.0, 0.5, 0.5, 0.5, 2.0])
+
+
+def test_series_are_compared_by_name_whatever_the_order_of_their_columns() -> None:
+    # The reference compares column by column.
+    predicted = series()
+    mapping = {
+        'pos2': (SignalType.MjSensor, np.array([0])),
+        'pos1': (SignalType.MjSensor, np.array([1])),
+    }
+    measured = TimeSeries(predicted.times, predicted.data[:, [4, 0]], mapping)
+    difference = weighted_diff(predicted, measured)
+    np.testing.assert_array_equal(difference, np.zeros((50, 2)))
+    shifted = TimeSeries(measured.times, np.add(measured.data, [1.0, 0.0]), mapping)
+    weighted = weighted_diff(predicted, shifted, None, {'pos2': 3.0})
+    np.testing.assert_allclose(weighted, np.tile([3.0, 0.0], (50, 1)))
+
+
+def test_residuals_are_normalised_as_by_the_toolbox_and_silence_does_not_count() -> None:
+    measured = np.array([[1.0, 0.0, np.nan], [3.0, 0.0, 2.0]])
+    found = normalize_residual(np.ones((2, 3)), measured)
+    np.testing.assert_allclose(found[0], [np.sqrt(2 / 10), 0.0, np.sqrt(2) / 2])
+
+
+NAMES = ['j1_pos', 'j2_pos', 'j1_vel', 'j2_vel', 'j1_torque']
+ARM = mujoco.MjModel.from_xml_string("""
+    <mujoco>
+      <worldbody>
+        <body>
+          <joint name="j1"/><geom size=".1"/>
+          <body pos="0 0 1"><joint name="j2"/><geom size=".1"/></body>
+        </body>
+      </worldbody>
+      <actuator><motor name="m" joint="j1"/></actuator>
+      <sensor>
+        <jointpos name="j1_pos" joint="j1"/><jointpos name="j2_pos" joint="j2"/>
+        <jointvel name="j1_vel" joint="j1"/><jointvel name="j2_vel" joint="j2"/>
+        <actuatorfrc name="j1_torque" actuator="m"/>
+      </sensor>
+    </mujoco>""")
+
+
+def parameters(**values: tuple[float, float, float]) -> ParameterDict:
+    """Value, lower and upper bound by name."""
+    found = ParameterDict()
+    for name, (value, low, high) in values.items():
+        found.add(Parameter(name, value, low, high))
+    return found
+
+
+def wave(at: np.ndarray, column: int) -> np.ndarray:
+    return np.sin(3 * at + column) + 0.2 * column * np.cos(7 * at)
+
+
+def predicted_series(count: int = 400) -> TimeSeries:
+    times = 0.005 * np.arange(count)
+    data = np.column_stack([wave(times, k) for k in range(len(NAMES))])
+    return TimeSeries.from_columns(times, data, NAMES)
+
+
+def measured_series(names: list[str] = NAMES) -> TimeSeries:
+    times = 0.0137 * np.arange(140)
+    data = [1.1 * wave(times - 0.01, NAMES.index(name)) + 0.3 for name in names]
+    return TimeSeries.from_columns(times, np.column_stack(data), names)
+
+
+def full() -> tuple[SignalTransform, ParameterDict]:
+    """A transform in which everything acts."""
+    params = parameters(
+        d=(0.012, -0.01, 0.03),
+        d_torque=(0.021, 0.0, 0.05),
+        g=(1.3, 0.5, 2.0),
+        g_all=(0.9, 0.5, 2.0),
+        b=(0.2, -1.0, 1.0),
+        b_measured=(-0.4, -1.0, 1.0),
     )
-    ours = (
-        *TimeSeries.compute_all_state_mappings(model),
-        TimeSeries.compute_all_sensor_mapping(model),
+    transform = SignalTransform()
+    transform.delay('*', params['d'])
+    transform.delay('*_torque', params['d_torque'])
+    transform.gain('j1_*', params['g'], target='predicted')
+    transform.gain('*', params['g_all'])
+    transform.bias('*_vel', params['b'])
+    transform.bias('j2_*', params['b_measured'], target='measured')
+    transform.set_sensor_weights({'j2_vel': 3.0, 'j1_torque': 0.0})
+    return transform, params
+
+
+def by_formula(
+    transform: SignalTransform, params: ParameterDict, sensor: str, times: np.ndarray
+) -> np.ndarray:
+    """Return w·((g_m·y + b_m) − (g_p·p(t − d) + b_p)) from the declared law."""
+    law = transform.acting_on(sensor)
+    value = {name: float(params[name].value[0]) for name in params}
+    predicted, measured = predicted_series(), measured_series()
+    y = np.interp(times, measured.times, measured.get(sensor)[:, 0])
+    delay = value[law.delay] if law.delay else 0.0
+    p = np.interp(times - delay, predicted.times, predicted.get(sensor)[:, 0])
+    left = y * np.prod([value[n] for n in law.measured_gains])
+    right = p * np.prod([value[n] for n in law.predicted_gains])
+    left = left + sum(value[n] for n in law.measured_biases)
+    right = right + sum(value[n] for n in law.predicted_biases)
+    return (transform.weights or {}).get(sensor, 1.0) * (left - right)
+
+
+def test_applying_a_transform_gives_the_residual_of_its_laws() -> None:
+    transform, params = full()
+    transform.normalize = False
+    residual, predicted, measured = transform.apply(
+        params, predicted_series(), measured_series(), ARM, return_pred_all=False
     )
-    theirs = (
-        *reference.compute_all_state_mappings(model),
-        reference.compute_all_sensor_mapping(model),
+    assert predicted.names == measured.names == tuple(NAMES)
+    for column, name in enumerate(NAMES):
+        expected = by_formula(transform, params, name, measured.times)
+        np.testing.assert_allclose(residual[:, column], expected, atol=1e-12)
+
+
+def test_what_is_compared_is_predicted_for_every_delay_in_the_bounds() -> None:
+    transform, params = full()
+    _, predicted, measured = transform.apply(params, predicted_series(), measured_series(), ARM)
+    source = predicted_series()
+    assert measured.times[0] >= source.times[0] + 0.05
+    assert measured.times[0] - 0.05 < 0.0137
+    assert measured.times[-1] <= source.times[-1] - 0.01
+    np.testing.assert_array_equal(predicted.times, measured.times)
+    lengths = set()
+    for delay in (-0.01, 0.0, 0.03):
+        params['d'].value[:] = delay
+        residual = transform.apply(params, source, measured_series(), ARM)[0]
+        lengths.add(len(residual))
+    assert len(lengths) == 1
+
+
+def test_the_law_of_each_sensor_names_what_acts_on_it() -> None:
+    transform, _ = full()
+    everything = SensorParameters(('g', 'g_all'), ('g_all',), (), (), 'd')
+    assert transform.acting_on('j1_pos') == everything
+    assert transform.acting_on('j2_vel').measured_biases == ('b', 'b_measured')
+    assert transform.acting_on('j1_torque').delay == 'd_torque'
+
+
+def test_bounds_and_values_come_from_the_dictionary_that_is_passed() -> None:
+    params = parameters(a=(0.02, 0.0, 0.05))
+    transform = SignalTransform()
+    transform.delay('*', params['a'])
+    wider = parameters(a=(0.02, -0.1, 0.3))
+    assert transform.delay_bounds(wider) == (-0.1, 0.3)
+    with pytest.raises(ParameterError, match=r"'a'.*nearest: aa"):
+        transform.delay_bounds(parameters(aa=(0.0, -1.0, 1.0)))
+
+
+@pytest.mark.parametrize('kind', ['delay', 'gain', 'bias'])
+def test_a_pattern_that_matches_nothing_is_an_error(kind: str) -> None:
+    # The reference ignores it.
+    params = parameters(p=(0.02, 0.0, 0.05))
+    transform = SignalTransform()
+    getattr(transform, kind)('j1_poss', params['p'])
+    with pytest.raises(SignalError, match=r"'j1_poss' of parameter 'p'.*nearest: j1_pos"):
+        transform.check(NAMES)
+    with pytest.raises(SignalError, match='matches no sensor'):
+        transform.apply(params, predicted_series(), measured_series(), ARM)
+
+
+def test_enabled_sensors_keep_their_names_and_order() -> None:
+    # The reference drops the names of what it keeps.
+    transform, params = full()
+    chosen = ['j2_vel', 'j1_pos']
+    transform.enable_sensors(chosen)
+    chosen.append('j2_pos')
+    assert transform.enabled == ('j2_vel', 'j1_pos')
+    residual, predicted, measured = transform.apply(
+        params, predicted_series(), measured_series(), ARM, return_pred_all=False
     )
-    for mine, other in zip(ours, theirs, strict=True):
-        assert {name: (kind.name, at.tolist()) for name, (kind, at) in mine.items()} == {
-            name: (kind.name, at.tolist()) for name, (kind, at) in other.items()
-        }
+    assert residual.shape == measured.data.shape == predicted.data.shape
+    assert predicted.names == measured.names == ('j2_vel', 'j1_pos')
+    assert measured.get_indices('j1_pos')[0] is SignalType.MjSensor
+    everything, _, whole = transform.apply(
+        params, predicted_series(), measured_series(), ARM, return_pred_all=True
+    )
+    assert everything.shape[1] == 5
+    assert whole.names == tuple(NAMES)
+
+
+@pytest.mark.parametrize(
+    ('use', 'message'),
+    [
+        (lambda t, _: t.enable_sensors(['j1_poss']), 'to enable; nearest: j1_pos'),
+        (lambda t, _: t.set_sensor_weights({'j1_poss': 2.0}), 'to weight; nearest: j1_pos'),
+        (lambda t, _: t.set_sensor_weights({'j1_pos': -2.0}), 'at least 0'),
+        (lambda t, _: t.enable_sensors([]), 'at least one sensor'),
+        (lambda t, p: t.gain('J1_*', p), 'matches no sensor'),
+        (lambda t, p: t.gain('*', p, target='predict'), 'target must be.*nearest: predicted'),
+        (lambda t, p: t.bias('*', p, target='neither'), 'target must be'),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(use: Any, message: str) -> None:
+    def checked(transform: SignalTransform) -> None:
+        use(transform, Parameter('g', 1.0, 0.5, 2.0))
+        transform.check(NAMES)
+
+    with pytest.raises(SignalError, match=message):
+        checked(SignalTransform())
+
+
+def test_permuted_and_missing_sensors_are_paired_by_name() -> None:
+    # The reference compares them in the order of the model.
+    transform, params = full()
+    everything, _, _ = transform.apply(params, predicted_series(), measured_series(), ARM)
+    names = ['j1_torque', 'j2_vel', 'j1_pos', 'j1_vel']
+    part, predicted, _ = transform.apply(params, predicted_series(), measured_series(names), ARM)
+    assert predicted.names == tuple(names)
+    np.testing.assert_allclose(part, everything[:, [NAMES.index(name) for name in names]])
+
+
+def test_samples_that_were_not_measured_have_no_residual() -> None:
+    # The reference passes one NaN on to the whole fit.
+    transform, params = full()
+    source = measured_series()
+    data = np.array(source.data)
+    data[40, 1] = np.nan
+    holed = TimeSeries(source.times, data, source.signal_mapping)
+    residual, _, measured = transform.apply(params, predicted_series(), holed, ARM)
+    assert np.isfinite(residual).all()
+    assert residual[np.isnan(measured.data[:, 1]), 1] == [0.0]
+
+
+def test_a_gain_may_have_one_value_for_each_axis() -> None:
+    times = np.linspace(0, 1, 20)
+    mapping = {'gyro': (SignalType.MjSensor, np.arange(3))}
+    source = TimeSeries(times, np.random.default_rng(0).standard_normal((20, 3)), mapping)
+    params = ParameterDict()
+    params.add(Parameter('g', [1.0, 2.0, 3.0], 0.1, 5.0))
+    transform = SignalTransform(normalize=False)
+    transform.gain('gyro', params['g'], target='predicted')
+    residual, predicted, _ = transform.apply(params, source, source, None)
+    np.testing.assert_allclose(predicted.data, source.data * [1.0, 2.0, 3.0])
+    np.testing.assert_allclose(residual, source.data * [0.0, -1.0, -2.0])

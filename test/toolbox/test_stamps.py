@@ -17,7 +17,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import solve
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.toolbox.stamps import StampShift, find_shift
+from sysid_ros.toolbox.optimize import StampShift, find_shift
 from sysid_ros.toolbox.timeseries import TimeSeries
 
 STEP = 0.002
@@ -49,7 +49,8 @@ def shifted(
         moved = TimeSeries(series.times + own, series.data, series.signal_mapping)
         runs.append(dataclasses.replace(run, measurements=(moved,)))
     residuals = Residuals(Simulator(MODEL, unknowns, runs, threads=1), NOISE)
-    found = find_shift(residuals, solve(residuals, np.array([u.nominal for u in unknowns])))
+    end = solve(residuals, np.array([u.nominal for u in unknowns]))
+    found = find_shift(residuals, end.x, end.jacobian)
     assert found is not None
     return found
 

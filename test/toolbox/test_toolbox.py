@@ -8,6 +8,8 @@ import dataclasses
 import enum
 import functools
 import inspect
+import threading
+import warnings
 from collections.abc import Callable
 from operator import attrgetter
 from pathlib import Path
@@ -21,9 +23,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
-from sysid_ros.errors import FitError, ModelError, ParameterError
+from sysid_ros.errors import CancelledError, FitError, ModelError, SignalError
 from sysid_ros.model.rebuild import CandidateError
-from sysid_ros.toolbox.optimization import CandidateWarning
+from sysid_ros.toolbox.optimize import CandidateWarning
 
 Array = NDArray[np.float64]
 Modifier = Callable[[mujoco.MjSpec, sysid.Parameter], object]
@@ -45,15 +47,24 @@ ARM = """
 </mujoco>
 """
 NAMES = [name for name in dir(reference) if not name.startswith('_')]
-#: Functions, and methods of classes; a slice is taken of a series itself here.
-CALLABLES = [name for name in NAMES if inspect.isfunction(getattr(reference, name))] + [
-    f'{name}.{member}'
-    for name in NAMES
-    if inspect.isclass(kind := getattr(reference, name)) and not issubclass(kind, enum.Enum)
-    for member in ('__init__', *vars(kind))
-    if member == '__init__' or (member[0] != '_' and callable(getattr(kind, member)))
-    if member != 'slice_by_name'
-]
+#: Functions, those of modules, and methods of classes.
+CALLABLES = (
+    [name for name in NAMES if inspect.isfunction(getattr(reference, name))]
+    + [
+        f'{name}.{member}'
+        for name in NAMES
+        if inspect.isclass(kind := getattr(reference, name)) and not issubclass(kind, enum.Enum)
+        for member in ('__init__', *vars(kind))
+        if member == '__init__' or (member[0] != '_' and callable(getattr(kind, member)))
+    ]
+    + [
+        f'{name}.{member}'
+        for name in ('model_modifier', 'signal_modifier')
+        for member, value in vars(getattr(reference, name)).items()
+        if inspect.isfunction(value) and member[0] != '_'
+        if member not in ('cholesky_decompose_upper', 'skew')  # plain linear algebra
+    ]
+)
 
 
 def record() -> sysid.SystemTrajectory:
@@ -198,22 +209,13 @@ def test_a_result_has_what_programs_read() -> None:
     assert result.refused == 0
 
 
-def test_a_fit_of_nothing_has_a_result_that_can_be_printed() -> None:
-    params = parameters()
-    params['armature'].frozen = True
-    with pytest.warns(UserWarning, match='frozen'):
-        _, result = fit(params, sysid.build_residual_fn(models_sequences=[sequences()]))
-    assert result.x.shape == (0,)
-    assert str(result)
-
-
 @pytest.mark.parametrize(
     'settings',
     [
         {'optimizer': 'scipy'},
         {'optimizer': 'scipy_parallel_fd', 'diff_step': 1e-6},
         {'optimizer': 'scipy', 'loss': 'huber', 'f_scale': 0.1},
-        {'loss': 'soft_l1', 'x_scale': 'jac'},
+        {'loss': 'soft_l1'},
         {'check_conditioning': True, 'max_iters': 50},
     ],
 )
@@ -229,25 +231,14 @@ def test_settings_of_the_toolbox_are_taken(settings: dict[str, Any]) -> None:
         ({'optimizer': 'scipi'}, 'nearest: scipy'),
         ({'loss': 'hubr'}, 'nearest: huber'),
         ({'xscale': 1.0}, 'nearest: x_scale'),
-        ({'iter_callback': print}, 'observe'),
-        ({'optimizer': 'scipy', 'method': 'dogbx'}, 'nearest: dogbox'),
+        ({'optimizer': 'scipy', 'starts': 4}, 'several starts'),
+        ({'optimizer': 'scipy', 'method': 'dogbx'}, 'SciPy cannot fit'),
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], complaint: str) -> None:
     residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
     with pytest.raises(FitError, match=complaint):
         fit(parameters(), residual_fn, **settings)
-
-
-def test_a_residual_is_the_weighted_difference_of_what_is_returned_row_by_row() -> None:
-    ms = sequences()
-    params = parameters()
-    fn = sysid.build_residual_fn(
-        models_sequences=[ms], sensor_weights={'v': 3.0}, noise={'q': 0.1, 'v': 0.2, 'p': 0.4}
-    )
-    found, predicted, records = fn(params.as_vector(), params)
-    difference = (records[0][0].data - predicted[0][0].data) * [10.0, 15.0, 2.5]
-    np.testing.assert_allclose(found[0], difference.ravel(), rtol=1e-9, atol=1e-9)
 
 
 def test_one_model_gives_the_residuals_that_all_of_them_do() -> None:
@@ -293,7 +284,7 @@ def test_simulated_signals_are_paired_with_measured_ones_by_name() -> None:
     assert list(kept.signal_mapping) == list(predicted.signal_mapping) == ['b']
     with pytest.raises(FitError, match='declared as MjCtrl'):
         sysid.construct_ts_from_defaults(state, simulated, measured, [('b', kind.MjCtrl)])
-    with pytest.raises(FitError, match='nearest: j_qpos'):
+    with pytest.raises(SignalError, match='nearest: j_qpos'):
         sysid.construct_ts_from_defaults(state, simulated, measured, [('j_qos', kind.MjStateQPos)])
 
 
@@ -351,18 +342,6 @@ def test_values_without_a_model_are_an_error_where_they_are_asked_for() -> None:
         fit(parameters(bounded, start=0.01), residual_fn)
 
 
-def test_a_mistake_in_a_callback_ends_the_fit_whenever_it_happens() -> None:
-    calls = iter(range(100))
-
-    def late(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
-        if next(calls) > 4:
-            raise RuntimeError('a mistake')
-        armature(spec, parameter)
-
-    with pytest.raises(ParameterError, match=r"modifier of parameter 'armature'.*a mistake"):
-        fit(parameters(late), sysid.build_residual_fn(models_sequences=[sequences()]))
-
-
 def test_a_mass_without_a_centre_is_taken() -> None:
     def mass(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
         body = spec.body('lower')
@@ -384,9 +363,13 @@ def test_an_interrupt_ends_a_fit_and_leaves_the_function_as_it_was() -> None:
         if iteration.number == 1:
             raise KeyboardInterrupt
 
+    with pytest.raises(KeyboardInterrupt):
+        fit(params, residual_fn, observe=interrupt)
+    cancel = threading.Event()
+    cancel.set()
     for optimizer in ('mujoco', 'scipy'):
-        with pytest.raises(KeyboardInterrupt):
-            fit(params, residual_fn, optimizer=optimizer, observe=interrupt)
+        with pytest.raises(CancelledError):
+            fit(params, residual_fn, optimizer=optimizer, cancel=cancel)
     np.testing.assert_array_equal(params.as_vector(), [0.03])
     np.testing.assert_array_equal(residual_fn(params.as_vector(), params)[0][0], before)
 
@@ -399,10 +382,93 @@ def test_a_function_of_one_candidate_is_enough_for_scipy() -> None:
     assert found['armature'].value[0] == pytest.approx(0.2)
 
 
-def test_modifiers_that_are_made_anew_are_noticed() -> None:
-    def times(factor: float) -> Modifier:
-        return lambda spec, p: setattr(spec.joint('j'), 'armature', factor * p.value[0])
+def test_elements_without_names_are_taken_by_their_place() -> None:
+    unnamed = ARM
+    for name in ('a', 'b', 'q', 'v', 'p'):
+        unnamed = unnamed.replace(f' name="{name}"', '')
+    run, spec = record(), mujoco.MjSpec.from_string(unnamed)
+    model = spec.compile()
+    control = sysid.TimeSeries.from_control_names(run.control.times, run.control.data, model)
+    data = sysid.TimeSeries.from_names(run.sensordata.times, run.sensordata.data, model)
+    group = sysid.ModelSequences('arm', spec, 'run', run.initial_state, control, data)
+    found, _ = fit(parameters(), sysid.build_residual_fn(models_sequences=[group]))
+    assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-2)
+    assert spec.sensors[0].name == ''
 
+
+@pytest.mark.parametrize('stamp', [0.0, DT])
+def test_observations_of_the_users_own_are_compared_by_the_users_own_function(
+    stamp: float,
+) -> None:
+    """Only the distance of the tip is measured, which no sensor has."""
+    run = record()
+    seen = []
+
+    def distance(series: sysid.TimeSeries) -> Array:
+        return np.abs(series.get('q') + series.get('p'))
+
+    def compare(
+        params: sysid.ParameterDict,
+        predicted: sysid.TimeSeries,
+        measured: sysid.TimeSeries,
+        model: mujoco.MjModel,
+        return_pred_all: bool,
+        state: Array | None = None,
+    ) -> tuple[Array, sysid.TimeSeries, sysid.TimeSeries]:
+        seen.append((params['armature'].value[0], model.dof_armature[0], return_pred_all))
+        assert state is not None
+        assert len(state) == len(predicted)
+        window = sysid.apply_delayed_ts_window(measured, predicted, 0.0, 0.0)
+        made = distance(predicted.resample(window.times))
+        own = sysid.TimeSeries(window.times, made, window.signal_mapping)
+        return 1e3 * (window.data - made), own, window
+
+    observed = sysid.TimeSeries.from_custom_map(
+        run.sensordata.times + stamp, distance(run.sensordata), ['tip']
+    )
+    spec = mujoco.MjSpec.from_string(ARM)
+    group = sysid.ModelSequences(
+        'arm', spec, 'run', run.initial_state, run.control, observed, allow_missing_sensors=True
+    )
+    fn = sysid.build_residual_fn(models_sequences=[group], modify_residual=compare)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', sysid.StampWarning)
+        found, result = fit(parameters(), fn)
+    assert found['armature'].value[0] == pytest.approx(0.05, rel=2e-2)
+    assert result.sensor_stamps == ('rollout' if stamp else 'measured')
+    assert all(value == armature and not every for value, armature, every in seen)
+    with pytest.raises(FitError, match="'tip'"):
+        sysid.build_residual_fn(models_sequences=[group])(np.array([0.1]), parameters())
+
+
+def test_settings_that_are_not_used_are_named() -> None:
     fn = sysid.build_residual_fn(models_sequences=[sequences()])
-    first, second = (fn(np.array([0.1]), parameters(times(factor)))[0][0] for factor in (1.0, 2.0))
-    assert np.abs(second - first).max() > 1.0
+    with pytest.warns(UserWarning, match='does not use x_scale, mu_min'):
+        fit(parameters(), fn, x_scale='jac', mu_min=1e-6, max_iters=1)
+
+
+def test_what_the_toolbox_logs_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    """A start on a bound, columns of very different size, and nothing to fit."""
+
+    def flat(x: Array, _: sysid.ParameterDict) -> Any:
+        return [np.stack([x[0] - 1.0, 1e-7 * x[1]])], None, None
+
+    params = sysid.ParameterDict()
+    params.add(sysid.Parameter('a', 0.0, 0.0, 2.0))
+    params.add(sysid.Parameter('b', 1.0, 0.0, 2.0))
+    fit(params, flat, check_conditioning=True)
+    assert 'start of a is on a bound' in caplog.text
+    assert 'cond(J^T J)' in caplog.text
+    params['a'].frozen = params['b'].frozen = True
+    assert str(fit(params, flat)[1])
+    assert 'all parameters are frozen' in caplog.text
+
+
+def test_the_table_has_the_start_and_the_nominal_value(capsys: pytest.CaptureFixture[str]) -> None:
+    params = parameters(start=0.03)
+    params['armature'].nominal[:] = 0.07
+    sysid.optimize(params, sysid.build_residual_fn(models_sequences=[sequences()]))
+    lines = capsys.readouterr().out.splitlines()
+    row = next(line for line in lines if line.startswith('armature'))
+    assert row.split()[1:3] == ['0.03', '0.07']
+    assert "Sensors are taken to be stamped as 'measured'." in lines
