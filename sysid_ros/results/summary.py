@@ -91,10 +91,15 @@ def summarise(
         errors=sensor_errors(curves, units),
         noise=tuple(
             NoiseScale(
-                **(noises[sensor]._asdict() if sensor in noises else {'sensor': sensor}),
+                sensor=sensor,
                 unit=units[sensor],
                 sigma=sigma,
                 source='configuration' if sensor in fit.known_noise else FROM_RESIDUALS,
+                **{
+                    key: getattr(noises[sensor], key)
+                    for key in ('samples', 'effective', 'autocorrelation')
+                    if sensor in noises
+                },
             )
             for sensor, sigma in sorted(fit.noise.items())
         ),
