@@ -7,12 +7,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sysid_ros.config import MemoryConfig, ThresholdsConfig, load_calibration
+from sysid_ros.config import CalibrationConfig, MemoryConfig, ThresholdsConfig, load_calibration
 from sysid_ros.errors import ResultError
 from sysid_ros.identification.observer import Observer
-from sysid_ros.pipeline.calibration import check, identify, write
+from sysid_ros.model.stated import stated
+from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.evaluation import HORIZON, evaluate
-from sysid_ros.results.case import Case
+from sysid_ros.pipeline.writing import Identified, write
+from sysid_ros.results.case import Case, Place, parameter_cases
+from sysid_ros.results.comparison import ComparedQuantity, causes, check_tolerance, compare
 from sysid_ros.results.evaluation import Evaluation, differences, judge_evaluation
 from sysid_ros.results.headline import in_one_line
 from sysid_ros.results.result import CalibrationResult
@@ -132,3 +135,52 @@ def _is_there(path: Path, *, update: bool) -> bool:
     if not path.is_file() and not update:
         raise ResultError(f'There is no baseline {str(path)!r}; `sysid check --update` writes it.')
     return path.is_file()
+
+
+class Checked(NamedTuple):
+    """A fit beside a baseline.
+
+    Attributes:
+        identified: What was found.
+        rows: Each quantity beside the baseline's.
+        cases: The same as cases, with places in the model.
+        notes: What is another than when the baseline was made, a sentence each.
+    """
+
+    identified: Identified
+    rows: tuple[ComparedQuantity, ...]
+    cases: tuple[Case, ...]
+    notes: tuple[str, ...]
+
+
+def check(
+    config: CalibrationConfig,
+    baseline: Path,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+) -> Checked:
+    """Convert and fit again, and compare with an earlier result; writes nothing.
+
+    Args:
+        config: The validated configuration.
+        baseline: ``result.json`` of the calibration that is the reference, or a folder of it.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+
+    Raises:
+        SysidError: In one sentence, what is wrong with the input.
+    """
+    reference = CalibrationResult.load(find(baseline))
+    check_tolerance(config.check.tolerance, reference)
+    if config.memory.previous == 'auto':
+        # The latest result is, or knows the bags of, the one that is to be reproduced.
+        config = config.model_copy(update={'memory': MemoryConfig()})
+    found = identify(config, command=command, observer=observer)
+    rows = compare(found.result, reference, config.check.tolerance, config.check.held_out_factor)
+    places = {'': Place(str(config.model), 0)}
+    for entry in stated(found.model.description) if found.model is not None else ():
+        place = Place(str(entry.file), entry.line)
+        places.setdefault(entry.key.rpartition('/')[0], place)
+    cases = parameter_cases(rows, found.result, places)
+    return Checked(found, rows, cases, tuple(causes(found.result, reference, rows)))

@@ -37,7 +37,6 @@ from sysid_ros.results.result import (
     StartKind,
     TraceEntry,
     UnjudgedResult,
-    WindowFit,
 )
 from sysid_ros.version import __version__
 
@@ -55,13 +54,11 @@ class Validation(NamedTuple):
     Attributes:
         folds: Fits without some bags, judged on those.
         horizon: Errors over the time since a start from the measured state.
-        windows: Fits to windows, by their length.
         warnings: What a reader of the result must know, a sentence each.
     """
 
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
-    windows: tuple[WindowFit, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -30,7 +30,7 @@ def _thresholds(project: Project, **keys: object) -> None:
 @pytest.fixture
 def found_before(identified: Identified, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fit of what is the same find the same at once."""
-    monkeypatch.setattr('sysid_ros.pipeline.calibration.identify', lambda *_, **__: identified)
+    monkeypatch.setattr('sysid_ros.pipeline.baseline.identify', lambda *_, **__: identified)
 
 
 def _move(project: Project, name: str, factor: float) -> None:

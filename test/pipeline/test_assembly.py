@@ -22,7 +22,9 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
+from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
+from sysid_ros.pipeline.predictions import simulate
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -125,7 +127,10 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
         )
         source = RobotModel(Description(path), spec)
         problem = Problem(spec, model, recordings, parameters, source)
-        return assemble(config, '', Estimated(problem, EstimatorKind.SIMULATION), found)
+        fitted = Fitted(found, problem, problem)
+        table = simulate(fitted.predictor(1), found.as_arrived(sequences, offsets=True))
+        seen = Estimated(problem, EstimatorKind.SIMULATION)
+        return assemble(config, '', seen, fitted, table)
 
     return run
 

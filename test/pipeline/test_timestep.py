@@ -15,18 +15,11 @@ from builders.recorded_pendulum import calibration
 from sysid_ros.config import SolverConfig
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.pipeline import timestep
+from sysid_ros.pipeline import fitting
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.fitting import Fitted, fit_and_correct, timestep_change, with_timestep
 from sysid_ros.pipeline.loading import Problem, load
-from sysid_ros.pipeline.timestep import (
-    CORRECTIONS,
-    corrected,
-    may_correct,
-    spoken_for,
-    timestep_change,
-    with_timestep,
-)
+from sysid_ros.pipeline.predictions import simulate
 from sysid_ros.signals.trajectory import Trajectory
 
 
@@ -42,8 +35,8 @@ def test_short_recordings_are_fitted_with_the_model_s_own_step(problem: Problem)
 def test_long_recordings_keep_a_step_where_a_longer_step_would_show(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timestep, '_MANY_STEPS', 1.0)
-    monkeypatch.setattr(timestep, '_CHANGE', 0.1)
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
+    monkeypatch.setattr(fitting, '_CHANGE', 0.1)
     assert with_timestep(problem, SolverConfig(timestep='auto')) is problem
 
 
@@ -51,8 +44,8 @@ def test_long_recordings_take_a_longer_step_that_changes_little(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = problem.model.opt.timestep
-    monkeypatch.setattr(timestep, '_MANY_STEPS', 1.0)
-    monkeypatch.setattr(timestep, '_CHANGE', 0.4)
+    monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
+    monkeypatch.setattr(fitting, '_CHANGE', 0.4)
     coarse = with_timestep(problem, SolverConfig(timestep='auto'))
     assert coarse.model.opt.timestep == pytest.approx(4 * own)
     assert coarse.spec.option.timestep == coarse.model.opt.timestep
@@ -108,32 +101,32 @@ def _of_the_arm(problem: Problem, trajectories: list[Trajectory], step: float) -
 def test_a_fit_is_corrected_for_a_step_that_recordings_tell_from_the_model_s(
     problem: Problem,
 ) -> None:
-    config = calibration(Path('unused'))
-    solver = SolverConfig()
+    config = calibration(Path('unused'), solver=SolverConfig())
     arm = _of_the_arm(problem, [recorded(seed=1), recorded(seed=2)], 2e-3)
-    coarse = fit_training(config, arm, Nobody(), judged=False)
-    exact = spoken_for(arm, arm, coarse, solver)
-    assert exact.model.opt.timestep == pytest.approx(5e-4)
-    assert may_correct(arm, solver)
-    assert not may_correct(arm, SolverConfig(timestep='model'))
-    found = coarse
-    for _ in range(CORRECTIONS):
-        like = corrected(exact, arm, found, 0)
-        found = fit_training(config, like, Nobody(), begun=found)
+    taken = SolverConfig(timestep='model')
+    coarse = fit_and_correct(config.model_copy(update={'solver': taken}), arm, Nobody())
+    found = fit_and_correct(config, arm, Nobody())
+    assert coarse.problem is arm
+    assert found.problem.model.opt.timestep == pytest.approx(5e-4)
     truth = np.array([0.1, 0.05, 2.0, 1.0, 0.3, 0.2, DELAY])
-    off, fixed = (np.abs(each.solution.x - truth) / truth for each in (coarse, found))
+    off, fixed = (np.abs(each.fit.solution.x - truth) / truth for each in (coarse, found))
     # A longer step acts on stiff servos as less damping would.
     assert np.all(off[2:4] > 0.04)
     assert np.all(fixed[2:4] < 0.02)
-    assert found.noise['elbow_effort'] == pytest.approx(0.02, rel=0.05)
-    assert coarse.noise['elbow_effort'] > 0.025
+    assert found.fit.noise['elbow_effort'] == pytest.approx(0.02, rel=0.05)
+    assert coarse.fit.noise['elbow_effort'] > 0.025
     # Left of forces is what the longer step changes in them; with the shorter one, it is noise.
-    assert timestep_change(arm, exact, arm, found, 0) > 0.5
-    assert timestep_change(arm, arm, arm, found, 0) == 0
+    assert _change(arm, found) > 0.5
+    assert _change(arm, coarse) == 0
+
+
+def _change(arm: Problem, found: Fitted) -> float:
+    table = simulate(found.predictor(0), found.fit.as_arrived(arm.sequences('train'), offsets=True))
+    return timestep_change(arm, found, table, 0)
 
 
 @pytest.mark.slow
 def test_recordings_with_the_model_s_own_step_speak_for_no_other(problem: Problem) -> None:
     arm = _of_the_arm(problem, [recorded(seed=1, step=2e-3)], 2e-3)
-    found = fit_training(calibration(Path('unused')), arm, Nobody(), judged=False)
-    assert spoken_for(arm, arm, found, SolverConfig()) is arm
+    config = calibration(Path('unused'), solver=SolverConfig())
+    assert fit_and_correct(config, arm, Nobody()).problem is arm
