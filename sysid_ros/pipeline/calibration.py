@@ -114,11 +114,12 @@ def identify(
         )
         fitted = fitted._replace(fit=fit)
     observer.stage('predicting all recordings, nominal and fitted')
+    trajectories = [s for each in seen.problem.recordings for s in each.alignment.sequences]
     film = config.report.film and seen.kind is not EstimatorKind.TORQUE
     table = simulate(
         fitted.predictor(threads),
         # Commands act when they were found to.
-        fitted.fit.as_arrived([*training, *held_out], offsets=True),
+        fitted.fit.as_arrived(trajectories, offsets=True),
         window=fitted.fit.window,
         noise=fitted.fit.noise,
         beside=partial(frames, seen.problem.model) if film else None,

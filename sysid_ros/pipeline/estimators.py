@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -35,14 +35,12 @@ from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.driven import NotToldError
+from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
 
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9
@@ -50,13 +48,7 @@ _MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINT
 
 
 class Estimated(NamedTuple):
-    """A problem as an estimator sees it.
-
-    Attributes:
-        problem: What is fitted: the recordings themselves, or the forces along them.
-        kind: Which estimator.
-        sentence: Why.
-    """
+    """What is fitted: recordings or the forces along them, by which estimator, and why."""
 
     problem: Problem
     kind: EstimatorKind
@@ -224,11 +216,8 @@ def motor_biases(
     """Return the constant forces of motors with which they read as much as they are told.
 
     A force is read as ``needed + offset``: who tells a motor what was read has it exert the offset
-    too much. Half the difference of dry friction in both directions is such an offset.
-
-    Args:
-        model: The nominal model.
-        values: All that was found; the offsets of sensors are ``sensor/NAME/bias``.
+    too much. Half the difference of dry friction in both directions is such an offset. The offsets
+    of sensors are ``sensor/NAME/bias`` among the values.
 
     Returns:
         Name of each motor to its constant force, N·m or N before its gear, and the sensors whose
@@ -307,11 +296,8 @@ def _told(problem: Problem) -> Problem:
 def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:
     """Return a problem whose motors exert the measured forces where no bag holds commands.
 
-    Where the model has no actuators at all, each joint gets a motor.
-
-    Args:
-        problem: What was recorded.
-        values: What was found; forces are less the offsets of their sensors.
+    Where the model has no actuators at all, each joint gets a motor. Of what was found, the values,
+    the offsets of sensors are subtracted from forces.
     """
     if not problem.model.nactuator:
         spec = problem.spec.copy()

@@ -15,6 +15,7 @@ import numpy as np
 
 from sysid_ros.config import BagSelection, CalibrationConfig, DataConfig
 from sysid_ros.errors import ConfigError, how_many
+from sysid_ros.estimation.residuals import DIVERGED
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.model.stated import stated
@@ -22,7 +23,7 @@ from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven
 from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.predicting import Forecaster, Known, forecaster, known_problem
-from sysid_ros.pipeline.predictions import DIVERGED, residuals_of
+from sysid_ros.pipeline.predictions import residuals_of
 from sysid_ros.pipeline.validation import horizon_errors
 from sysid_ros.results.evaluation import (
     EvaluatedBag,

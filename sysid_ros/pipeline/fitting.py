@@ -20,7 +20,7 @@ import threading
 import time
 from fnmatch import fnmatchcase
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -36,12 +36,10 @@ from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.estimators import with_trajectories
+from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import Predictions, Predictor
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
 _UNJUDGED = 0.3

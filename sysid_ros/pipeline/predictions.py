@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.start.windows import Cutter, Window
@@ -34,14 +34,10 @@ Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
 #: Sensor name to (n,) finite residuals in units of its noise.
 SensorResiduals = dict[str, Values]
 
-#: A simulation that became unstable counts as this many times the noise, as it does in the fit.
-DIVERGED = 1e4
 #: Starts of windows are near already; so many iterations at most.
 _ITERATIONS = 5
 #: Starts of so many windows are estimated together that their Jacobian has about so many numbers.
 _MOST_NUMBERS = 4e6
-#: Directions in which parameters are known better than this part of the worst move nothing.
-_LEAST = 1e-6
 
 
 class Predictor(NamedTuple):
@@ -139,6 +135,8 @@ class Predictions:
         self, noise: Mapping[str, float], mask: Mask | None = None
     ) -> tuple[list[SensorResiduals], list[SensorResiduals]]:
         """Return residuals in units of the noise, nominal and fitted, by trajectory and sensor.
+
+        All residuals of an unstable simulation are ``DIVERGED``, as they are in the fit.
 
         Args:
             noise: Sensor name to standard deviation; others do not count.
@@ -247,7 +245,7 @@ def deviations(
     size = np.sqrt(np.diag(covariance))
     unit = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
-    own = values > _LEAST * max(float(values.max(initial=0.0)), np.finfo(float).tiny)
+    own = values > np.finfo(float).eps * len(values)
     moves = (vectors[:, own] * np.sqrt(values[own])).T * size
     low = np.array([parameter.min_value for parameter in fit.parameters])
     high = np.array([parameter.max_value for parameter in fit.parameters])

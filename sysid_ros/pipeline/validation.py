@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.errors import ConfigError, nearest
+from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.identification.fit import Fit
@@ -31,6 +31,7 @@ from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, motion_noise
 from sysid_ros.pipeline.fitting import Fitted
+from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import (
     Mask,
     Predictions,
@@ -45,14 +46,9 @@ from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
-
 #: Name of a family of bags to its sequences.
 Families = dict[str, tuple[Trajectory, ...]]
 
-#: So many parameters are named in a warning.
-_NAMED = 3
 #: From so many training bags on, each of them is left out in turn unless told otherwise.
 FEWEST_BAGS = 3
 #: Of more bags, neighbours in the list are left out together: so many fits are made at most.
@@ -331,15 +327,14 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
     if far:
         moved = np.abs(values - fit.solution.x)
-        named = ', '.join(
+        named = listed(
             f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
             f'{folds[int(np.argmax(moved[:, j]))].name!r}'
-            for j in far[:_NAMED]
+            for j in far
         )
-        more = f' (and {len(far) - _NAMED} more)' if len(far) > _NAMED else ''
         yield (
             'Between fits without some of the bags parameters move by much more than their '
-            f'intervals say: {named}{more}; the bags do not agree on one value, so the model '
+            f'intervals say: {named}; the bags do not agree on one value, so the model '
             'lacks something or the intervals are too narrow.'
         )
 

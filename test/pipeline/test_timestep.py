@@ -32,22 +32,15 @@ def test_short_recordings_are_fitted_with_the_model_s_own_step(problem: Problem)
     assert with_timestep(problem, SolverConfig()) is problem
 
 
-def test_long_recordings_keep_a_step_where_a_longer_step_would_show(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
-    monkeypatch.setattr(fitting, '_CHANGE', 0.1)
-    assert with_timestep(problem, SolverConfig(timestep='auto')) is problem
-
-
-def test_long_recordings_take_a_longer_step_that_changes_little(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(('change', 'factor'), [(0.1, 1), (0.4, 4)])
+def test_long_recordings_take_the_longest_step_that_changes_little(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, change: float, factor: int
 ) -> None:
     own = problem.model.opt.timestep
     monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
-    monkeypatch.setattr(fitting, '_CHANGE', 0.4)
-    coarse = with_timestep(problem, SolverConfig(timestep='auto'))
-    assert coarse.model.opt.timestep == pytest.approx(4 * own)
+    monkeypatch.setattr(fitting, '_CHANGE', change)
+    coarse = with_timestep(problem, SolverConfig())
+    assert coarse.model.opt.timestep == pytest.approx(factor * own)
     assert coarse.spec.option.timestep == coarse.model.opt.timestep
     assert problem.model.opt.timestep == own == problem.spec.option.timestep
 
