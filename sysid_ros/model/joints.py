@@ -22,7 +22,9 @@ def position_joint(model: mujoco.MjModel, sensor: str) -> int:
     return int(model.sensor_objid[row]) if measures else -1
 
 
-def driven_joint(model: mujoco.MjModel, actuator: int) -> int:
-    """Return the joint that an actuator drives alone; -1 where there is none."""
+def driven_joint(model: mujoco.MjModel, actuator: int | str) -> int:
+    """Return the joint that an actuator, by index or name, drives alone; -1 where there is none."""
+    if isinstance(actuator, str):
+        actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, actuator)
     drives = actuator >= 0 and model.actuator_trntype[actuator] in TO_JOINT
     return int(model.actuator_trnid[actuator, 0]) if drives else -1

@@ -179,13 +179,12 @@ def _commands(
     found: dict[int, tuple[Callable[[Values], Values], str]] = {}
     for series in trajectory.commands:
         for name, (_, columns) in series.signal_mapping.items():
-            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
-            joint = driven_joint(model, actuator)
+            joint = driven_joint(model, name)
             if joint >= 0 and joint not in found:
                 told = TimeSeries(series.times, series.data[:, columns[0]])
                 method: Method = 'linear' if name in trajectory.interpolated else 'zoh'
                 told_at = partial(told.interpolate, method=method)
-                found[joint] = told_at, _command_unit(model, actuator, joint)
+                found[joint] = told_at, _command_unit(model, model.actuator(name).id, joint)
     return found
 
 
@@ -243,12 +242,7 @@ def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Itera
             for sequence in recording.alignment.sequences
             for series in sequence.commands
             for name, (_, columns) in series.signal_mapping.items()
-            if (
-                joint := driven_joint(
-                    model, mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
-                )
-            )
-            >= 0
+            if (joint := driven_joint(model, name)) >= 0
             and np.ptp(series.data[:, columns], axis=0).any()
         }
         for item in recording.alignment.health:

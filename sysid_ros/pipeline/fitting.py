@@ -90,7 +90,7 @@ def fit_and_correct(
     cancel: threading.Event | None = None,
     deadline: float = math.inf,
 ) -> Fitted:
-    """Fit a problem, and correct the fit once for the time step that recordings speak for.
+    """Fit a problem, and correct the fit for the time step that recordings speak for.
 
     Arguments are those of `fit_training`.
     """
@@ -103,10 +103,15 @@ def fit_and_correct(
     if found.solution.status in LIMITS:
         return Fitted(found, problem, fitted)
     exact = spoken_for(problem, found, config.solver)
-    if exact.model is not fitted.model:
-        observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
-        fitted = corrected(exact, fitted, found, config.solver.threads)
-    return Fitted(fit_to(fitted, begun=found), exact, fitted)
+    if exact.model is fitted.model:
+        return Fitted(fit_to(fitted, begun=found), exact, fitted)
+    refit = fitted
+    for judged in (False, True):  # the second time for what the first has moved
+        if found.solution.status not in LIMITS:
+            observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
+            refit = corrected(exact, fitted, found, config.solver.threads)
+            found = fit_to(refit, begun=found, judged=judged)
+    return Fitted(found, exact, refit)
 
 
 def fit_training(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import math
 import threading
 import time
@@ -100,13 +99,10 @@ def validate(
             families = families_of(config.validation.leave_out, training_bags(problem))
     except ConfigError as err:
         warnings.append(str(err))
-    if families and fit.solution.status == 'time':
-        families = {}
-        warnings.append('No part of the data was left out in turn: the limit of time was reached.')
     folds: tuple[Fold, ...] = ()
-    if families:
+    if families and fit.solution.status != 'time':
         observer.stage(f'fitting without each of {len(families)} parts of the data')
-        found = _until(deadline, _folds(config, fitted, table, families, cancel), fit)
+        found = _folds(config, fitted, table, families, cancel, deadline)
         folds = tuple(counted(observer, found, len(families)))
     if len(folds) < len(families):
         warnings.append(
@@ -129,13 +125,16 @@ def _folds(
     table: Predictions,
     families: Families,
     cancel: threading.Event | None,
+    deadline: float,
 ) -> Iterator[Fold]:
     """Yield the fit without each family, judged on that family."""
     fit, refit = fitted.fit, fitted.refit
     names = [trajectory.name for trajectory in table.trajectories]
     before = dict(zip(names, table.residuals(fit.noise)[0], strict=True))
     predictor = fitted.predictor(config.solver.threads)
-    left_out = leave_out(refit.spec, refit.sequences('train'), families, fit, config.solver, cancel)
+    left_out = leave_out(
+        refit.spec, refit.sequences('train'), families, fit, config.solver, cancel, deadline
+    )
     for name, values in left_out:
         yield Fold(
             name=name,
@@ -143,18 +142,6 @@ def _folds(
             after=error_without(predictor, fit, values, families[name], fit.noise),
             values=tuple(values.tolist()),
         )
-
-
-def _until(deadline: float, folds: Iterator[Fold], fit: Fit) -> Iterator[Fold]:
-    """Yield those for which there is time: that of the longest, or of an iteration of the fit."""
-    moments = [0.0, *(iteration.seconds for iteration in fit.solution.trace)]
-    longest = max(after - before for before, after in itertools.pairwise(moments))
-    while (began := time.monotonic()) + longest <= deadline:
-        fold = next(folds, None)
-        if fold is None:
-            return
-        yield fold
-        longest = max(longest, time.monotonic() - began)
 
 
 def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
@@ -233,6 +220,7 @@ def leave_out(
     fit: Fit,
     solver: SolverConfig,
     cancel: threading.Event | None = None,
+    deadline: float = math.inf,
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Fit to all sequences but those of one family at a time.
 
@@ -245,6 +233,7 @@ def leave_out(
         fit: The fit to all of them.
         solver: The loss of the fit, and simulation threads.
         cancel: Ends it when it is set.
+        deadline: No other fit begins after it, in ``time.monotonic()``.
 
     Yields:
         Name of the family, and (p,) values; NaN where nothing but the family tells one.
@@ -253,6 +242,8 @@ def leave_out(
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
     settings = SolverSettings('mujoco', solver.loss, _FOLD_ITERATIONS, rough=True)
     for name, family in families.items():
+        if time.monotonic() > deadline:
+            return
         absent = {sequence.name for sequence in family}
         rest = [sequence for sequence in arrived if sequence.name not in absent]
         rows = [place for place, sequence in enumerate(arrived) if sequence.name in absent]
