@@ -24,7 +24,8 @@ def position_joint(model: mujoco.MjModel, sensor: str) -> int:
 
 def driven_joint(model: mujoco.MjModel, actuator: int | str) -> int:
     """Return the joint that an actuator, by index or name, drives alone; -1 where there is none."""
-    if isinstance(actuator, str):
-        actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, actuator)
-    drives = actuator >= 0 and model.actuator_trntype[actuator] in TO_JOINT
-    return int(model.actuator_trnid[actuator, 0]) if drives else -1
+    row = actuator
+    if isinstance(row, str):
+        row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, row))
+    drives = row >= 0 and model.actuator_trntype[row] in TO_JOINT
+    return int(model.actuator_trnid[row, 0]) if drives else -1
