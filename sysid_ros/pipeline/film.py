@@ -70,7 +70,7 @@ def frames(model: mujoco.MjModel, trajectory: Trajectory) -> TimeSeries:
 
 
 def _moments(trajectory: Trajectory) -> Values:
-    return np.arange(0.0, trajectory.duration, 1 / FRAMERATE)
+    return np.arange(0.0, max(trajectory.duration, 1 / FRAMERATE), 1 / FRAMERATE)
 
 
 def _columns(model: mujoco.MjModel) -> dict[str, NDArray[np.int64]]:

@@ -84,14 +84,10 @@ class Written(NamedTuple):
     notes: Notes
 
 
-def _prior(mean: float, std: float) -> PriorConfig:
-    return PriorConfig(mean=mean, std=std)
-
-
 #: What only the compiler reads, and what the model's file has no place for.
 OTHERS = (
     ParameterConfig(target='joint/elbow/ref', bounds=(-0.5, 0.5)),
-    ParameterConfig(target='sequence/*/initial_qvel', prior=_prior(0.0, 0.5)),
+    ParameterConfig(target='sequence/*/initial_qvel', prior=PriorConfig(mean=0.0, std=0.5)),
     ParameterConfig(target='sensor/elbow_velocity/delay', bounds=(-0.05, 0.05)),
     ParameterConfig(target='sensor/shoulder_velocity/gain'),
 )
@@ -347,27 +343,6 @@ def test_what_was_changed_in_the_text_of_the_model_is_in_the_result(written: Wri
     line = Path(ref.file).read_text().splitlines()[ref.line - 1]
     assert '"elbow"' in line
     assert all(change.old != change.new for change in written.result.changes)
-
-
-def test_default_classes_are_targets(config: CalibrationConfig, tmp_path: Path):
-    text = (FOLDER / 'arm.xml').read_text()
-    text = text.replace('<worldbody>', '<default><joint damping=".5"/></default><worldbody>', 1)
-    text = text.replace(' damping=".5"/>\n', '/>\n')
-    (tmp_path / 'classes.xml').write_text(text)
-    damping = (ParameterConfig(target='default/main/joint/damping', bounds=(0.0, 5.0)),)
-    result = identify(_with(config, model=tmp_path / 'classes.xml', parameters=damping)).result
-    assert [p.name for p in result.parameters] == ['default/main/joint/damping']
-    assert result.parameters[0].initial == 0.5
-
-
-def test_a_sharp_prior_decides_and_the_verdict_says_so(config: CalibrationConfig):
-    entries = (
-        FEW[0],
-        ParameterConfig(target='body/tip/mass', scale='log', prior=_prior(0.6, 1e-7)),
-    )
-    mass = identify(_with(config, parameters=entries)).result.parameter('body/tip/mass')
-    assert mass.value == pytest.approx(0.6, abs=1e-4)
-    assert mass.verdict == 'prior-dominated'
 
 
 def test_a_delay_of_a_sensor_leaves_out_the_ends_and_cuts_no_sequence(
