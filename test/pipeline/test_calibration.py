@@ -55,6 +55,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
 
 TRAIN = str(FOLDER / 'train')
+BAGS = calibration(FOLDER).bags
 COMMANDS = '/forward_position_controller/commands'
 
 
@@ -374,7 +375,11 @@ def test_a_delay_of_a_sensor_leaves_out_the_ends_and_cuts_no_sequence(
             ConfigError,
             "'trian' in segments.without; .*train",
         ),
-        ({'bags': [BagSelection(path=str(FOLDER / 'trian'))]}, BagError, 'nearest: train'),
+        (
+            {'bags': [*BAGS, BagSelection(path=str(FOLDER / 'valdiate'), role='validate')]},
+            BagError,
+            'nearest: validate',
+        ),
         (
             {'parameters': [ParameterConfig(target='sequence/trian/initial_qvel')]},
             ParameterError,
