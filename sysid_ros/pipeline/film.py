@@ -44,14 +44,7 @@ _STILL = 1e-3
 
 
 class Motion(NamedTuple):
-    """What a film shows.
-
-    Attributes:
-        sequence: Name of the recording.
-        copies: The robots, with their states frame by frame.
-        note: What part of the recording it is.
-        missing: Why there is nothing to show, in a sentence; empty where there is.
-    """
+    """The recording, the robots frame by frame, which part of it; or why there is nothing."""
 
     sequence: str = ''
     copies: tuple[Copy, ...] = ()
@@ -82,12 +75,7 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
     """Return how the robot moved in one recording, held out if any is, and how models say it does.
 
     Of several recordings it is the one which the nominal model explains worst, and of that the few
-    seconds in which the robots are farthest apart.
-
-    Args:
-        fitted: What was found.
-        table: What it predicts, with `frames` beside what was measured.
-        diagnostics: Says how well each recording is explained.
+    seconds in which the robots are farthest apart. The table holds `frames` beside measurements.
     """
     problem, model = fitted.problem, fitted.problem.model
     if any(trajectory.motion is not None for trajectory in table.trajectories):
@@ -119,11 +107,7 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
 
 
 def draw_motion(motion: Motion | None) -> tuple[tuple[Film, ...], str]:
-    """Draw a motion.
-
-    Returns:
-        The film, if there is one, and else why there is none.
-    """
+    """Return the film of a motion, if there is one, and else why there is none."""
     if motion is None:
         return (), ''
     if motion.missing:

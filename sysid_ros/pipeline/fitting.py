@@ -295,13 +295,8 @@ def corrected(exact: Problem, coarse: Problem, found: Fit, threads: int) -> Prob
 def timestep_change(problem: Problem, fitted: Fitted, table: Predictions, threads: int) -> float:
     """Return by what part of the unexplained the model's own time step changes predictions.
 
-    It is compared with the step of the predictions or, where those have it, of the fit.
-
-    Args:
-        problem: With the model's own step.
-        fitted: What was found.
-        table: What it predicts, for all recordings.
-        threads: Simulation threads; 0 means one per core.
+    It is compared with the step of the predictions, which are in the table, or, where those have
+    it, of the fit.
     """
     own = problem.model.opt.timestep
     other = fitted.refit if fitted.problem.model.opt.timestep == own else problem

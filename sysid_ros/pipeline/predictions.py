@@ -228,7 +228,7 @@ def deviations(
         fit: What was found.
         predictor: Predicts with the fitted values, those of the parameters first.
         trajectories: What is predicted.
-        expected: What it predicts for them.
+        expected: The predictions.
 
     Returns:
         For each trajectory, (n, width) for each of its series of measurements, in SI units.
@@ -281,12 +281,8 @@ def predict_in_windows(
 
     A fit to windows is judged as it was made: what is unknown of each start is estimated from the
     measurements in its window, with the parameters as they are.
-
-    Args:
-        predictor: What predicts.
-        trajectories: What is cut; where the position of a joint is not measured, it stays whole.
-        seconds: Length of a window.
-        noise: Sensor name to standard deviation, which says what starts are the best.
+    Where the position of a joint is not measured, a trajectory stays whole. The noise says which
+    starts are the best.
 
     Returns:
         One prediction per trajectory; NaN where nothing is predicted. It diverged where it did so

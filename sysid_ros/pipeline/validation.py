@@ -282,10 +282,7 @@ def error_without(
     noise: Mapping[str, float],
     mask: Mask | None = None,
 ) -> float:
-    """Return the error on a family of a fit without it, in units of the noise.
-
-    Values are (p,); NaN stands for the nominal value.
-    """
+    """Return the error on a family of the (p,) values without it; NaN stands for the nominal."""
     nominal = [parameter.nominal for parameter in fit.parameters]
     known = np.where(np.isnan(values), nominal, values)
     refitted = predictor._replace(parameters=fit.parameters, values=known)
@@ -351,13 +348,6 @@ def horizon_errors(
     Each start is where the robot was measured to be: positions and velocities by the rule for the
     start of a sequence, activations of actuators as the commands until then leave them. The error
     over the last fifth of each horizon counts. All starts are simulated in one batch.
-
-    Args:
-        problem: The nominal model and the sequences of both roles.
-        fitted: What was found.
-        noise: Sensor name to standard deviation.
-        seconds: The horizons.
-        observer: Is told of the stage.
 
     Returns:
         A point for each role and horizon that the sequences have room for; none where none is

@@ -40,12 +40,7 @@ _NUDGE = 1e-6
 class Identified:
     """A judged result, and what an accepted one needs for its files; nothing is on disk yet.
 
-    Attributes:
-        result: What was found.
-        values: Targets and their values in SI units.
-        model: The nominal one; read again from its file unless given.
-        servos: The joints that servos drive, if any.
-        motion: What its film shows, if it gets one.
+    Values are in SI units; the nominal model is read again from its file unless given.
     """
 
     result: CalibrationResult
@@ -57,12 +52,7 @@ class Identified:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A result and where it was written.
-
-    Attributes:
-        result: What was found.
-        folder: The dated folder; what is in it never changes.
-    """
+    """A result and the dated folder that it was written to, which never changes."""
 
     result: CalibrationResult
     folder: Path
