@@ -43,9 +43,9 @@ from sysid_ros.signals.trajectory import Trajectory
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
 _UNJUDGED = 0.3
-#: Steps that are tried for recordings of more steps than the last, in units of the model's; none is
-#: longer than the second, s.
-_FACTORS, _LONGEST, _MANY_STEPS = (8, 4, 2), 0.01, 2e5
+#: Longer steps are tried for recordings of more steps than the last: from the first, in units of
+#: the model's, or the second, s, on, halved each time.
+_MOST_TIMES, _LONGEST, _MANY_STEPS = 10, 0.01, 2e5
 #: A longer step may change predictions by this part of what the nominal values leave unexplained,
 #: root mean square; what it changes at the values that are found is corrected.
 _CHANGE = 0.3
@@ -218,12 +218,13 @@ def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
     if steps <= _MANY_STEPS or not _may_change(problem):
         return problem
     exact = Predictor(problem.spec, threads=solver.threads).predict(trajectories)
-    for factor in _FACTORS:
-        if factor * own <= _LONGEST:
-            coarse = stepped(problem, factor * own)
-            moved = Predictor(coarse.spec, threads=solver.threads).predict(trajectories)
-            if change_of(Predictions(trajectories, exact, moved)) <= _CHANGE:
-                return coarse
+    step = min(_LONGEST, _MOST_TIMES * own)
+    while step >= 2 * own:
+        coarse = stepped(problem, step)
+        moved = Predictor(coarse.spec, threads=solver.threads).predict(trajectories)
+        if change_of(Predictions(trajectories, exact, moved)) <= _CHANGE:
+            return coarse
+        step /= 2
     return problem
 
 

@@ -41,9 +41,9 @@ def test_short_recordings_are_fitted_with_the_model_s_own_step(problem: Problem)
     assert with_timestep(problem, SolverConfig()) is problem
 
 
-@pytest.mark.parametrize(('change', 'factor'), [(0.1, 1), (0.4, 4)])
+@pytest.mark.parametrize(('change', 'factor'), [(0.1, 1), (0.4, 2.5)])
 def test_long_recordings_take_the_longest_step_that_changes_little(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch, change: float, factor: int
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, change: float, factor: float
 ) -> None:
     own = problem.model.opt.timestep
     monkeypatch.setattr(fitting, '_MANY_STEPS', 1.0)
