@@ -243,8 +243,8 @@ def _report_folds(name: str, robot: Robot) -> bool:
     below, values = [], []
     for family, own in robot.families.items():
         # From near the fit to all.
-        (fold,) = leave_out(robot.spec, runs, {family: own}, full, SolverConfig())
-        values.append(np.array(fold.values))
+        ((_, found),) = leave_out(robot.spec, runs, {family: own}, full, SolverConfig())
+        values.append(found)
         scores = [_rms(_errors(robot, own, x)) for x in (None, full.solution.x, values[-1])]
         table.row(family, *scores)
         below.append(scores[2] < scores[0])

@@ -127,18 +127,16 @@ def predict(
     """
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.tables import joint_errors, print_joint_errors
-    from sysid_ros.pipeline.forecast import forecaster
-    from sysid_ros.pipeline.predicting import write_prediction
+    from sysid_ros.pipeline.predicting import forecaster, write_prediction
 
-    found = write_prediction(bag, forecaster(source), output)
-    prediction = found.prediction
+    prediction, messages = write_prediction(bag, forecaster(source), output)
     errors = joint_errors(prediction)
     topics = [f'/{name}' for name in prediction.series()]
     if json:
         print_json(
             {
                 'bag': output,
-                'messages': found.messages,
+                'messages': messages,
                 'topics': topics,
                 'unstable': prediction.unstable,
                 'errors': errors,
@@ -148,7 +146,7 @@ def predict(
     print_joint_errors(make_console(), prediction, errors)
     for name in prediction.unstable:
         say(f'the simulation of {name} becomes unstable')
-    say(f'wrote {output}: {found.messages} messages, of them {", ".join(topics)}')
+    say(f'wrote {output}: {messages} messages, of them {", ".join(topics)}')
     return 0
 
 

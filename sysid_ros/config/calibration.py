@@ -151,9 +151,6 @@ class ValidationConfig(Section):
         default=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0),
         description='seconds after starts from the measured state at which errors are given',
     )
-    windows: tuple[Seconds, ...] = Field(
-        default=(), description='lengths of windows, s, that the parameters are also fitted to'
-    )
 
 
 #: What a bag is for: to fit to, or to judge the fit on.

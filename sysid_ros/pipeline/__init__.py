@@ -3,14 +3,9 @@
 """The whole way from bags to a result: configuration in, result out."""
 
 from sysid_ros.identification.observer import Observer
-from sysid_ros.pipeline.calibration import (
-    Calibration,
-    Identified,
-    calibrate,
-    convert,
-    identify,
-    write,
-)
+from sysid_ros.pipeline.calibration import calibrate, identify
+from sysid_ros.pipeline.conversion import convert
+from sysid_ros.pipeline.writing import Calibration, Identified, write
 
 __all__ = [
     'Calibration',

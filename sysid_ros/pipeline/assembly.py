@@ -4,53 +4,48 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
+from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import some
 from sysid_ros.estimation.arrivals.messages import FARTHEST
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.bands import deviations
+from sysid_ros.identification.fit import Fit
 from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.model.implied import implied_actuators
-from sysid_ros.model.joints import TO_JOINT
-from sysid_ros.model.units import component_label, sensor_unit
-from sysid_ros.pipeline.estimators import by_windows
-from sysid_ros.pipeline.loading import unlike_stamps
+from sysid_ros.model.joints import driven_joint, position_joint
+from sysid_ros.model.units import sensor_unit
+from sysid_ros.pipeline.estimators import Estimated, by_windows
+from sysid_ros.pipeline.fitting import Fitted
+from sysid_ros.pipeline.loading import CalibrationBag, unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
-from sysid_ros.pipeline.validation import Predictor
-from sysid_ros.pipeline.windowed import predict_in_windows
+from sysid_ros.pipeline.predictions import Predictions, deviations
 from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import (
+    CalibrationResult,
     EstimatorKind,
     FileHash,
+    Provenance,
     RecordedBag,
     RecordedSequence,
 )
 from sysid_ros.results.summary import Validation, provenance_now, summarise, tool_errors
+from sysid_ros.signals.timeseries import Method, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.vocabulary import Quantity
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config import CalibrationConfig
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.estimators import Estimated
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
-    from sysid_ros.results.result import CalibrationResult, Provenance
-    from sysid_ros.signals.timeseries import Method, TimeSeries
-    from sysid_ros.signals.trajectory import Trajectory
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 #: Ends of several starts whose costs differ by more than this part are different optima.
 _SAME_COST = 1e-3
@@ -58,15 +53,17 @@ _SAME_COST = 1e-3
 _AT_LIMIT = 0.99
 
 
-def assemble(
+def assemble(  # noqa: PLR0913 (what a result is made of)
     config: CalibrationConfig,
     command: str,
     seen: Estimated,
-    fit: Fit,
+    fitted: Fitted,
+    table: Predictions,
     *,
-    exact: tuple[Problem, float] | None = None,
+    timestep_change: float = 0.0,
     validation: Validation | None = None,
     remembered: Remembered | None = None,
+    warnings: Sequence[str] = (),
 ) -> CalibrationResult:
     """Build the judged result of a fit.
 
@@ -74,16 +71,17 @@ def assemble(
         config: What was asked for.
         command: How it was asked for.
         seen: The model and the data, as the estimator saw them.
-        fit: What was found.
-        exact: The same with the time step of predictions, if that is another, and by what part of
-            the unexplained the model's own changes them.
+        fitted: What was found.
+        table: What it predicts, for all recordings.
+        timestep_change: By what part of the unexplained the model's own time step changes that.
         validation: What it is worth on data that it did not see.
         remembered: What an earlier result has to do with it.
+        warnings: What a reader must know first, a sentence each.
     """
-    problem, recordings = seen.problem, seen.problem.recordings
+    fit, problem, recordings = fitted.fit, seen.problem, seen.problem.recordings
     remembered, validation = remembered or Remembered(), validation or Validation()
-    predicting, change = exact or (problem, 0.0)
-    curves = list(_curves(predicting, fit, config.solver.threads, problem.spec))
+    stepped = fitted.problem.model is not problem.model
+    curves = list(_curves(fitted, table, config.solver.threads))
     found = summarise(
         str(config.model),
         fit,
@@ -95,7 +93,7 @@ def assemble(
     )
     compared = by_windows(seen, fit)
     warnings = (
-        *remembered.warnings,
+        *warnings,
         *_warnings(fit, seen),
         *(
             f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'
@@ -103,10 +101,15 @@ def assemble(
         ),
         *validation.warnings,
     )
-    context = {
+    solver = {
+        'estimator': compared.kind,
+        'estimator_sentence': compared.sentence,
+        'timestep': float(fitted.problem.model.opt.timestep) if stepped else None,
+        'timestep_change': timestep_change if stepped else 0.0,
+    }
+    update = {
         'folds': validation.folds,
         'horizon': validation.horizon,
-        'windows': validation.windows,
         'topics': tuple(rate for recording in recordings for rate in recording.alignment.topics),
         'health': (
             *_offsets(fit),
@@ -115,110 +118,89 @@ def assemble(
             *(finding for recording in recordings for finding in recording.alignment.health),
             *_stuck(problem.model, recordings),
         ),
-        'recordings': tuple(_recorded(recording) for recording in recordings),
+        'recordings': tuple(
+            RecordedBag(
+                bag=recording.alignment.bag,
+                role=recording.role,
+                seconds=recording.alignment.seconds,
+                sequences=tuple(
+                    RecordedSequence(name=name, begin=begin, end=end)
+                    for name, (begin, end) in recording.alignment.places
+                    if name in {trajectory.name for trajectory in recording.alignment.sequences}
+                ),
+            )
+            for recording in recordings
+        ),
         'drift': remembered.drift,
         'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
-        'solver': found.solver.model_copy(
-            update={
-                'estimator': compared.kind,
-                'estimator_sentence': compared.sentence,
-                'timestep': float(predicting.model.opt.timestep) if exact else None,
-                'timestep_change': change,
-            }
-        ),
+        'solver': found.solver.model_copy(update=solver),
         'implied_actuators': tuple(implied_actuators(problem.spec)),
     }
-    return judge(found.model_copy(update=context).with_warnings(warnings), config.gate)
+    return judge(found.model_copy(update=update).with_warnings(warnings), config.gate)
 
 
-def _curves(
-    problem: Problem, fit: Fit, threads: int, banded: mujoco.MjSpec
-) -> Iterator[SignalCurve]:
-    sequences = [(s, r.role) for r in problem.recordings for s in r.alignment.sequences]
-    # Commands act when they were found to.
-    bare = fit.as_arrived([sequence for sequence, _ in sequences], offsets=True)
-    fitted = Predictor(problem.spec, *fit.predicting(bare), threads, problem.servos)
-    nominal = fitted._replace(model=problem.model, parameters=(), values=None)
+def _curves(fitted: Fitted, table: Predictions, threads: int) -> Iterator[SignalCurve]:
+    """Yield what was measured and predicted, with bands of what was held out."""
+    fit, problem = fitted.fit, fitted.problem
+    held_out = {trajectory.name for trajectory in problem.sequences('validate')}
+    doubts: Mapping[int, Sequence[Values]] = {}
     if fit.window is None:
-        before, after = nominal.predict(bare), fitted.predict(bare)
-    else:
-        before, after = (
-            predict_in_windows(each, bare, fit.window, fit.noise) for each in (nominal, fitted)
+        places = [i for i, each in enumerate(table.trajectories) if each.name in held_out]
+        found = deviations(
+            fit,
+            fitted.predictor(threads),
+            [table.trajectories[place] for place in places],
+            [table.fitted[place] for place in places],
         )
-    off: list[Sequence[Values | None]] = [[None] * len(each.measurements) for each in bare]
-    if fit.window is None:
-        unseen = [place for place, (_, role) in enumerate(sequences) if role == 'validate']
-        found = deviations(fit, banded, [bare[place] for place in unseen], threads)
-        for place, each in zip(unseen, found, strict=True):
-            off[place] = each
-    for (_, role), sequence, old, new, doubt in zip(
-        sequences, bare, before, after, off, strict=True
-    ):
-        commands = _commands(problem.model, sequence)
-        for series, old_values, new_values, doubts in zip(
-            sequence.measurements, old.channels, new.channels, doubt, strict=True
-        ):
-            columns = [
-                (sensor, component_label(sensor, place, len(own)), int(column))
-                for sensor, (_, own) in series.signal_mapping.items()
-                for place, column in enumerate(own)
-            ]
-            for predicted, (sensor, name, column) in enumerate(columns):
-                command = commands.get(_joint_of(problem.model, sensor))
-                yield SignalCurve(
-                    sequence.name,
-                    role,
-                    sensor,
-                    name,
-                    series.times,
-                    series.data[:, column],
-                    old_values[0, :, predicted],
-                    new_values[0, :, predicted],
-                    bool(new.diverged[0]),
-                    None
-                    if doubts is None or sensor not in fit.noise
-                    else QUANTILE * np.hypot(doubts[:, predicted], fit.noise[sensor]),
-                    *(() if command is None else command.at(series.times)),
-                )
+        doubts = dict(zip(places, found, strict=True))
+    commands = [_commands(problem.model, trajectory) for trajectory in table.trajectories]
+    for signal in table.signals():
+        times = signal.series.times
+        band = None
+        if signal.place in doubts and signal.sensor in fit.noise:
+            doubt = doubts[signal.place][signal.number][:, signal.predicted]
+            band = QUANTILE * np.hypot(doubt, fit.noise[signal.sensor])
+        command, unit = commands[signal.place].get(
+            _joint_of(problem.model, signal.sensor), (None, '')
+        )
+        yield SignalCurve(
+            signal.trajectory.name,
+            'validate' if signal.trajectory.name in held_out else 'train',
+            signal.sensor,
+            signal.name,
+            times,
+            signal.measured,
+            signal.nominal,
+            signal.fitted,
+            signal.diverged[1],
+            band,
+            command(times) if command else None,
+            unit,
+        )
 
 
-class _Command(NamedTuple):
-    """What one joint was told: the column of a series, its unit, and whether samples hold."""
-
-    series: TimeSeries
-    column: int
-    unit: str
-    method: Method
-
-    def at(self, times: Values) -> tuple[Values, str]:
-        """Return (n,) commands at (n,) instants, and their unit."""
-        return self.series.interpolate(times, self.method)[:, self.column], self.unit
-
-
-def _commands(model: mujoco.MjModel, sequence: Trajectory) -> dict[int, _Command]:
-    """Return what each joint was told, by its first actuator where it has several."""
-    found: dict[int, _Command] = {}
-    for series in sequence.commands:
+def _commands(
+    model: mujoco.MjModel, trajectory: Trajectory
+) -> dict[int, tuple[Callable[[Values], Values], str]]:
+    """Return of each joint what its first actuator was told at (n,) instants, and the unit."""
+    found: dict[int, tuple[Callable[[Values], Values], str]] = {}
+    for series in trajectory.commands:
         for name, (_, columns) in series.signal_mapping.items():
-            actuator = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)
-            if actuator >= 0 and model.actuator_trntype[actuator] in TO_JOINT:
-                command = _Command(
-                    series,
-                    int(columns[0]),
-                    _command_unit(model, actuator),
-                    'linear' if name in sequence.interpolated else 'zoh',
-                )
-                found.setdefault(int(model.actuator_trnid[actuator, 0]), command)
+            joint = driven_joint(model, name)
+            if joint >= 0 and joint not in found:
+                told = TimeSeries(series.times, series.data[:, columns[0]])
+                method: Method = 'linear' if name in trajectory.interpolated else 'zoh'
+                told_at = partial(told.interpolate, method=method)
+                found[joint] = told_at, _command_unit(model, model.actuator(name).id, joint)
     return found
 
 
-def _command_unit(model: mujoco.MjModel, actuator: int) -> str:
+def _command_unit(model: mujoco.MjModel, actuator: int, joint: int) -> str:
     """Return the unit of the joint that an actuator's commands are in; empty where geared."""
     gain = float(model.actuator_gainprm[actuator, 0])
     gear = float(model.actuator_gear[model.actuator_outadr[actuator], 0])
     _, position, velocity = model.actuator_biasprm[actuator, :3].tolist()
-    joint = int(model.actuator_trnid[actuator, 0])
     slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
     if not gain:
         return ''
@@ -237,8 +219,8 @@ def _joint_of(model: mujoco.MjModel, sensor: str) -> int:
     if row < 0:
         return -1
     kind, of = model.sensor_objtype[row], int(model.sensor_objid[row])
-    if kind == mujoco.mjtObj.mjOBJ_ACTUATOR and model.actuator_trntype[of] in TO_JOINT:
-        return int(model.actuator_trnid[of, 0])
+    if kind == mujoco.mjtObj.mjOBJ_ACTUATOR:
+        return driven_joint(model, of)
     return of if kind == mujoco.mjtObj.mjOBJ_JOINT else -1
 
 
@@ -260,46 +242,26 @@ def _provenance(config: CalibrationConfig, command: str, seen: Estimated) -> Pro
     )
 
 
-def _recorded(recording: CalibrationBag) -> RecordedBag:
-    """Say how long a bag is and where its sequences are in it."""
-    alignment = recording.alignment
-    used = {sequence.name for sequence in alignment.sequences}
-    return RecordedBag(
-        bag=alignment.bag,
-        role=recording.role,
-        seconds=alignment.seconds,
-        sequences=tuple(
-            RecordedSequence(name=name, begin=begin, end=end)
-            for name, (begin, end) in alignment.places
-            if name in used
-        ),
-    )
-
-
 def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Yield positions that were left out as dead although commands to their joint change."""
     for recording in recordings:
         commanded = {
-            int(model.actuator_trnid[actuator, 0])
+            joint
             for sequence in recording.alignment.sequences
             for series in sequence.commands
             for name, (_, columns) in series.signal_mapping.items()
-            if (actuator := mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_ACTUATOR, name)) >= 0
-            and model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+            if (joint := driven_joint(model, name)) >= 0
             and np.ptp(series.data[:, columns], axis=0).any()
         }
-        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS):
-            name = model.sensor(sensor).name
-            for item in recording.alignment.health:
-                dead = item.kind is FindingKind.DEAD_CHANNEL and item.left_out == name
-                if dead and int(model.sensor_objid[sensor]) in commanded:
-                    yield HealthFinding(
-                        bag=item.bag,
-                        subject=item.subject,
-                        kind=FindingKind.STUCK,
-                        count=item.count,
-                        detail=f'{name!r} never changes although its joint is told to move',
-                    )
+        for item in recording.alignment.health:
+            dead = item.kind is FindingKind.DEAD_CHANNEL and item.left_out
+            if dead and position_joint(model, item.left_out) in commanded:
+                yield dataclasses.replace(
+                    item,
+                    kind=FindingKind.STUCK,
+                    left_out='',
+                    detail=f'{item.left_out!r} never changes although its joint is told to move',
+                )
 
 
 def _offsets(fit: Fit) -> Iterator[HealthFinding]:
@@ -397,3 +359,5 @@ def _warnings(fit: Fit, seen: Estimated) -> Iterator[str]:
             yield f'Bag {recording.path.name!r} holds no usable sequence.'
         if recording.idle_actuators and seen.kind is not EstimatorKind.TORQUE:
             yield f'Bag {recording.idle_actuators}.'
+    for item in unlike_stamps(seen.problem.recordings):
+        yield f'Times of {item.subject} are of {item.count} kinds: {item.detail}.'

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -35,14 +35,12 @@ from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.driven import NotToldError
+from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
 
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9
@@ -50,13 +48,7 @@ _MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINT
 
 
 class Estimated(NamedTuple):
-    """A problem as an estimator sees it.
-
-    Attributes:
-        problem: What is fitted: the recordings themselves, or the forces along them.
-        kind: Which estimator.
-        sentence: Why.
-    """
+    """What is fitted: recordings or the forces along them, by which estimator, and why."""
 
     problem: Problem
     kind: EstimatorKind
@@ -103,10 +95,10 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
         if chosen == 'windows':
             return Estimated(recorded, EstimatorKind.WINDOWS, _of_windows())
         sentence = f'whole simulations, not forces along the motion: {reason}' if reason else ''
-        if reason and _driven_by_forces(problem):
-            sentence += f'; {_cost_of_windows(problem)}'
         return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
-    seen = _changed(problem, lambda each: as_torques(problem.model, each, problem.parameters))
+    seen = with_trajectories(
+        problem, lambda each: as_torques(problem.model, each, problem.parameters)
+    )
     seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))
     if not seen.sequences('train') and chosen == 'auto' and not problem.refused:
         sentence = 'whole simulations, not forces along the motion: too little of it is undisturbed'
@@ -122,7 +114,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
 
 
 def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
-    """Say what forces are compared, why, and what simulations would cost if they were possible."""
+    """Say what forces are compared, and why."""
     cutoffs = [s.motion.cutoff for s in seen.sequences('train') if s.motion is not None]
     why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
     if asked:
@@ -130,25 +122,10 @@ def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
     held = standing(problem.model, problem.sequences('train'))
     if held:
         why += f'; {listed(held)} not measured: taken to stand still'
-    sentence = (
+    return (
         f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
         'positions are predicted for validation only'
     )
-    if asked or problem.refused:
-        return sentence
-    motion = sum(sequence.duration for sequence in problem.sequences('train'))
-    cost = (1 + len(problem.parameters)) * motion
-    return (
-        f'{sentence}; estimator: simulation would simulate {cost:.3g} s of it for each step, '
-        f'{_cost_of_windows(problem)}'
-    )
-
-
-def _cost_of_windows(problem: Problem) -> str:
-    """Say in a clause what windows would simulate: their starts, too, all of them at once."""
-    motion = sum(sequence.duration for sequence in problem.sequences('train'))
-    cost = (1 + len(problem.parameters) + 2 * problem.model.nv) * motion
-    return f'estimator: windows {cost:.3g} s, from where the robot was at the start of each'
 
 
 def _of_windows(seconds: float | None = None) -> str:
@@ -188,6 +165,7 @@ def _not_by_forces(problem: Problem) -> str | None:
 
 
 def _acts(model: mujoco.MjModel, target: Target) -> bool:
+    """Whether a target acts on the forces of a given motion."""
     if target.role is Acting.SENSOR:
         sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, target.name)
         return int(model.sensor_adr[sensor]) in force_weights(model)
@@ -206,14 +184,9 @@ def _driven_by_forces(problem: Problem) -> bool:
 
 
 class _Motor(NamedTuple):
-    """An actuator that exerts a multiple of its command and a constant, whatever moves.
+    """An actuator that exerts ``gain`` times its command plus ``bias``, whatever moves.
 
-    Attributes:
-        name: Of the actuator.
-        row: Which it is.
-        gain: Its own force by its command, …
-        bias: … and without any.
-        moment: (nv,) forces of joints by its own.
+    ``row`` is its index; ``moment`` are the (nv,) forces of joints by its own.
     """
 
     name: str
@@ -237,27 +210,18 @@ def _motors(model: mujoco.MjModel) -> list[_Motor]:
     return found
 
 
-class _Offsets(NamedTuple):
-    """What motors exert beside their commands, as the offsets of measured forces say.
-
-    Attributes:
-        biases: Name of each motor to it, N·m or N before its gear.
-        sensors: Whose offsets these are.
-    """
-
-    biases: dict[str, float]
-    sensors: frozenset[str]
-
-
-def motor_biases(model: mujoco.MjModel, values: Sequence[tuple[Target, float]]) -> _Offsets:
+def motor_biases(
+    model: mujoco.MjModel, values: Sequence[tuple[Target, float]]
+) -> tuple[dict[str, float], frozenset[str]]:
     """Return the constant forces of motors with which they read as much as they are told.
 
     A force is read as ``needed + offset``: who tells a motor what was read has it exert the offset
-    too much. Half the difference of dry friction in both directions is such an offset.
+    too much. Half the difference of dry friction in both directions is such an offset. The offsets
+    of sensors are ``sensor/NAME/bias`` among the values.
 
-    Args:
-        model: The nominal model.
-        values: All that was found; the offsets of sensors are ``sensor/NAME/bias``.
+    Returns:
+        Name of each motor to its constant force, N·m or N before its gear, and the sensors whose
+        offsets these stand for.
     """
     weights = force_weights(model)
     moments = np.nan_to_num(transmissions(model))
@@ -273,7 +237,7 @@ def motor_biases(model: mujoco.MjModel, values: Sequence[tuple[Target, float]]) 
                 scaled.add(target.name)
     used = {name: offset for name, offset in offsets.items() if name not in scaled}
     if not used:
-        return _Offsets({}, frozenset())
+        return {}, frozenset()
     read = np.array([each for each, _ in used.values()])
     of_joints = np.linalg.lstsq(read, [value for _, value in used.values()], rcond=None)[0]
     found = {}
@@ -283,10 +247,12 @@ def motor_biases(model: mujoco.MjModel, values: Sequence[tuple[Target, float]]) 
             found[motor.name] = bias
     said = np.linalg.lstsq(moments.T, of_joints, rcond=None)[0] @ moments if len(moments) else 0
     whole = len(found) > 0 and np.allclose(said, of_joints)
-    return _Offsets(found, frozenset(used)) if whole else _Offsets({}, frozenset())
+    return (found, frozenset(used)) if whole else ({}, frozenset())
 
 
-def _changed(problem: Problem, change: Callable[[Trajectory], Trajectory | None]) -> Problem:
+def with_trajectories(
+    problem: Problem, change: Callable[[Trajectory], Trajectory | None]
+) -> Problem:
     """Return a problem with every sequence changed, without those that became None."""
 
     def of(recording: CalibrationBag) -> CalibrationBag:
@@ -324,26 +290,20 @@ def _told(problem: Problem) -> Problem:
                 measured.append(TimeSeries(series.times[later], force[later], mapping))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
-    return _changed(problem, change)
-
-
-def with_motors(problem: Problem) -> Problem:
-    """Return a problem with a motor on every joint, where the model has no actuators at all."""
-    if problem.model.nactuator:
-        return problem
-    spec = problem.spec.copy()
-    add_actuators(spec, [f'{joint}_{ActuatorKind.EFFORT}' for joint in free_joints(spec)])
-    model = compile_spec(spec, problem.source.description.path)
-    return dataclasses.replace(problem, spec=spec, model=model)
+    return with_trajectories(problem, change)
 
 
 def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:
-    """Return a problem whose motors are told the measured forces where no bag holds commands.
+    """Return a problem whose motors exert the measured forces where no bag holds commands.
 
-    Args:
-        problem: What was recorded.
-        values: What was found; forces are less the offsets of their sensors.
+    Where the model has no actuators at all, each joint gets a motor. Of what was found, the values,
+    the offsets of sensors are subtracted from forces.
     """
+    if not problem.model.nactuator:
+        spec = problem.spec.copy()
+        add_actuators(spec, [f'{joint}_{ActuatorKind.EFFORT}' for joint in free_joints(spec)])
+        compiled = compile_spec(spec, problem.source.description.path)
+        problem = dataclasses.replace(problem, spec=spec, model=compiled)
     model = problem.model
     motors = _motors(model)
     inverse = np.linalg.pinv(np.nan_to_num(transmissions(model)).T)
@@ -377,7 +337,7 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
             commands.append(TimeSeries(times, exerted[:, None] / motor.gain, mapping))
         return dataclasses.replace(sequence, commands=tuple(commands))
 
-    return _changed(problem, change)
+    return with_trajectories(problem, change)
 
 
 def motion_noise(problem: Problem) -> Mapping[str, float]:

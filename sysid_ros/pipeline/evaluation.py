@@ -25,15 +25,18 @@ from sysid_ros.config import (
     load_calibration,
 )
 from sysid_ros.errors import ConfigError, ResultError, how_many, nearest, some
+from sysid_ros.estimation.residuals import DIVERGED
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.model.stated import changes, stated
 from sysid_ros.model.units import sensor_unit
-from sysid_ros.pipeline.calibration import identify, write
-from sysid_ros.pipeline.estimators import driven, with_motors
-from sysid_ros.pipeline.forecast import Forecaster, Known, forecaster, known_problem
+from sysid_ros.pipeline.calibration import identify
+from sysid_ros.pipeline.estimators import driven
 from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
-from sysid_ros.pipeline.validation import DIVERGED, horizon_errors, residuals_of
+from sysid_ros.pipeline.predicting import Forecaster, Known, forecaster, known_problem
+from sysid_ros.pipeline.predictions import residuals_of
+from sysid_ros.pipeline.validation import horizon_errors
+from sysid_ros.pipeline.writing import write
 from sysid_ros.results.comparison import (
     ROUNDING,
     Case,
@@ -222,7 +225,7 @@ def _ahead(known: Known, place: int, horizon: Sequence[float]) -> Iterator[Predi
     """Yield the errors of positions so many seconds after measured states."""
     recorded = known.recorded
     if known.seen.kind is EstimatorKind.TORQUE:
-        recorded = driven(with_motors(recorded))
+        recorded = driven(recorded)
     one = dataclasses.replace(recorded, recordings=(recorded.recordings[place],))
     positions = {
         recorded.model.sensor(row).name: 1.0

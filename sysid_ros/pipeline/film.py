@@ -4,18 +4,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
+from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ModelError, SysidError
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
 from sysid_ros.model.loading import compile_spec, fitted_model
 from sysid_ros.model.targets import Role as Acting
-from sysid_ros.pipeline.validation import Predictor
-from sysid_ros.pipeline.windowed import predict_in_windows
+from sysid_ros.pipeline.fitting import Fitted
+from sysid_ros.pipeline.loading import Problem
+from sysid_ros.pipeline.predictions import Predictions
 from sysid_ros.report.rendering import (
     FITTED,
     FRAMERATE,
@@ -24,42 +27,24 @@ from sysid_ros.report.rendering import (
     MEASURED,
     NOMINAL,
     Copy,
+    Film,
     draw_film,
     lit,
 )
-from sysid_ros.results.result import ROLE_NAMES, EstimatorKind, FitDiagnostics
+from sysid_ros.results.result import ROLE_NAMES, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals.trajectory import Trajectory
 from sysid_ros.toolbox.timeseries import state_mappings
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numpy.typing import NDArray
-
-    from sysid_ros.config.calibration import Role
-    from sysid_ros.identification.fit import Fit
-    from sysid_ros.pipeline.estimators import Estimated
-    from sysid_ros.pipeline.loading import Problem
-    from sysid_ros.report.rendering import Film
-    from sysid_ros.signals.trajectory import Trajectory
-
-    Values = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 #: Where copies are farther apart than so many standard deviations of the motion, more is no more.
 _FAR = 3.0
 _STILL = 1e-3
-_POSITION = mujoco.mjtSensor.mjSENS_JOINTPOS.value
 
 
 class Motion(NamedTuple):
-    """What a film shows.
-
-    Attributes:
-        sequence: Name of the recording.
-        copies: The robots, with their states frame by frame.
-        note: What part of the recording it is.
-        missing: Why there is nothing to show, in a sentence; empty where there is.
-    """
+    """The recording, the robots frame by frame, which part of it; or why there is nothing."""
 
     sequence: str = ''
     copies: tuple[Copy, ...] = ()
@@ -67,31 +52,44 @@ class Motion(NamedTuple):
     missing: str = ''
 
 
-def motion_of(seen: Estimated, fit: Fit, diagnostics: FitDiagnostics, threads: int = 0) -> Motion:
+def frames(model: mujoco.MjModel, trajectory: Trajectory) -> TimeSeries:
+    """Return what a film asks of a prediction: positions of all named joints, frame by frame."""
+    times, columns = _moments(trajectory), _columns(model)
+    order = np.concatenate([np.zeros(0, dtype=np.int64), *columns.values()])
+    mapping = {
+        name: (SignalType.MjStateQPos, np.searchsorted(order, own)) for name, own in columns.items()
+    }
+    return TimeSeries(times, np.full((len(times), len(order)), np.nan), mapping)
+
+
+def _moments(trajectory: Trajectory) -> Values:
+    return np.arange(0.0, max(trajectory.duration, 1 / FRAMERATE), 1 / FRAMERATE)
+
+
+def _columns(model: mujoco.MjModel) -> dict[str, NDArray[np.int64]]:
+    """Return the columns of qpos of each joint that has a name; others stay where they began."""
+    return {name: own for name, (_, own) in state_mappings(model)[0].items() if '[' not in name}
+
+
+def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -> Motion:
     """Return how the robot moved in one recording, held out if any is, and how models say it does.
 
     Of several recordings it is the one which the nominal model explains worst, and of that the few
-    seconds in which the robots are farthest apart.
-
-    Args:
-        seen: The model and the data.
-        fit: What was found.
-        diagnostics: Says how well each recording is explained.
-        threads: Of the simulation; 0 means one per core.
+    seconds in which the robots are farthest apart. The table holds `frames` beside measurements.
     """
-    if seen.kind is EstimatorKind.TORQUE:
+    problem, model = fitted.problem, fitted.problem.model
+    if any(trajectory.motion is not None for trajectory in table.trajectories):
         return Motion(missing='Forces along the measured motion were compared, not the motion.')
-    problem, model = seen.problem, seen.problem.model
     if not np.any(model.body_weldid[model.geom_bodyid]):
         return Motion(missing='The moving bodies of the model have no geoms to draw.')
-    chosen = _chosen(problem, diagnostics)
+    chosen = _chosen(problem, table, diagnostics)
     if chosen is None:
         return Motion(missing='No recording holds a motion.')
-    sequence, role = chosen
-    times = np.arange(0.0, sequence.duration, 1 / FRAMERATE)
+    place, role = chosen
+    times = _moments(table.trajectories[place])
+    motions = _motions(model, table, place, times)
     try:
-        motions = _motions(problem, fit, sequence, times, threads)
-        models = _models(problem, fit)
+        models = _models(fitted)
     except SysidError as err:
         return Motion(missing=str(err))
     rows = _farthest_apart(list(motions.values()), round(LONGEST * FRAMERATE))
@@ -105,15 +103,11 @@ def motion_of(seen: Estimated, fit: Fit, diagnostics: FitDiagnostics, threads: i
         note += f', {times[rows[0]]:.1f} to {times[rows[-1]]:.1f} s, where they are farthest apart'
     if MEASURED not in motions:
         note += '; what was measured does not say where the robot was'
-    return Motion(sequence.name, copies, f'{note}.')
+    return Motion(table.trajectories[place].name, copies, f'{note}.')
 
 
 def draw_motion(motion: Motion | None) -> tuple[tuple[Film, ...], str]:
-    """Draw a motion.
-
-    Returns:
-        The film, if there is one, and else why there is none.
-    """
+    """Return the film of a motion, if there is one, and else why there is none."""
     if motion is None:
         return (), ''
     if motion.missing:
@@ -124,101 +118,66 @@ def draw_motion(motion: Motion | None) -> tuple[tuple[Film, ...], str]:
         return (), str(err)
 
 
-def _chosen(problem: Problem, diagnostics: FitDiagnostics) -> tuple[Trajectory, Role] | None:
-    """Return the recording to film and what it is for."""
+def _chosen(
+    problem: Problem, table: Predictions, diagnostics: FitDiagnostics
+) -> tuple[int, Role] | None:
+    """Return the place of the recording to film in the table, and what it is for."""
     errors = {error.sequence: error.before for error in diagnostics.sequences}
+    held_out = {trajectory.name for trajectory in problem.sequences('validate')}
     found = [
-        (recording.role == 'validate', np.nan_to_num(errors.get(s.name, 0.0)), s, recording.role)
-        for recording in problem.recordings
-        for s in recording.alignment.sequences
-        if s.duration > 0
+        (trajectory.name in held_out, np.nan_to_num(errors.get(trajectory.name, 0.0)), -place)
+        for place, trajectory in enumerate(table.trajectories)
+        if trajectory.duration > 0
     ]
     if not found:
         return None
-    *_, sequence, role = max(found, key=lambda entry: entry[:2])
-    return sequence, role
+    unseen, _, place = max(found)
+    return -place, 'validate' if unseen else 'train'
 
 
 def _motions(
-    problem: Problem, fit: Fit, sequence: Trajectory, times: Values, threads: int
+    model: mujoco.MjModel, table: Predictions, place: int, times: Values
 ) -> dict[str, Values]:
-    """Return the (n, nq) positions of each robot at (n,) times; NaN where there are none."""
-    model = problem.model
-    # What has no name cannot be asked for, and stays where it began.
-    named = {name: own for name, (_, own) in state_mappings(model)[0].items() if '[' not in name}
-    columns = np.concatenate([np.zeros(0, dtype=np.int64), *named.values()])
-    asked = TimeSeries(
-        times,
-        np.full((len(times), len(columns)), np.nan),
-        {
-            name: (SignalType.MjStateQPos, np.searchsorted(columns, own))
-            for name, own in named.items()
-        },
-    )
-    [bare] = fit.as_arrived([sequence], offsets=True)
-    bare = dataclasses.replace(bare, measurements=(*bare.measurements, asked))
-    fitted = Predictor(problem.spec, fit.parameters, fit.solution.x, threads, problem.servos)
-    nominal = fitted._replace(model=model, parameters=(), values=None)
-    both = (
-        predictor.predict([bare])
-        if fit.window is None
-        else predict_in_windows(predictor, [bare], fit.window, fit.noise)
-        for predictor in (nominal, fitted)
-    )
+    """Return the (n, nq) positions of each robot at (n,) times.
+
+    What was measured is known where all joints have one degree of freedom and some position is
+    measured: joints whose position is not are where the fitted model has them.
+    """
+    columns = np.concatenate([np.zeros(0, dtype=np.int64), *_columns(model).values()])
     found = {}
-    for name, [predicted] in zip((NOMINAL, FITTED), both, strict=True):
-        found[name] = np.tile(bare.initial_qpos, (len(times), 1))
-        found[name][:, columns] = predicted.channels[-1][0]
-    channels = [channel[0] for channel in predicted.channels[:-1]]
-    off = _residuals(model, sequence, channels, times)
-    if off is not None:
-        found[MEASURED] = found[FITTED] + off
+    for name, predictions in ((NOMINAL, table.nominal), (FITTED, table.fitted)):
+        found[name] = np.tile(table.trajectories[place].initial_qpos, (len(times), 1))
+        found[name][:, columns] = predictions[place].channels[-1][0]
+    if not np.isin(model.jnt_type, SCALAR_JOINTS).all():
+        return found
+    off = {}
+    for signal in table.signals():
+        joint = _joint_of(model, signal.name) if signal.place == place else -1
+        residual = signal.measured - signal.fitted
+        known = np.isfinite(residual)
+        if joint >= 0 and known.any():
+            column = int(model.jnt_qposadr[joint])
+            off[column] = np.interp(times, signal.series.times[known], residual[known])
+    if off:
+        found[MEASURED] = found[FITTED].copy()
+        for column, values in off.items():
+            found[MEASURED][:, column] += values
     return found
 
 
-def _residuals(
-    model: mujoco.MjModel, sequence: Trajectory, predicted: Sequence[Values], times: Values
-) -> Values | None:
-    """Return by how much (n, nq) positions differ from the fitted ones; None if that is not known.
-
-    It is known where all joints have one degree of freedom and some position is measured: joints
-    whose position is not are where the fitted model has them.
-    """
-    if not np.isin(model.jnt_type, SCALAR_JOINTS).all():
-        return None
-    off, known = np.zeros((len(times), model.nq)), False
-    for series, channel in zip(sequence.measurements, predicted, strict=True):
-        names = [name for name, (_, own) in series.signal_mapping.items() for _ in own]
-        for name, values in zip(names, channel.T, strict=True):
-            joint = _joint_of(model, name)
-            residual = series.get(name)[:, 0] - values
-            finite = np.isfinite(residual)
-            if joint is not None and finite.any():
-                column = model.jnt_qposadr[joint]
-                off[:, column] = np.interp(times, series.times[finite], residual[finite])
-                known = True
-    return off if known else None
+def _joint_of(model: mujoco.MjModel, name: str) -> int:
+    """Return the joint whose position a signal is; -1 where there is none."""
+    joint = position_joint(model, name)
+    if joint < 0 and name.endswith('_qpos'):
+        joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name.removesuffix('_qpos'))
+    return joint
 
 
-def _joint_of(model: mujoco.MjModel, name: str) -> int | None:
-    """Return the joint whose position a signal is."""
-    sensor = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, name)
-    if sensor >= 0 and model.sensor_type[sensor] == _POSITION:
-        return int(model.sensor_objid[sensor])
-    joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name.removesuffix('_qpos'))
-    return joint if joint >= 0 and name.endswith('_qpos') else None
-
-
-def _models(problem: Problem, fit: Fit) -> tuple[mujoco.MjModel, mujoco.MjModel]:
+def _models(fitted: Fitted) -> tuple[mujoco.MjModel, mujoco.MjModel]:
     """Return what the nominal and the fitted robot look like."""
-    spec, path = lit(problem.spec), problem.source.description.path
+    spec, path = lit(fitted.problem.spec), fitted.problem.source.description.path
     # Delays would give the model another state, and are not seen.
-    values = [
-        (target, float(value))
-        for parameter, value in zip(fit.parameters, fit.solution.x, strict=True)
-        for target in parameter.targets
-        if target.role is not Acting.COMMAND
-    ]
+    values = [each for each in fitted.values if each[0].role is not Acting.COMMAND]
     return compile_spec(spec, path), fitted_model(path, values, spec)
 
 

@@ -21,15 +21,8 @@ from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.loading import Problem, load
-from sysid_ros.pipeline.validation import (
-    Mask,
-    Predictor,
-    families_of,
-    leave_out,
-    residuals_of,
-    rms,
-    training_bags,
-)
+from sysid_ros.pipeline.predictions import Mask, Predictor, residuals_of, rms
+from sysid_ros.pipeline.validation import error_without, families_of, leave_out, training_bags
 from sysid_ros.results.result import ROLES
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -356,17 +349,12 @@ def _held_out(
         asked = 'bag' if sum(map(bool, bags.values())) >= FEWEST_PARTS else 'none'
     families = families_of(asked, bags)
     left_out = leave_out(
-        problem.spec,
-        problem.sequences('train'),
-        families,
-        model.fit,
-        config.solver,
-        noise=noise,
-        mask=mask,
-        cancel=cancel,
+        problem.spec, problem.sequences('train'), families, model.fit, config.solver, cancel
     )
-    folds = counted(observer, left_out, len(families))
-    return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
+    for name, values in counted(observer, left_out, len(families)):
+        error = error_without(model.predictor, model.fit, values, families[name], noise, mask)
+        found.append(HeldOut(f'{name}, left out', error))
+    return tuple(found)
 
 
 def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:

@@ -1,11 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a model says that the joints do along a bag, before and after a fit, as messages."""
+"""What a model, as it is or with a result's values, says that joints do along a bag."""
 
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -22,14 +22,20 @@ from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.copying import copy_bag, new_bag
 from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.config import SegmentsConfig
+from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_calibration, validate
 from sysid_ros.config.calibration import BagSelection, Role
-from sysid_ros.errors import AlignmentError, BagError
+from sysid_ros.errors import AlignmentError, BagError, ResultError
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.pipeline.forecast import Forecaster, known_problem
-from sysid_ros.pipeline.windowed import predict_in_windows
-from sysid_ros.rollout.simulation import Prediction
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.implied import add_actuators
+from sysid_ros.model.loading import read_model
+from sysid_ros.model.targets import of_sequence, resolve
+from sysid_ros.model.unknown import Unknown
+from sysid_ros.pipeline.estimators import Estimated, estimated
+from sysid_ros.pipeline.fitting import stepped
+from sysid_ros.pipeline.loading import Problem, Subject, load
+from sysid_ros.pipeline.predictions import Predictions, Predictor, Signal, simulate
+from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.store import find
 from sysid_ros.vocabulary import Quantity
 
 #: What the topics of a prediction are called, behind a prefix.
@@ -40,16 +46,16 @@ _SECOND_NS = 10**9
 
 @dataclass(frozen=True)
 class JointPrediction:
-    """What joints do by measurements and by a model, at n instants.
+    """What k joints do by measurements and by a model, at n instants.
 
-    Every array of values is (n, 3, k): position, velocity and effort of k joints in units of the
-    model, NaN where nothing is measured or predicted.
+    Values are (n, 3, k): position, velocity and effort in units of the model, NaN where nothing is
+    measured or predicted.
 
     Attributes:
-        joints: k names, in the model's order.
-        slides: k, whether a joint slides; else it turns.
-        stamps_ns: (n,) int64, what the measurements are stamped, ns.
-        due_ns: (n,) int64, when they were received, ns.
+        joints: Names, in the model's order.
+        slides: Whether a joint slides; else it turns.
+        stamps_ns: (n,) stamps of the measurements, ns.
+        due_ns: (n,) when they were received, ns.
         measured: What was measured.
         predicted: What the model predicts, after the fit where there was one.
         nominal: What it predicts before the fit; None without one.
@@ -120,31 +126,93 @@ class JointPrediction:
             yield bytes(types.serialize_cdr(message, JOINT_STATE))
 
 
-class WrittenPrediction(NamedTuple):
-    """A bag that was written with a prediction beside it.
+class Forecaster(NamedTuple):
+    """Which model predicts, and how bags are read for it; no result for a model as it is."""
 
-    Attributes:
-        prediction: What was predicted.
-        messages: So many messages are in the new bag, those of the old one and of the prediction.
+    config: CalibrationConfig
+    result: CalibrationResult | None = None
+
+
+def forecaster(path: Path) -> Forecaster:
+    """Return what predicts by the name of a file.
+
+    Args:
+        path: A result.json or its folder; a calibration.yaml, with the result in its output where
+            there is one; or an MJCF, URDF or xacro file, which predicts as it is.
+
+    Raises:
+        SysidError: It is none of these, or not valid.
     """
+    if path.suffix in {'.yaml', '.yml'}:
+        config = load_calibration(path)
+        place = find(config.output)
+        return Forecaster(config, CalibrationResult.load(place) if place.is_file() else None)
+    if not path.is_dir() and path.suffix != '.json':
+        # A model alone has nothing to identify, which a configuration must.
+        return Forecaster(CalibrationConfig.model_construct(model=path, bags=()))
+    place = find(path)
+    result = CalibrationResult.load(place)
+    config = validate(CalibrationConfig, result.provenance.config, f'config in {place}')
+    if not config.model.exists():
+        raise ResultError(
+            f'The model {str(config.model)!r} of the result {str(place)!r} is not there: '
+            'expected to be called where the calibration was, or its calibration.yaml.'
+        )
+    return Forecaster(config, result)
 
-    prediction: JointPrediction
-    messages: int
+
+class Known(NamedTuple):
+    """Recordings, the same as the estimator compares them, and what predicts them."""
+
+    recorded: Problem
+    seen: Estimated
+    predictor: Predictor
+
+
+def known_problem(
+    forecast: Forecaster,
+    observer: Observer,
+    look: Callable[[BagColumns, Role, mujoco.MjModel], None] | None = None,
+) -> Known:
+    """Read the bags of a configuration, all for training; ``look`` is shown their columns."""
+    config, result = forecast
+    config = config.model_copy(update={'parameters': ()})
+    subject = None
+    if result is not None:
+        config = config.model_copy(update={'estimator': result.solver.estimator.value})
+        model = read_model(config.model, config.package_path)
+        add_actuators(model.spec, result.implied_actuators)
+        subject = Subject(model, {})
+    problem = load(config, observer, look, subject)
+    found = [] if result is None else result.parameters
+    known = tuple(
+        Unknown(target.path, (target,), parameter.value, parameter.value, parameter.value)
+        for parameter in found
+        for path in parameter.targets
+        if not of_sequence(path)
+        for target in resolve(path, problem.model, spec=problem.spec)
+    )
+    recorded = replace(problem, parameters=known)
+    if result is not None and result.solver is not None and result.solver.timestep is not None:
+        recorded = stepped(recorded, result.solver.timestep)
+    seen = estimated(config, recorded)
+    predictor = Predictor(seen.problem.spec, threads=config.solver.threads, drives=problem.servos)
+    if known:
+        values = np.array([unknown.nominal for unknown in known])
+        predictor = predictor._replace(parameters=known, values=values)
+    return Known(recorded, seen, predictor)
 
 
 def write_prediction(
     bag: Path, forecast: Forecaster, output: Path, observer: Observer | None = None
-) -> WrittenPrediction:
+) -> tuple[JointPrediction, int]:
     """Write the messages of a bag and what is predicted along it into a new bag.
 
     Beside the topics of the bag it has ``/measured``, ``/predicted``, ``/residual`` and, after a
     fit, ``/nominal``.
 
-    Args:
-        bag: The recording.
-        forecast: What predicts.
-        output: Folder of the new bag.
-        observer: Is told of stages.
+    Returns:
+        What was predicted, and the number of messages in the new bag.
 
     Raises:
         BagError: The bag cannot be read, has a topic of one of these names, or nothing can be
@@ -155,7 +223,7 @@ def write_prediction(
         copy_bag(bag, writer)
         prediction = predict_bag(bag, forecast, observer)
         prediction.write(writer)
-    return WrittenPrediction(prediction, writer.counts.total())
+    return prediction, writer.counts.total()
 
 
 def predict_bag(
@@ -165,11 +233,6 @@ def predict_bag(
 
     Whole runs are simulated from where they begin, from the recorded commands alone; where the fit
     rests on windows, these; where it compares forces, the efforts that the measured motion needs.
-
-    Args:
-        bag: The recording.
-        forecast: What predicts.
-        observer: Is told of stages.
 
     Raises:
         SysidError: In one sentence, what is wrong with the bag, the model or the result.
@@ -196,132 +259,67 @@ def predict_bag(
         )
     problem = known.seen.problem
     alignment, sequences = problem.recordings[0].alignment, problem.sequences('train')
-    models = [known.nominal] if result is None else [known.predictor, known.nominal]
     window = None if result is None else result.solver.window
     noise = {} if result is None else {scale.sensor: scale.sigma for scale in result.noise}
-    predictions = [
-        each.predict(sequences)
-        if window is None
-        else predict_in_windows(each, sequences, window, noise)
-        for each in models
-    ]
-    return _gathered(problem.model, columns, replace(alignment, sequences=sequences), predictions)
-
-
-class _Places(NamedTuple):
-    """Where in a message what is measured of joints stands.
-
-    Attributes:
-        topics: Name of a sensor to its topic.
-        joints: Ids of the joints, in the order of the message.
-        of: Name of a sensor that measures a joint to the places of quantity and joint.
-    """
-
-    topics: dict[str, str]
-    joints: list[int]
-    of: dict[str, tuple[int, int]]
-
-
-class _Part(NamedTuple):
-    """What is known of joints at the stamps of one topic in one sequence.
-
-    Attributes:
-        topic: The topic.
-        times: (n,) seconds from the sequence's origin.
-        tables: (m, n, 3, k) measured, then predicted by each model; NaN where it is not known.
-    """
-
-    topic: str
-    times: NDArray[np.float64]
-    tables: NDArray[np.float64]
+    table = simulate(known.predictor, sequences, window=window, noise=noise)
+    gathered = _gathered(problem.model, columns, replace(alignment, sequences=sequences), table)
+    return gathered if result is not None else replace(gathered, nominal=None)
 
 
 def _gathered(
-    model: mujoco.MjModel,
-    columns: BagColumns,
-    alignment: Alignment,
-    predictions: Sequence[Sequence[Prediction]],
+    model: mujoco.MjModel, columns: BagColumns, alignment: Alignment, table: Predictions
 ) -> JointPrediction:
-    """Put predictions of single series side by side, the series of a topic in common rows.
-
-    Args:
-        model: The compiled model.
-        columns: The bag.
-        alignment: The same, aligned, with the sequences that were predicted.
-        predictions: Of the fitted model, and of the nominal one where there was a fit.
-    """
-    places = _places(model, alignment)
-    topics = {topic.topic: topic for topic in columns.topics}
-    sources = dict(alignment.stamps)
-    stamps, due, tables = [], [], []
-    for sequence, *own in zip(alignment.sequences, *predictions, strict=True):
-        for part in _parts(sequence, own, places):
-            after_ns = np.round(part.times * _SECOND_NS).astype(np.int64)
-            stamps.append(sequence.origin_ns + after_ns)
-            due.append(_received(stamps[-1], topics[part.topic], sources[part.topic]))
-            tables.append(part.tables)
-    if not tables:
-        raise AlignmentError(
-            'Expected a run in which positions, velocities or efforts of joints are measured in '
-            f'bag {alignment.bag!r}, found none; `sysid convert` says what is in it.'
-        )
-    measured, predicted, *nominal = np.concatenate(tables, axis=1)
-    return JointPrediction(
-        tuple(model.joint(joint).name for joint in places.joints),
-        tuple(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in places.joints),
-        np.concatenate(stamps),
-        np.concatenate(due),
-        measured,
-        predicted,
-        nominal[0] if nominal else None,
-        tuple(
-            sequence.name
-            for sequence, prediction in zip(alignment.sequences, predictions[0], strict=True)
-            if prediction.diverged[0]
-        ),
-    )
-
-
-def _places(model: mujoco.MjModel, alignment: Alignment) -> _Places:
+    """Put predictions of single series side by side, the series of a topic in common rows."""
     topics = {p.name: p.topic for p in alignment.pairs if p.role is PairRole.SENSOR}
-    measured = {}
+    of_joints: dict[str, tuple[int, int]] = {}  # sensor: row of the quantity and joint
     for name in topics:
         sensor = model.sensor(name).id
         quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(model.sensor_type[sensor])))
         if quantity is not None:
-            measured[name] = _QUANTITIES.index(quantity), int(model.sensor_objid[sensor])
-    joints = sorted({joint for _, joint in measured.values()})
-    return _Places(
-        topics,
-        joints,
-        {name: (row, joints.index(joint)) for name, (row, joint) in measured.items()},
+            of_joints[name] = _QUANTITIES.index(quantity), int(model.sensor_objid[sensor])
+    joints = sorted({joint for _, joint in of_joints.values()})
+    parts: dict[tuple[int, str], list[Signal]] = {}
+    for signal in table.signals():
+        if signal.sensor in of_joints:
+            parts.setdefault((signal.place, topics[signal.sensor]), []).append(signal)
+    if not parts:
+        raise AlignmentError(
+            'Expected a run in which positions, velocities or efforts of joints are measured in '
+            f'bag {alignment.bag!r}, found none; `sysid convert` says what is in it.'
+        )
+    by_topic = {topic.topic: topic for topic in columns.topics}
+    sources = dict(alignment.stamps)
+    stamps, due, tables = [], [], []
+    for (_, topic), own in parts.items():
+        times = np.unique(np.concatenate([signal.series.times for signal in own]))
+        values = np.full((3, len(times), len(_QUANTITIES), len(joints)), np.nan)
+        for signal in own:
+            row, joint = of_joints[signal.sensor]
+            at = np.searchsorted(times, signal.series.times)
+            values[:, at, row, joints.index(joint)] = (
+                signal.measured,
+                signal.fitted,
+                signal.nominal,
+            )
+        after_ns = np.round(times * _SECOND_NS).astype(np.int64)
+        stamps.append(own[0].trajectory.origin_ns + after_ns)
+        due.append(_received(stamps[-1], by_topic[topic], sources[topic]))
+        tables.append(values)
+    measured, predicted, nominal = np.concatenate(tables, axis=1)
+    return JointPrediction(
+        tuple(model.joint(joint).name for joint in joints),
+        tuple(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE for joint in joints),
+        np.concatenate(stamps),
+        np.concatenate(due),
+        measured,
+        predicted,
+        nominal,
+        tuple(
+            trajectory.name
+            for trajectory, prediction in zip(table.trajectories, table.fitted, strict=True)
+            if prediction.diverged[0]
+        ),
     )
-
-
-def _parts(
-    sequence: Trajectory, predictions: Sequence[Prediction], places: _Places
-) -> Iterator[_Part]:
-    by_topic: dict[str, list[int]] = {}
-    for number, series in enumerate(sequence.measurements):
-        if any(name in places.of for name in series.names):
-            by_topic.setdefault(places.topics[series.names[0]], []).append(number)
-    shape = len(_QUANTITIES), len(places.joints)
-    for topic, numbers in by_topic.items():
-        own = [sequence.measurements[number] for number in numbers]
-        times = np.unique(np.concatenate([series.times for series in own]))
-        tables = np.full((1 + len(predictions), len(times), *shape), np.nan)
-        for number, series in zip(numbers, own, strict=True):
-            rows = np.searchsorted(times, series.times)
-            # Predictions have a column for each of the signals, in their order.
-            column = 0
-            for name, (_, at) in series.signal_mapping.items():
-                if name in places.of:
-                    row, joint = places.of[name]
-                    tables[0, rows, row, joint] = series.data[:, at[0]]
-                    for table, each in zip(tables[1:], predictions, strict=True):
-                        table[rows, row, joint] = each.channels[number][0][:, column]
-                column += len(at)
-        yield _Part(topic, times, tables)
 
 
 def _received(stamps_ns: NDArray[np.int64], topic: TopicColumns, source: str) -> NDArray[np.int64]:

@@ -1,17 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put a fit to the test: other bags, longer predictions, shorter windows."""
+"""Put a fit to the test: on other bags, and ahead from measured states."""
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import mujoco
 import numpy as np
@@ -21,59 +20,46 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
+from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.losses import rho
-from sysid_ros.estimation.start.motion import unmeasured
-from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.identification.fit import Fit
-from sysid_ros.identification.observer import Nobody, Observer, counted
-from sysid_ros.inference import infer
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.identification.observer import Observer, counted
+from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
-from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import driven, motion_noise
-from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint, WindowFit
+from sysid_ros.pipeline.fitting import Fitted
+from sysid_ros.pipeline.loading import Problem
+from sysid_ros.pipeline.predictions import (
+    Mask,
+    Predictions,
+    Predictor,
+    SensorResiduals,
+    residuals_of,
+    rms,
+)
+from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint
 from sysid_ros.results.summary import Validation
-from sysid_ros.rollout.drives import Drives
-from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.rollout.simulation import Prediction
+from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
-
-#: Which samples of a series of a sequence count.
-Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
 #: Name of a family of bags to its sequences.
 Families = dict[str, tuple[Trajectory, ...]]
-
-#: A simulation that became unstable counts as this many times the noise, as it does in the fit.
-DIVERGED = 1e4
-#: So many parameters are named in a warning.
-_NAMED = 3
-#: A fit to part of the data starts near its end; it ends when the next step would be shorter than
-#: this, in standard errors.
-_TOLERANCE = 0.1
 
 #: From so many training bags on, each of them is left out in turn unless told otherwise.
 FEWEST_BAGS = 3
 #: Of more bags, neighbours in the list are left out together: so many fits are made at most.
 MOST_FOLDS = 8
-#: A fit without some bags ends after so many iterations at most.
-_FOLD_ITERATIONS = 5
-#: Directions that the data left hardly determine stay where they are: relative singular value.
-_BLIND = 1e-6
+#: A fit without some bags starts near its end: it ends after so many iterations at most, or when
+#: the next step would be shorter than this, in standard errors.
+_FOLD_ITERATIONS, _TOLERANCE = 5, 0.1
 #: Probability to complain about bags that agree, over all parameters together.
 _FALSE_ALARM = 0.01
 
-#: So many starts are predicted from for each horizon and role at most.
-_MOST_STARTS = 40
-#: So many seconds are simulated for each horizon and role at most.
-_MOST_SECONDS = 60.0
+#: So many starts are predicted from for each horizon and role at most, so many s in all.
+_MOST_STARTS, _MOST_SECONDS = 40, 60.0
 #: The error at a horizon is that of the last part of the way to it.
 _LAST = 0.2
 #: Commands are kept from so long before a start to so long after the end: longer than any delay, s.
@@ -81,192 +67,81 @@ _AROUND = 2.0
 #: Stamps this much later than the end are at the end, s.
 _ROUNDING = 1e-9
 
-#: A fit to windows ends after so many iterations at most.
-_WINDOW_ITERATIONS = 15
-
-
-class Predictor(NamedTuple):
-    """What predicts: a model, values of its parameters, and what drives it.
-
-    Attributes:
-        model: A spec, or what it compiled to if no parameter needs another compilation.
-        parameters: What the values are.
-        values: (p,) parameter values.
-        threads: Simulation threads; 0 means one per core.
-        drives: What drives the model beside its own actuators, if anything.
-    """
-
-    model: mujoco.MjModel | mujoco.MjSpec
-    parameters: Sequence[Unknown] = ()
-    values: NDArray[np.float64] | None = None
-    threads: int = 0
-    drives: Drives | None = None
-
-    def predict(self, sequences: Sequence[Trajectory]) -> tuple[Prediction, ...]:
-        """Simulate sequences in one batch."""
-        return predict(
-            self.model, sequences, self.parameters, self.values, self.threads, drives=self.drives
-        )
-
-
-def residuals_of(
-    predictor: Predictor,
-    sequences: Sequence[Trajectory],
-    noise: Mapping[str, float],
-    mask: Mask | None = None,
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Simulate sequences and return by sequence and sensor the residuals in units of the noise.
-
-    Args:
-        predictor: What predicts.
-        sequences: What is simulated, in one batch.
-        noise: Sensor name to standard deviation; others do not count.
-        mask: Which samples count; by default all.
-
-    Returns:
-        For each sequence, sensor name to (n,) finite residuals.
-    """
-    if not sequences:
-        return []
-    found = []
-    predictions = predictor.predict(sequences)
-    for sequence, prediction in zip(sequences, predictions, strict=True):
-        own: dict[str, list[NDArray[np.float64]]] = {}
-        for series, predicted in zip(sequence.measurements, prediction.channels, strict=True):
-            rows = slice(None) if mask is None else mask(sequence, series)
-            columns = [
-                (name, c) for name, (_, place) in series.signal_mapping.items() for c in place
-            ]
-            places = [place for place, (name, _) in enumerate(columns) if name in noise]
-            names = [columns[place][0] for place in places]
-            measured = series.data[rows][:, [columns[place][1] for place in places]]
-            sigma = np.array([noise[name] for name in names])
-            residual = (predicted[0, rows][:, places] - measured) / sigma
-            residual = np.nan_to_num(residual, nan=np.nan, posinf=DIVERGED, neginf=-DIVERGED)
-            if prediction.diverged[0]:
-                residual = np.where(np.isfinite(measured), DIVERGED, np.nan)
-            for name, values in zip(names, residual.T, strict=True):
-                own.setdefault(name, []).append(values[np.isfinite(values)])
-        found.append({name: np.concatenate(parts) for name, parts in own.items()})
-    return found
-
-
-def rms(residuals: Sequence[Mapping[str, NDArray[np.float64]]]) -> float:
-    """Return the root mean square of all residuals; NaN where there are none."""
-    parts = [values for own in residuals for values in own.values()]
-    values = np.concatenate(parts) if parts else np.zeros(0)
-    return float(np.sqrt(np.mean(values**2))) if len(values) else float('nan')
-
 
 def validate(
     config: CalibrationConfig,
-    problem: Problem,
-    fit: Fit,
+    recorded: Problem,
+    fitted: Fitted,
+    table: Predictions,
     observer: Observer,
     cancel: threading.Event | None = None,
-    recorded: Problem | None = None,
-    refitted: Problem | None = None,
     deadline: float = math.inf,
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
 
-    What cannot be done costs nobody the fit: it becomes a warning.
-
-    In chaotic motion, where the fit rests on windows, whole bags cannot be predicted: nothing is
-    left out then, and no other windows are tried.
+    What cannot be done costs nobody the fit: it becomes a warning. In chaotic motion, where the fit
+    rests on windows, whole bags cannot be predicted, and nothing is left out.
 
     Args:
         config: The configuration.
-        problem: The model and the data.
-        fit: The fit to all training data.
+        recorded: The model and the data as they were recorded.
+        fitted: The fit to all training data.
+        table: What it predicts.
         observer: Is told of stages.
         cancel: Ends it when it is set.
-        recorded: The recordings themselves, where the fit saw only the forces along them.
-        refitted: What fits to parts of the data see; ``problem`` unless given.
         deadline: No other fit begins after it, in ``time.monotonic()``.
-
-    Raises:
-        CancelledError: ``cancel`` was set.
     """
-    chosen = config.validation
-    whole, refitted = fit.window is None, refitted or problem
+    fit, problem = fitted.fit, fitted.problem
     warnings: list[str] = []
     families: Families = {}
     try:
-        families = _families(config, refitted, fit)
+        if fit.window is None:
+            families = families_of(config.validation.leave_out, training_bags(problem))
     except ConfigError as err:
         warnings.append(str(err))
     folds: tuple[Fold, ...] = ()
-    if families:
+    if families and fit.solution.status != 'time':
         observer.stage(f'fitting without each of {len(families)} parts of the data')
-        left_out = leave_out(
-            refitted.spec, refitted.sequences('train'), families, fit, config.solver, cancel=cancel
-        )
-        folds = tuple(counted(observer, _until(deadline, left_out, fit), len(families)))
+        found = _folds(config, fitted, table, families, cancel, deadline)
+        folds = tuple(counted(observer, found, len(families)))
     if len(folds) < len(families):
         warnings.append(
             f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
             'of time was reached.'
         )
-    everything = problem.sequences('train')
-    fitted = Predictor(problem.spec, *fit.predicting(everything), config.solver.threads, fit.drives)
-    ahead = problem
+    predictor = fitted.predictor(config.solver.threads)
+    ahead: Problem = problem
     noise: Mapping[str, float] = fit.noise
-    if recorded is not None and recorded is not problem:
-        ahead, noise = driven(recorded), motion_noise(recorded)
-    horizon = horizon_errors(ahead, fitted, noise, chosen.horizon, observer)
-    windows: tuple[WindowFit, ...] = ()
-    if chosen.windows and whole and time.monotonic() > deadline:
-        warnings.append('No windows were fitted: the limit of time was reached.')
-    elif chosen.windows and whole:
-        observer.stage('fitting windows')
-        try:
-            windows = fit_windows(refitted, fit, chosen.windows, config.solver, cancel, observer)
-        except CancelledError:
-            raise
-        except FitError as err:
-            warnings.append(str(err))
-    warnings.extend(disagreements(fit, folds))
-    if windows:
-        warnings.extend(drifts(fit, windows))
-    return Validation(folds, horizon, windows, tuple(warnings))
+    if any(trajectory.motion is not None for trajectory in problem.sequences('train')):
+        ahead = driven(recorded, fitted.values)
+        predictor, noise = predictor._replace(model=ahead.spec), motion_noise(ahead)
+    horizon = horizon_errors(ahead, predictor, noise, config.validation.horizon, observer)
+    return Validation(folds, horizon, (*warnings, *disagreements(fit, folds)))
 
 
-def _until(deadline: float, folds: Iterator[Fold], fit: Fit) -> Iterator[Fold]:
-    """Yield those for which there is time: that of the longest, or of an iteration of the fit."""
-    moments = [0.0, *(iteration.seconds for iteration in fit.solution.trace)]
-    longest = max(after - before for before, after in itertools.pairwise(moments))
-    while (began := time.monotonic()) + longest <= deadline:
-        fold = next(folds, None)
-        if fold is None:
-            return
-        yield fold
-        longest = max(longest, time.monotonic() - began)
-
-
-def _families(config: CalibrationConfig, problem: Problem, fit: Fit) -> Families:
-    """Return what is left out in turn.
-
-    Raises:
-        ConfigError: The bags do not allow what was asked for, or the time does not.
-    """
-    if fit.window is not None:
-        return {}
-    found = families_of(config.validation.leave_out, training_bags(problem))
-    if found and fit.solution.status == 'time':
-        raise ConfigError(
-            'No part of the data was left out in turn: the limit of time was reached.'
+def _folds(
+    config: CalibrationConfig,
+    fitted: Fitted,
+    table: Predictions,
+    families: Families,
+    cancel: threading.Event | None,
+    deadline: float,
+) -> Iterator[Fold]:
+    """Yield the fit without each family, judged on that family."""
+    fit, refit = fitted.fit, fitted.refit
+    names = [trajectory.name for trajectory in table.trajectories]
+    before = dict(zip(names, table.residuals(fit.noise)[0], strict=True))
+    predictor = fitted.predictor(config.solver.threads)
+    left_out = leave_out(
+        refit.spec, refit.sequences('train'), families, fit, config.solver, cancel, deadline
+    )
+    for name, values in left_out:
+        yield Fold(
+            name=name,
+            before=rms([before[sequence.name] for sequence in families[name]]),
+            after=error_without(predictor, fit, values, families[name], fit.noise),
+            values=tuple(values.tolist()),
         )
-    return found
-
-
-def check_families(config: CalibrationConfig, problem: Problem) -> None:
-    """Check, before any work, that what is to be left out fits the bags.
-
-    Raises:
-        ConfigError: It does not.
-    """
-    families_of(config.validation.leave_out, training_bags(problem))
 
 
 def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
@@ -311,13 +186,13 @@ def families_of(
     return _named_families(leave_out, filled)
 
 
-def _named_families(chosen: Mapping[str, Sequence[str]], bags: Families) -> Families:
+def _named_families(chosen: Mapping[str, Sequence[str]], filled: Families) -> Families:
     owner: dict[str, str] = {}
     for family, patterns in chosen.items():
         for pattern in patterns:
-            matches = fnmatch.filter(bags, pattern)
+            matches = fnmatch.filter(filled, pattern)
             if not matches:
-                hint = nearest(pattern, list(bags))
+                hint = nearest(pattern, list(filled))
                 raise ConfigError(
                     f'No training bag matches {pattern!r} in leave_out of validation; {hint}.'
                 )
@@ -327,16 +202,15 @@ def _named_families(chosen: Mapping[str, Sequence[str]], bags: Families) -> Fami
                         f'Bag {bag!r} is in two families of leave_out, {owner[bag]!r} and '
                         f'{family!r}; expected one.'
                     )
-    found = {
-        family: tuple(s for bag in bags if owner.get(bag) == family for s in bags[bag])
-        for family in chosen
-    }
     for family in chosen:
-        if all(owner.get(bag) == family for bag in bags):
+        if all(owner.get(bag) == family for bag in filled):
             raise ConfigError(
                 f'Family {family!r} of leave_out holds all training bags: none is left to fit.'
             )
-    return found
+    return {
+        family: tuple(s for bag in filled if owner.get(bag) == family for s in filled[bag])
+        for family in chosen
+    }
 
 
 def leave_out(
@@ -345,16 +219,12 @@ def leave_out(
     families: Families,
     fit: Fit,
     solver: SolverConfig,
-    *,
-    noise: Mapping[str, float] | None = None,
-    mask: Mask | None = None,
     cancel: threading.Event | None = None,
-) -> Iterator[Fold]:
-    """Fit to all sequences but those of one family at a time, and judge each fit on that family.
+    deadline: float = math.inf,
+) -> Iterator[tuple[str, NDArray[np.float64]]]:
+    """Fit to all sequences but those of one family at a time.
 
-    Each fit has the weights of the full one and starts one Gauss-Newton step from its end: that
-    step is known from its Jacobian without any simulation. What nothing but the family says
-    something about has no value in that fold, and is predicted with at its nominal value.
+    Each fit has the weights of the full one and starts from its end.
 
     Args:
         spec: The nominal model.
@@ -362,122 +232,61 @@ def leave_out(
         families: Name to the sequences that are held out together.
         fit: The fit to all of them.
         solver: The loss of the fit, and simulation threads.
-        noise: In which units the errors are; the fit's own unless given.
-        mask: Which samples count for the errors; by default all.
         cancel: Ends it when it is set.
+        deadline: No other fit begins after it, in ``time.monotonic()``.
 
-    Raises:
-        CancelledError: ``cancel`` was set.
+    Yields:
+        Name of the family, and (p,) values; NaN where nothing but the family tells one.
     """
-    if not families:
-        return
-    noise = fit.noise if noise is None else noise
-    families = {name: tuple(fit.as_timed(own)) for name, own in families.items()}
-    held_out = [s for own in families.values() for s in own]
-    nominal = Predictor(spec, threads=solver.threads, drives=fit.drives)
-    before = iter(residuals_of(nominal, held_out, noise, mask))
     arrived = fit.as_fitted(sequences)
-    refits = _Refits(spec, arrived, fit, solver)
-    defaults = np.array([parameter.nominal for parameter in fit.parameters])
-    for name, own in families.items():
-        absent = {sequence.name for sequence in own}
+    assert fit.samples is not None  # noqa: S101 (a fit that was just made)
+    settings = SolverSettings('mujoco', solver.loss, _FOLD_ITERATIONS, rough=True)
+    for name, family in families.items():
+        if time.monotonic() > deadline:
+            return
+        absent = {sequence.name for sequence in family}
         rest = [sequence for sequence in arrived if sequence.name not in absent]
-        values = refits.without(absent, rest, cancel)
-        known = np.where(np.isnan(values), defaults, values)
-        refitted = nominal._replace(parameters=fit.parameters, values=known)
-        after = residuals_of(refitted, own, noise, mask)
-        yield Fold(
-            name=name,
-            before=rms([next(before) for _ in own]),
-            after=rms(after),
-            values=tuple(values.tolist()),
-        )
-
-
-class _Refits:
-    """Fits to parts of the data of a fit, each started near its end."""
-
-    def __init__(
-        self, spec: mujoco.MjSpec, sequences: Sequence[Trajectory], fit: Fit, solver: SolverConfig
-    ) -> None:
-        self._spec, self._fit, self._solver = spec, fit, solver
-        self._jacobian = fit.solution.jacobian
-        with make_simulator(spec, fit.unknowns, sequences, 1, drives=fit.drives) as simulator:
-            whole = Residuals(simulator, fit.noise, memory=fit.memory)
-        self._rows = {s.name: whole.rows(i) for i, s in enumerate(sequences)}
-
-    def without(
-        self, absent: set[str], rest: list[Trajectory], cancel: threading.Event | None
-    ) -> NDArray[np.float64]:
-        """Return the (p,) values for the other sequences; NaN where they say nothing."""
-        fit = self._fit
-        kept = self._excited(absent)
-        start = np.clip(
-            fit.values + self._step(kept, absent),
-            [unknown.min_value for unknown in fit.unknowns],
-            [unknown.max_value for unknown in fit.unknowns],
-        )
-        unknowns = [u for u, keep in zip(fit.unknowns, kept, strict=True) if keep]
+        rows = [place for place, sequence in enumerate(arrived) if sequence.name in absent]
+        left = fit.solution.jacobian[~np.isin(fit.samples.sequence, rows)]
+        told = np.asarray(np.any(left != 0, axis=0))
+        unknowns, places = [], []
+        for place, unknown in enumerate(fit.unknowns):
+            own = [t.role is Acting.SEQUENCE and t.name in absent for t in unknown.targets]
+            if told[place] and not all(own):
+                unknowns.append(unknown)
+                places.append(place)
         memory = fit.memory
         if memory is not None and not set(memory.names) <= {u.name for u in unknowns}:
             memory = None
         found = np.full(len(fit.values), np.nan)
         if unknowns:
             with make_simulator(
-                self._spec, unknowns, rest, self._solver.threads, drives=fit.drives
+                spec, unknowns, rest, solver.threads, drives=fit.drives
             ) as simulator:
                 residuals = Residuals(simulator, fit.noise, memory=memory)
-                try:
-                    solution = self._solved(residuals, start[kept], cancel)
-                except CancelledError:
-                    raise
-                except FitError:  # the step leads to where every simulation is unstable
-                    solution = self._solved(residuals, fit.values[kept], cancel)
-                found[kept] = solution.x
-        return found[: len(fit.parameters)]
+                found[places] = solve(
+                    residuals,
+                    fit.values[places],
+                    settings=settings,
+                    tolerance=_TOLERANCE,
+                    cancel=cancel,
+                ).x
+        yield name, found[: len(fit.parameters)]
 
-    def _solved(
-        self,
-        residuals: Residuals,
-        start: NDArray[np.float64],
-        cancel: threading.Event | None,
-    ) -> Solution:
-        return solve(
-            residuals,
-            start,
-            settings=SolverSettings('mujoco', self._solver.loss, _FOLD_ITERATIONS, rough=True),
-            tolerance=_TOLERANCE,
-            cancel=cancel,
-        )
 
-    def _excited(self, absent: set[str]) -> NDArray[np.bool_]:
-        """Return (p,) whether what is left says anything about an unknown."""
-        left = np.ones(len(self._jacobian), dtype=bool)
-        for name in absent:
-            left[self._rows[name]] = False
-        lost = [
-            all(t.role is Acting.SEQUENCE and t.name in absent for t in unknown.targets)
-            for unknown in self._fit.unknowns
-        ]
-        return np.asarray(np.any(self._jacobian[left] != 0, axis=0) & ~np.array(lost, dtype=bool))
-
-    def _step(self, kept: NDArray[np.bool_], absent: set[str]) -> NDArray[np.float64]:
-        """Return the (p,) Gauss-Newton step of the data that are left, from the full fit.
-
-        The gradient of all data is zero, so that of the data left is minus that of those absent.
-        """
-        weight = np.sqrt(rho(self._fit.solution.residual, self._solver.loss)[1])
-        jacobian = self._jacobian[:, kept] * weight[:, None]
-        scale = np.linalg.norm(jacobian, axis=0)
-        jacobian = jacobian / scale
-        places = [np.arange(*self._rows[name].indices(len(weight))) for name in absent]
-        rows = np.concatenate(places)
-        residual = (weight * self._fit.solution.residual)[rows]
-        curvature = jacobian.T @ jacobian - jacobian[rows].T @ jacobian[rows]
-        inverse = np.linalg.pinv(curvature, rcond=_BLIND, hermitian=True)
-        step = np.zeros(len(kept))
-        step[kept] = inverse @ (jacobian[rows].T @ residual) / scale
-        return step
+def error_without(
+    predictor: Predictor,
+    fit: Fit,
+    values: NDArray[np.float64],
+    family: Sequence[Trajectory],
+    noise: Mapping[str, float],
+    mask: Mask | None = None,
+) -> float:
+    """Return the error on a family of the (p,) values without it; NaN stands for the nominal."""
+    nominal = [parameter.nominal for parameter in fit.parameters]
+    known = np.where(np.isnan(values), nominal, values)
+    refitted = predictor._replace(parameters=fit.parameters, values=known)
+    return rms(residuals_of(refitted, fit.as_arrived(family, offsets=True), noise, mask))
 
 
 def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
@@ -486,10 +295,6 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K
     Σ (θ_k - mean)² of K folds (Tukey 1958) would have the interval's variance as its mean, and
     K - 1 times their ratio a chi-squared distribution with K - 1 degrees of freedom.
-
-    Args:
-        fit: The fit to all bags.
-        folds: The fits without some of them.
     """
     worse = [fold.name for fold in folds if not fold.after < fold.before]
     if worse:
@@ -500,38 +305,26 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     count = len(folds)
     if count < FEWEST_BAGS:
         return
-    ratios = jackknife_ratios(fit, folds)
+    values = np.array([fold.values for fold in folds])
+    spread = np.sqrt((count - 1) * np.var(values, axis=0))
+    error = np.sqrt(np.diag(fit.inference.covariance)[: len(fit.parameters)])
+    inside = [interval.verdict_kind is not VerdictKind.AT_BOUND for interval in fit.intervals]
+    # NaN where there is no interval, a value is at its bound, or a fold does not determine it.
+    ratios = np.divide(spread, error, out=np.full_like(spread, np.nan), where=inside & (error > 0))
     limit = scipy.special.chdtri(count - 1, _FALSE_ALARM / max(len(ratios), 1)) / (count - 1)
     far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
     if far:
-        moved = np.abs(np.array([fold.values for fold in folds]) - fit.solution.x)
-        named = ', '.join(
+        moved = np.abs(values - fit.solution.x)
+        named = listed(
             f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
             f'{folds[int(np.argmax(moved[:, j]))].name!r}'
-            for j in far[:_NAMED]
+            for j in far
         )
-        more = f' (and {len(far) - _NAMED} more)' if len(far) > _NAMED else ''
         yield (
             'Between fits without some of the bags parameters move by much more than their '
-            f'intervals say: {named}{more}; the bags do not agree on one value, so the model '
+            f'intervals say: {named}; the bags do not agree on one value, so the model '
             'lacks something or the intervals are too narrow.'
         )
-
-
-def jackknife_ratios(fit: Fit, folds: Sequence[Fold]) -> NDArray[np.float64]:
-    """Return (p,) jackknife standard errors over those of the intervals.
-
-    NaN where there is no interval, a value is at its bound, or a fold does not determine it.
-    """
-    count, size = len(folds), len(fit.parameters)
-    values = np.array([fold.values for fold in folds])
-    spread = np.sqrt((count - 1) * np.var(values, axis=0))
-    error = np.sqrt(np.diag(fit.inference.covariance)[:size])
-    for j, interval in enumerate(fit.intervals):
-        if interval.verdict_kind is VerdictKind.AT_BOUND:
-            error[j] = np.nan
-    with np.errstate(divide='ignore', invalid='ignore'):
-        return np.asarray(np.where(error > 0, spread / error, np.nan))
 
 
 class _Start(NamedTuple):
@@ -556,74 +349,73 @@ def horizon_errors(
     start of a sequence, activations of actuators as the commands until then leave them. The error
     over the last fifth of each horizon counts. All starts are simulated in one batch.
 
-    Args:
-        problem: The nominal model and the sequences of both roles.
-        fitted: What was found.
-        noise: Sensor name to standard deviation.
-        seconds: The horizons.
-        observer: Is told how many of the models are done: nominal, fitted, and joints that coast.
-
     Returns:
         A point for each role and horizon that the sequences have room for; none where none is
-        asked for, or the
-        position of a joint is not measured, so that the robot cannot be put where it was.
+        asked for, or the position of a joint is not measured, so that the robot cannot be put where
+        it was.
     """
     model = problem.model
-    sequences = [sequence for role in ROLES for sequence in problem.sequences(role)]
-    if (
-        not seconds
-        or not sequences
-        or not all(_knows_state(model, sequence) for sequence in sequences)
-    ):
-        return ()
     starts = [
         start
         for role in ROLES
         for length in sorted(set(seconds))
         for start in _starts(role, problem.sequences(role), length)
     ]
-    nominal = fitted._replace(model=model, parameters=(), values=None)
-    predictors = (nominal, fitted, None)
-    observer = observer or Nobody()
-    observer.stage('predicting ahead from measured states')
-    states: dict[tuple[str, float], InitialState] = {}
-    pieces = [_piece(model, start, number, states) for number, start in enumerate(starts)]
-    every = [
-        _errors(model, starts, pieces, predictor, noise)
-        for predictor in counted(observer, predictors, len(predictors))
-    ]
+    everything = [sequence for role in ROLES for sequence in problem.sequences(role)]
+    if not starts or not all(_knows_state(model, sequence) for sequence in everything):
+        return ()
+    if observer is not None:
+        observer.stage('predicting ahead from measured states')
+    pieces = _pieces(model, starts)
+    predicted = []
+    for predictor in (fitted.nominal, fitted):
+        begun = pieces
+        if model.na:
+            activations = _activations(model, starts, predictor)
+            begun = [
+                dataclasses.replace(piece, initial_act=act)
+                for piece, act in zip(pieces, activations, strict=True)
+            ]
+        predicted.append(predictor.predict(begun))
+    table = Predictions(pieces, *predicted)
+    lengths = {piece.name: start.seconds for start, piece in zip(starts, pieces, strict=True)}
+
+    def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
+        return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
+
+    every = (*table.residuals(noise, late), _coasting(model, table, noise, late))
     points = []
     for role, length in dict.fromkeys((start.role, start.seconds) for start in starts):
-        own_places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
-        before, after, coasting = ([each[i] for i in own_places] for each in every)
-        old, new = rms(before), rms(after)
+        places = [i for i, s in enumerate(starts) if (s.role, s.seconds) == (role, length)]
+        before, after, coasting = ([each[i] for i in places] for each in every)
         joints = []
         for sensor in sorted({name for each in coasting for name in each}):
-            errors = (
+            old, new, kept = (
                 noise[sensor] * rms([{sensor: own[sensor]} for own in each if sensor in own])
                 for each in (before, after, coasting)
             )
-            names = dict(zip(('before', 'after', 'coasting'), errors, strict=True))
-            joints.append(HorizonJoint(sensor=sensor, unit=sensor_unit(model, sensor), **names))
-        if np.isfinite(new):
+            unit = sensor_unit(model, sensor)
+            joints.append(
+                HorizonJoint(sensor=sensor, unit=unit, before=old, after=new, coasting=kept)
+            )
+        if np.isfinite(rms(after)):
             points.append(
-                HorizonPoint(seconds=length, role=role, before=old, after=new, joints=tuple(joints))
+                HorizonPoint(
+                    seconds=length,
+                    role=role,
+                    before=rms(before),
+                    after=rms(after),
+                    joints=tuple(joints),
+                )
             )
     return tuple(points)
 
 
 def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
     """Whether the position of every joint is measured."""
-    if not np.isin(model.jnt_type, SCALAR_JOINTS).all():
-        return False
-    known = {
-        int(model.sensor_objid[sensor])
-        for series in sequence.measurements
-        for name, (kind, _) in series.signal_mapping.items()
-        if kind is SignalType.MjSensor
-        and model.sensor_type[sensor := model.sensor(name).id] == mujoco.mjtSensor.mjSENS_JOINTPOS
-    }
-    return known == set(range(model.njnt))
+    names = {name for series in sequence.measurements for name in series.names}
+    known = {position_joint(model, name) for name in names} - {-1}
+    return len(known) == model.njnt and bool(np.isin(model.jnt_type, SCALAR_JOINTS).all())
 
 
 def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list[_Start]:
@@ -639,80 +431,43 @@ def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list
     return [found[i] for i in np.linspace(0, len(found) - 1, most).round().astype(int)]
 
 
-def _errors(
-    model: mujoco.MjModel,
-    starts: list[_Start],
-    pieces: list[Trajectory],
-    predictor: Predictor | None,
-    noise: Mapping[str, float],
-) -> list[dict[str, NDArray[np.float64]]]:
-    """Return the residuals at the ends of predictions; without a predictor, joints coast."""
-    lengths = {piece.name: start.seconds for start, piece in zip(starts, pieces, strict=True)}
-
-    def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
-        return np.asarray(series.times >= (1 - _LAST) * lengths[piece.name])
-
-    if predictor is None:
-        return [_coasting(model, piece, noise, late) for piece in pieces]
-    if model.na:
-        activations = _activations(model, starts, predictor)
-        pieces = [
-            dataclasses.replace(piece, initial_act=act)
-            for piece, act in zip(pieces, activations, strict=True)
-        ]
-    return residuals_of(predictor, pieces, noise, late)
-
-
 def _coasting(
-    model: mujoco.MjModel, piece: Trajectory, noise: Mapping[str, float], mask: Mask
-) -> dict[str, NDArray[np.float64]]:
+    model: mujoco.MjModel, table: Predictions, noise: Mapping[str, float], mask: Mask
+) -> list[SensorResiduals]:
     """Return residuals of positions, in units of the noise, of joints that keep their velocity."""
-    found: dict[str, NDArray[np.float64]] = {}
-    for series in piece.measurements:
-        rows = mask(piece, series)
-        for name, (kind, (column, *_)) in series.signal_mapping.items():
-            if kind is not SignalType.MjSensor or name not in noise:
-                continue
-            sensor = model.sensor(name)
-            if sensor.type[0] != mujoco.mjtSensor.mjSENS_JOINTPOS:
-                continue
-            joint = int(sensor.objid[0])
-            start = piece.initial_qpos[model.jnt_qposadr[joint]]
-            moved = piece.initial_qvel[model.jnt_dofadr[joint]] * series.times
-            residual = ((start + moved - series.data[:, column]) / noise[name])[rows]
-            found[name] = residual[np.isfinite(residual)]
+    found: list[SensorResiduals] = [{} for _ in table.trajectories]
+    for signal in table.signals():
+        joint = position_joint(model, signal.sensor)
+        if joint >= 0 and signal.sensor in noise:
+            start = signal.trajectory.initial_qpos[model.jnt_qposadr[joint]]
+            velocity = signal.trajectory.initial_qvel[model.jnt_dofadr[joint]]
+            missed = start + velocity * signal.series.times - signal.measured
+            residual = (missed / noise[signal.sensor])[mask(signal.trajectory, signal.series)]
+            found[signal.place][signal.sensor] = residual[np.isfinite(residual)]
     return found
 
 
 def _activations(
-    model: mujoco.MjModel, starts: list[_Start], predictor: Predictor
+    model: mujoco.MjModel, starts: Sequence[_Start], predictor: Predictor
 ) -> list[NDArray[np.float64]]:
-    """Return the activation at each start, as predicted from the start of its sequence.
+    """Return the (na,) activation at each start, as predicted from the start of its sequence.
 
     Activations depend on commands, hardly on the state, so that they do not drift.
     """
-    names = [model.actuator(i).name for i in range(model.nactuator) if model.actuator_actnum[i]]
-    widths = [int(model.actuator(name).actnum[0]) for name in names]
-    edges = np.cumsum([0, *widths])
+    actuators = [model.actuator(i) for i in np.flatnonzero(model.actuator_actnum)]
+    places = [each.actadr[0] + np.arange(each.actnum[0]) for each in actuators]
+    order = np.concatenate(places)
     mapping = {
-        name: (SignalType.MjStateAct, np.arange(edges[i], edges[i + 1]))
-        for i, name in enumerate(names)
+        each.name: (SignalType.MjStateAct, np.searchsorted(np.sort(order), own))
+        for each, own in zip(actuators, places, strict=True)
     }
-    order = np.concatenate(
-        [
-            np.arange(n) + int(model.actuator(name).actadr[0])
-            for name, n in zip(names, widths, strict=True)
-        ]
-    )
-    whole = {start.sequence.name: start.sequence for start in starts}
     asked = []
-    for name, sequence in whole.items():
+    for name, sequence in {start.sequence.name: start.sequence for start in starts}.items():
         times = np.unique([start.begin for start in starts if start.sequence.name == name])
-        series = TimeSeries(times, np.zeros((len(times), edges[-1])), mapping)
+        series = TimeSeries(times, np.zeros((len(times), len(order))), mapping)
         asked.append(dataclasses.replace(sequence, measurements=(series,)))
-    predictions = predictor.predict(asked)
     found = {}
-    for sequence, prediction in zip(asked, predictions, strict=True):
+    for sequence, prediction in zip(asked, predictor.predict(asked), strict=True):
         rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
         for begin, row in rows:
             act = np.zeros(model.na)
@@ -721,160 +476,44 @@ def _activations(
     return [found[start.sequence.name, start.begin] for start in starts]
 
 
-def _piece(
-    model: mujoco.MjModel,
-    start: _Start,
-    number: int,
-    states: dict[tuple[str, float], InitialState],
-) -> Trajectory:
-    """Cut what a prediction needs out of a sequence; keep the states, where several may begin."""
-    sequence, begin, end = start.sequence, start.begin, start.begin + start.seconds
-    qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
-    if begin:
-        if (sequence.name, begin) not in states:
-            states[sequence.name, begin] = initial_state(model, sequence.measurements, begin)
-        qpos, qvel, _ = states[sequence.name, begin]
-    measurements = []
-    for series in sequence.measurements:
-        first = int(np.searchsorted(series.times, begin))
-        last = int(np.searchsorted(series.times, end + _ROUNDING, side='right'))
-        if first < last:
-            measurements.append(_cut(series, first, last, begin))
-    commands = []
-    for series in sequence.commands:
-        first = max(int(np.searchsorted(series.times, begin - _AROUND, side='right')) - 1, 0)
-        # What is interpolated goes on to the sample after the last one.
-        last = int(np.searchsorted(series.times, end + _AROUND, side='right')) + 1
-        commands.append(_cut(series, first, last, begin))
-    return dataclasses.replace(
-        sequence,
-        name=f'{sequence.name} start {number}',
-        origin_ns=sequence.origin_ns + round(1e9 * begin),
-        initial_qpos=qpos,
-        initial_qvel=qvel,
-        commands=tuple(commands),
-        measurements=tuple(measurements),
-    )
+def _pieces(model: mujoco.MjModel, starts: Sequence[_Start]) -> list[Trajectory]:
+    """Cut what each prediction needs out of its sequence."""
+    states: dict[tuple[str, float], InitialState] = {}
+    found = []
+    for number, (_, sequence, begin, seconds) in enumerate(starts):
+        qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
+        if begin:
+            key = sequence.name, begin
+            if key not in states:
+                states[key] = initial_state(model, sequence.measurements, begin)
+            qpos, qvel, _ = states[key]
+        end = begin + seconds + _ROUNDING
+        measured = [
+            _cut(series, begin, *np.searchsorted(series.times, (begin, end)))
+            for series in sequence.measurements
+        ]
+        commands = []
+        for series in sequence.commands:
+            first, last = np.searchsorted(
+                series.times, (begin - _AROUND, end + _AROUND), side='right'
+            )
+            # The command before holds; what is interpolated goes on to the one after.
+            commands.append(_cut(series, begin, max(first - 1, 0), last + 1))
+        found.append(
+            dataclasses.replace(
+                sequence,
+                name=f'{sequence.name} start {number}',
+                origin_ns=sequence.origin_ns + round(1e9 * begin),
+                initial_qpos=qpos,
+                initial_qvel=qvel,
+                commands=tuple(commands),
+                measurements=tuple(series for series in measured if len(series)),
+            )
+        )
+    return found
 
 
-def _cut(series: TimeSeries, first: int, last: int, begin: float) -> TimeSeries:
+def _cut(series: TimeSeries, begin: float, first: int, last: int) -> TimeSeries:
     """Return rows from the first to before the last, stamped from when a prediction begins."""
     times, data = series.times[first:last] - begin, series.data[first:last]
     return TimeSeries(times, data, series.signal_mapping)
-
-
-def fit_windows(
-    problem: Problem,
-    fit: Fit,
-    seconds: Sequence[float],
-    solver: SolverConfig,
-    cancel: threading.Event | None = None,
-    observer: Observer | None = None,
-) -> tuple[WindowFit, ...]:
-    """Fit the parameters to windows of several lengths, the last being whole sequences.
-
-    The state at the start of each window is unknown besides the parameters, so that its errors
-    widen the intervals instead of bending the values. Long predictions gather what the model
-    lacks; short ones say little about slow effects. Values that drift with the length say that
-    the model lacks something.
-
-    Args:
-        problem: The nominal model and the training data.
-        fit: The fit to whole sequences, from which each starts.
-        seconds: Lengths of windows; those that no sequence has room for are left out.
-        solver: The loss of the fit, and simulation threads.
-        cancel: Ends it when it is set.
-        observer: Is told how many lengths are done.
-
-    Raises:
-        FitError: The position of a joint is not measured, so that windows have no start.
-        CancelledError: ``cancel`` was set.
-    """
-    if not seconds:
-        return ()
-    spec, threads, count = problem.spec, solver.threads, len(fit.parameters)
-    sequences = fit.as_arrived(problem.sequences('train'), offsets=True)
-    found = []
-    with make_simulator(spec, fit.parameters, sequences, threads, drives=fit.drives) as whole:
-        reasons = {run.sequence.name: unmeasured(whole.model, [run]) for run in whole.runs}
-        known = [sequence for sequence in sequences if reasons[sequence.name] is None]
-        if not known:
-            reason = next(iter(reasons.values()))
-            raise FitError(
-                f'Windows of validation need a measured state to start from, but {reason}.'
-            )
-        cutter = Cutter(Residuals(whole.of(known), fit.noise))
-        longest = cutter.longest
-        lengths = sorted(set(seconds))
-        for length in counted(observer or Nobody(), lengths, len(lengths)):
-            windows = cutter.cut(length) if length < longest else None
-            if windows is None:
-                continue
-            with make_simulator(
-                spec, windows.unknowns, windows.sequences, threads, drives=fit.drives
-            ) as part:
-                residuals = Residuals(part, fit.noise)
-                start = np.array([unknown.nominal for unknown in windows.unknowns])
-                start[:count] = fit.solution.x
-                solution = solve(
-                    residuals,
-                    start,
-                    settings=SolverSettings('mujoco', solver.loss, _WINDOW_ITERATIONS, rough=True),
-                    tolerance=_TOLERANCE,
-                    cancel=cancel,
-                )
-                inference = infer(
-                    solution,
-                    solution.jacobian,
-                    residuals.unknowns,
-                    residuals.samples,
-                    loss=solver.loss,
-                )
-            half = _half(inference.covariance, count)
-            found.append(
-                WindowFit(
-                    seconds=length,
-                    values=tuple(solution.x[:count].tolist()),
-                    half_widths=tuple(half.tolist()),
-                )
-            )
-    full = WindowFit(
-        seconds=longest,
-        values=tuple(fit.solution.x.tolist()),
-        half_widths=tuple(_half(fit.inference.covariance, count).tolist()),
-    )
-    return (*found, full) if found else ()
-
-
-def _half(covariance: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Return (p,) half-widths of normal 95 % intervals."""
-    return np.asarray(1.96 * np.sqrt(np.diag(covariance)[:count]))
-
-
-def drifts(fit: Fit, windows: Sequence[WindowFit]) -> Iterator[str]:
-    """Say which parameters depend on the length of the windows, in a sentence.
-
-    Args:
-        fit: The fit to whole sequences.
-        windows: The fits to windows, the last being that to whole sequences.
-    """
-    moved = []
-    *short, full = windows
-    # Of so many comparisons, the farthest is so far by chance no more often than a single one is.
-    compared = max(len(short) * len(fit.parameters), 1)
-    apart = -float(scipy.special.ndtri(_FALSE_ALARM / compared / 2))
-    for j, parameter in enumerate(fit.parameters):
-        for window in short:
-            error = math.hypot(window.half_widths[j], full.half_widths[j]) / 1.96
-            if abs(window.values[j] - full.values[j]) > apart * error:
-                moved.append(
-                    f'{parameter.name} {window.values[j]:.3g} with {window.seconds:g} s, '
-                    f'{full.values[j]:.3g} with whole sequences'
-                )
-                break
-    if moved:
-        more = f' (and {len(moved) - _NAMED} more)' if len(moved) > _NAMED else ''
-        yield (
-            'Values depend on the length of the windows that they are fitted to: '
-            f'{"; ".join(moved[:_NAMED])}{more}; the model lacks something.'
-        )

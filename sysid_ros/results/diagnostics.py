@@ -28,26 +28,22 @@ from sysid_ros.results.result import (
 Values = NDArray[np.float64]
 
 #: Units of positions, and of positions and velocities.
-POSITIONS = frozenset({'rad', 'm'})
-MOTION = POSITIONS | {'rad/s', 'm/s'}
+_POSITIONS = frozenset({'rad', 'm'})
+MOTION = _POSITIONS | {'rad/s', 'm/s'}
 #: A sensor that moves by less than this part of the most of its kind says nothing about a model.
-MOVES = 0.1
+_MOVES = 0.1
 
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
 _FEWEST_STRETCHES = 12
 #: The time of a sequence is cut into so many stretches; its error is that of the best of them, this
 #: part of all.
-_STRETCHES = 100
-_KEPT = 0.75
-#: Fewer equal values in a row than this are no standstill.
-_FEWEST_EQUAL = 4
+_STRETCHES, _KEPT = 100, 0.75
+#: Fewer equal values in a row are no standstill, and fewer common ones have no correlation.
+_FEWEST = 4
 #: Values closer than this part of a sensor's range are equal.
 _EQUAL = 1e-6
-#: Curves of fewer common values have no correlation.
-_FEWEST_COMMON = 4
 #: So many lags of an autocorrelation, at most, from one sample to this part of all.
-_LAGS = 40
-_LONGEST_LAG = 0.25
+_LAGS, _LONGEST_LAG = 40, 0.25
 
 
 @dataclass(frozen=True)
@@ -72,6 +68,11 @@ class SignalCurve:
     band: Values | None = None
     command: Values | None = None
     command_unit: str = ''
+
+    @property
+    def residual(self) -> Values:
+        """What the fit left: measured less predicted."""
+        return self.measured - self.after
 
 
 class Memory(NamedTuple):
@@ -101,7 +102,7 @@ def memory(curve: SignalCurve) -> Memory:
     A constant error is remembered for ever: the mean is not taken off. Stamps count as even. Where
     all errors are zero, or too few are known, there are no lags.
     """
-    residual = curve.measured - curve.after
+    residual = curve.residual
     known = np.isfinite(residual)
     samples, size = int(known.sum()), rms(residual)
     longest = int(_LONGEST_LAG * samples)
@@ -135,7 +136,12 @@ def diagnose(
             if any(of == role for of, _ in squared)
         ),
         sequences=tuple(
-            _sequence_error(role, name, found)
+            SequenceError(
+                sequence=name,
+                role=role,
+                error=_usual(found.times, found.after),
+                before=_usual(found.times, found.before),
+            )
             for (role, name), found in squared.items()
             if np.isfinite(found.after).any()
         ),
@@ -158,7 +164,7 @@ def moving(errors: Sequence[SensorError]) -> list[SensorError]:
         for error in errors
         if error.unit in compared
         and error.measured_deviation > 0
-        and max(error.measured_deviation, error.predicted_deviation) > MOVES * most[error.unit]
+        and max(error.measured_deviation, error.predicted_deviation) > _MOVES * most[error.unit]
     ]
 
 
@@ -166,47 +172,43 @@ def _errors_of_role(
     curves: Sequence[SignalCurve], units: Mapping[str, str], role: Role | None
 ) -> Iterator[SensorError]:
     """Yield the errors of each sensor in sequences of a role, or in all of them."""
-    joined: dict[str, SignalCurve] = {}
-    for name in dict.fromkeys(curve.name for curve in curves):
-        own = [c for c in curves if c.name == name and role in {None, c.role}]
-        if own:
-            joined[name] = _joined(own)
+    parts: dict[str, list[SignalCurve]] = {}
+    for curve in curves:
+        if role in {None, curve.role}:
+            parts.setdefault(curve.name, []).append(curve)
+    joined = {name: _joined(own) for name, own in parts.items()}
     for name, curve in joined.items():
-        own = [c for c in curves if c.name == name and role in {None, c.role}]
-        known = np.isfinite(curve.measured) & np.isfinite(curve.after)
-        measured, after = curve.measured[known], curve.after[known]
-        deviations = math.nan, math.nan
-        if len(measured):
-            # The mean of equal values may be rounded, which is no motion.
-            deviation = float(np.std(measured)) if np.ptp(measured) else 0.0
-            deviations = deviation, float(np.std(after))
+        known = np.isfinite(curve.residual)
+        measured, after, residual = (
+            values[known] for values in (curve.measured, curve.after, curve.residual)
+        )
+        some = len(measured) > 0
         inside = math.nan
-        if curve.band is not None and len(measured):
-            inside = float(np.mean(np.abs(measured - after) <= curve.band[known]))
-        yield SensorError(
+        if curve.band is not None and some:
+            inside = float(np.mean(np.abs(residual) <= curve.band[known]))
+        moves = some and np.ptp(measured) > 0  # the deviation of equal values may be rounding
+        error = SensorError(
             sensor=name,
             unit=units[curve.sensor],
             role=curve.role,
             before=rms(curve.before - curve.measured),
-            after=rms(curve.after - curve.measured),
+            after=rms(curve.residual),
             samples=int(np.isfinite(curve.measured).sum()),
-            measured_deviation=deviations[0],
-            predicted_deviation=deviations[1],
+            measured_deviation=float(np.std(measured)) if moves else 0.0 if some else math.nan,
+            predicted_deviation=float(np.std(after)) if some else math.nan,
             inside=inside,
-            likeness=(
-                None
-                if role is None or units[curve.sensor] not in MOTION
-                else _likeness(curve, joined, units)
-            ),
-            scatter=_scatter(own),
-            usual=float(np.median(np.abs(measured - after))) / MAD_OF_NORMAL
-            if len(after)
-            else math.nan,
-            autocorrelation=_autocorrelation(own),
-            by_chance=math.nan
-            if role is None
-            else _by_chance([_squares([each], {each.sensor: 1.0}) for each in own], 'less'),
+            scatter=_scatter(parts[name]),
+            usual=float(np.median(np.abs(residual))) / MAD_OF_NORMAL if some else math.nan,
+            autocorrelation=_autocorrelation(parts[name]),
         )
+        if role is None:
+            yield error
+            continue
+        squares = [_squares([each], {each.sensor: 1.0}) for each in parts[name]]
+        update: dict[str, Any] = {'by_chance': _by_chance(squares, 'less')}
+        if units[curve.sensor] in MOTION:
+            update['likeness'] = _likeness(curve, joined, units)
+        yield error.model_copy(update=update)
 
 
 def _scatter(curves: Sequence[SignalCurve]) -> float:
@@ -217,8 +219,7 @@ def _scatter(curves: Sequence[SignalCurve]) -> float:
     steps.
     """
     measured = [c.measured[np.isfinite(c.measured)] for c in curves]
-    residuals = [c.measured - c.after for c in curves]
-    residuals = [own[np.isfinite(own)] for own in residuals]
+    residuals = [c.residual[np.isfinite(c.residual)] for c in curves]
     if not any(map(len, residuals)):
         return math.nan
     jumps = np.abs(np.concatenate([np.diff(own) for own in measured]))
@@ -229,13 +230,10 @@ def _scatter(curves: Sequence[SignalCurve]) -> float:
 
 def _autocorrelation(curves: Sequence[SignalCurve]) -> float:
     """Return that of neighbouring residuals about zero; NaN where there are none."""
-    residuals = [c.measured - c.after for c in curves]
-    products = np.concatenate([own[1:] * own[:-1] for own in residuals])
-    squares = np.concatenate([own**2 for own in residuals])
-    products, squares = products[np.isfinite(products)], squares[np.isfinite(squares)]
-    if not len(products) or not squares.any():
-        return math.nan
-    return float(np.mean(products) / np.mean(squares))
+    products = np.concatenate([c.residual[1:] * c.residual[:-1] for c in curves])
+    size = rms(np.concatenate([c.residual for c in curves]))
+    products = products[np.isfinite(products)]
+    return float(np.mean(products)) / size**2 if len(products) and size > 0 else math.nan
 
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
@@ -275,16 +273,13 @@ def _correlation(one: Values, other: Values) -> float:
         return 0.0
     known = np.isfinite(one) & np.isfinite(other)
     one, other = one[known], other[known]
-    if len(one) < _FEWEST_COMMON or not np.ptp(one) or not np.ptp(other):
+    if len(one) < _FEWEST or not np.ptp(one) or not np.ptp(other):
         return 0.0
     return float(np.corrcoef(one, other)[0, 1])
 
 
 class _Squares(NamedTuple):
-    """Squared residuals of all sensors in one sequence, in units of the noise: three (n,) arrays.
-
-    NaN where there is no residual.
-    """
+    """Squared residuals of all sensors in one sequence, in units of the noise; NaN for none."""
 
     times: Values
     before: Values
@@ -325,11 +320,6 @@ def _by_chance(sequences: Sequence[_Squares], nominal: Literal['greater', 'less'
     return float(wilcoxon(before, after, alternative=nominal).pvalue)
 
 
-def _sequence_error(role: Role, name: str, found: _Squares) -> SequenceError:
-    error, before = (_usual(found.times, squares) for squares in (found.after, found.before))
-    return SequenceError(sequence=name, role=role, error=error, before=before)
-
-
 def _usual(times: Values, squares: Values) -> float:
     """Return the root mean square over stretches of time without the worst quarter of them.
 
@@ -351,7 +341,7 @@ def _usual(times: Values, squares: Values) -> float:
 def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:
     """Yield, of each position that moves, the standstill in which it should move most."""
     for error in moving(list(_errors_of_role(curves, units, None))):
-        if error.unit not in POSITIONS:
+        if error.unit not in _POSITIONS:
             continue
         own = [curve for curve in curves if curve.name == error.sensor]
         values = np.concatenate([curve.measured for curve in own])
@@ -383,6 +373,6 @@ def _equal_runs(values: Values, tolerance: float) -> Iterator[slice]:
     """Yield the stretches in which values stay the same within a tolerance."""
     rounded = np.round(values / tolerance)
     edges = np.concatenate([[0], np.flatnonzero(np.diff(rounded) != 0) + 1, [len(values)]])
-    for place in np.flatnonzero(np.diff(edges) >= _FEWEST_EQUAL):
+    for place in np.flatnonzero(np.diff(edges) >= _FEWEST):
         if np.isfinite(values[edges[place]]):
             yield slice(int(edges[place]), int(edges[place + 1]))

@@ -296,14 +296,6 @@ class HorizonPoint(Frozen):
     joints: tuple[HorizonJoint, ...] = ()
 
 
-class WindowFit(Frozen):
-    """A fit to windows of so many seconds, each from its measured state: values and half-widths."""
-
-    seconds: float
-    values: Samples
-    half_widths: Samples
-
-
 class Standing(StrEnum):
     """Whether a result may be used, in the words that console, report and topics share."""
 
@@ -752,7 +744,6 @@ class CalibrationResult(Document):
     bases: tuple[BaseParameter, ...] = ()
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
-    windows: tuple[WindowFit, ...] = ()
     drift: Drift | None = None
     diverged: tuple[str, ...] = ()
     diagnostics: FitDiagnostics = FitDiagnostics()

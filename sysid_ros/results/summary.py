@@ -34,7 +34,6 @@ from sysid_ros.results.result import (
     SolverSummary,
     StartKind,
     ToolError,
-    WindowFit,
 )
 from sysid_ros.version import __version__
 
@@ -55,7 +54,6 @@ class Validation(NamedTuple):
 
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
-    windows: tuple[WindowFit, ...] = ()
     warnings: tuple[str, ...] = ()
 
 

@@ -30,9 +30,7 @@ def make_simulator(
     *,
     drives: Drives | None = None,
 ) -> Simulator:
-    """Return what simulates candidates, compiling each of them only where it has to be.
-
-    Where all motions are prescribed, it tells the forces that they need instead.
+    """Return what simulates candidates or, where all motions are prescribed, the forces along them.
 
     Args:
         model: A spec, or what it compiled to if no unknown needs another compilation.
@@ -63,19 +61,13 @@ def make_simulator(
                 )
         return kind(model, unknowns, sequences, threads, lead=lead, drives=drives)
     rebuild = Rebuild(model, unknowns)
-    if rebuild.columns:
-        start = np.array([unknown.nominal for unknown in unknowns])
-        return kind(
-            rebuild(start),
-            unknowns,
-            sequences,
-            threads,
-            build=rebuild,
-            lead=lead,
-            drives=drives,
-        )
-    compiled = writable_model(model, [target for u in unknowns for target in u.targets])
-    return kind(compiled, unknowns, sequences, threads, lead=lead, drives=drives)
+    build = rebuild if rebuild.columns else None
+    compiled = (
+        rebuild(np.array([unknown.nominal for unknown in unknowns]))
+        if build
+        else writable_model(model, [target for u in unknowns for target in u.targets])
+    )
+    return kind(compiled, unknowns, sequences, threads, build=build, lead=lead, drives=drives)
 
 
 def predict(
@@ -87,17 +79,10 @@ def predict(
     *,
     drives: Drives | None = None,
 ) -> tuple[Prediction, ...]:
-    """Simulate sequences with a model as it is, or with parameters set to values.
+    """Simulate sequences with a model as it is, or with parameters set to (p,) values.
 
-    What belongs to sequences that are not among these is ignored.
-
-    Args:
-        model: A spec, or what it compiled to if no parameter needs another compilation.
-        sequences: What is simulated.
-        parameters: What the values are.
-        values: (p,) parameter values.
-        threads: Simulation threads; 0 means one per core.
-        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+    What belongs to sequences that are not among these is ignored; other arguments are those of
+    `make_simulator`.
 
     Returns:
         One prediction per sequence, of a single candidate: what sensors with their gains, biases
@@ -107,11 +92,10 @@ def predict(
         FitError: A parameter needs the spec, or a sequence does not fit the model.
     """
     x = np.zeros(0) if values is None else values
+    each = predict_each(model, sequences, parameters, x[None], threads, drives=drives)
     found = {
         run: Prediction(tuple(channel[None] for channel in channels), np.array([diverged]))
-        for run, _, channels, diverged in predict_each(
-            model, sequences, parameters, x[None], threads, drives=drives
-        )
+        for run, _, channels, diverged in each
     }
     return tuple(found[index] for index in range(len(found)))
 

@@ -22,7 +22,9 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
+from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.loading import CalibrationBag, Problem
+from sysid_ros.pipeline.predictions import simulate
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -51,8 +53,8 @@ TRUTH = {'joint/ball/damping': 0.08}
 PARAMETERS = ('joint/ball/damping',)
 
 
-def _sequence(name: str, seed: int, late: float = 0.0) -> Trajectory:
-    """Step a model with the true values; all sensors in one series at 100 Hz, stamped late."""
+def _sequence(name: str, seed: int) -> Trajectory:
+    """Step a model with the true values; all sensors in one series at 100 Hz."""
     model = mujoco.MjModel.from_xml_string(MODEL)
     model.dof_damping[:] = TRUTH['joint/ball/damping']
     data = mujoco.MjData(model)
@@ -72,7 +74,7 @@ def _sequence(name: str, seed: int, late: float = 0.0) -> Trajectory:
         values + sigma * rng.standard_normal(values.shape)
         for values, sigma in zip(columns, NOISE.values(), strict=True)
     ]
-    stamps = 0.01 * np.arange(len(rows)) + late
+    stamps = 0.01 * np.arange(len(rows))
     ends = np.cumsum([0, *SENSORS.values()])
     mapping = {
         sensor: (SignalType.MjSensor, np.arange(first, last))
@@ -102,18 +104,10 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
             CalibrationBag(
                 path,
                 'validate' if sequence is sequences[-1] else 'train',
-                Alignment(
-                    sequence.name,
-                    (sequence,),
-                    (),
-                    (),
-                    (),
-                    (),
-                    places=((sequence.name, (0.5, 2.5)),),
-                    seconds=2.5,
-                ),
+                Alignment(sequence.name, (sequence,), (), (), (), (), places=place, seconds=2.5),
             )
             for sequence in sequences
+            for place in [((sequence.name, (0.5, 2.5)),)]
         )
         parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, Scope(model, spec)))
         found = fit(spec, parameters, sequences[:-1], threads=1)
@@ -125,7 +119,10 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
         )
         source = RobotModel(Description(path), spec)
         problem = Problem(spec, model, recordings, parameters, source)
-        return assemble(config, '', Estimated(problem, EstimatorKind.SIMULATION), found)
+        fitted = Fitted(found, problem, problem)
+        table = simulate(fitted.predictor(1), found.as_arrived(sequences, offsets=True))
+        seen = Estimated(problem, EstimatorKind.SIMULATION)
+        return assemble(config, '', seen, fitted, table)
 
     return run
 
@@ -143,11 +140,6 @@ def test_sensors_with_several_values_are_shown_by_component(
     units |= dict.fromkeys(labels[7:], 'm')
     assert {error.sensor: error.unit for error in result.errors} == units
     assert {plot.sensor: plot.unit for plot in result.plots} == units
-    assert {scale.sensor: scale.unit for scale in result.noise} == {
-        'gyro': 'rad/s',
-        'camera': '1',
-        'place': 'm',
-    }
     assert {s.sensor: s.sigma for s in result.noise} == pytest.approx(NOISE, rel=0.1)
     for error in result.errors:
         assert error.after == pytest.approx(NOISE[error.sensor[:-3]], rel=0.2)
@@ -156,22 +148,6 @@ def test_sensors_with_several_values_are_shown_by_component(
     (plot,) = (p for p in result.plots if (p.sequence, p.sensor) == ('held', 'camera[2]'))
     np.testing.assert_allclose(plot.measured, measured[:, 5], rtol=1e-5)
     assert not any(finding.kind == 'missing values' for finding in result.health)
-
-
-@pytest.mark.slow
-def test_a_recording_whose_measurements_are_late_is_named_with_its_clock(
-    result_of: Callable[..., CalibrationResult],
-) -> None:
-    late = {'one': 0.0, 'two': 0.006, 'held': 0.0}
-    result = result_of(*(_sequence(name, k, late[name]) for k, name in enumerate(late)))
-    assert result.inference is not None
-    (said,) = (note for note in result.inference.notes if note.startswith("Stamps of 'two' are"))
-    assert said.startswith("Stamps of 'two' are late by ")
-    assert said.endswith(
-        'against its commands: stamp states and commands by one clock, or synchronise their clocks.'
-    )
-    (damping,) = result.parameters
-    assert damping.low < TRUTH[damping.name] < damping.high
 
 
 @pytest.mark.slow
@@ -187,13 +163,12 @@ def test_commands_as_late_as_a_fit_lets_them_be_are_named_and_reserved(
     assert finding.detail.startswith('at 0.35 s, 1.00 s from the start: 25 ms')
     # Of the bag, in which the sequence began half a second late.
     assert finding.spans == ((0.85, 0.85), (1.5, 1.5))
-    assert [(bag.bag, bag.role, bag.seconds) for bag in result.recordings] == [
-        ('train', 'train', 2.5),
-        ('held', 'validate', 2.5),
+    assert [(bag.bag, bag.role) for bag in result.recordings] == [
+        ('train', 'train'),
+        ('held', 'validate'),
     ]
-    assert [(s.name, s.begin, s.end) for s in result.recordings[0].sequences] == [
-        ('train', 0.5, 2.5)
-    ]
+    (place,) = result.recordings[0].sequences
+    assert (place.name, place.begin, place.end) == ('train', 0.5, 2.5)
     assert [r.name for r in result.reservations if 'late commands' in r.text] == ['recordings']
 
 

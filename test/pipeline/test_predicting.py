@@ -18,8 +18,12 @@ from builders.recorded_pendulum import FOLDER, calibration
 from sysid_ros.bags import BagWriter
 from sysid_ros.errors import ResultError
 from sysid_ros.pipeline import identify
-from sysid_ros.pipeline.forecast import Forecaster, forecaster, of_config, of_result
-from sysid_ros.pipeline.predicting import JointPrediction, predict_bag
+from sysid_ros.pipeline.predicting import (
+    Forecaster,
+    JointPrediction,
+    forecaster,
+    predict_bag,
+)
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.vocabulary import Quantity
 
@@ -40,7 +44,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope='module')
 def prediction(result: Path) -> JointPrediction:
     """Return what is predicted of the bag that the fit has not seen."""
-    return predict_bag(BAG, of_result(result))
+    return predict_bag(BAG, forecaster(result))
 
 
 def _recorded(topic: str) -> list[tuple[int, Any]]:
@@ -145,14 +149,13 @@ def test_messages_say_it_all(prediction: JointPrediction, tmp_path: Path):
     assert sorted(found) == ['/measured', '/nominal', '/predicted', '/residual']
     np.testing.assert_array_equal(series['residual'], prediction.measured - prediction.predicted)
     for name, values in series.items():
-        messages = found[f'/{name}']
-        assert [stamp for stamp, _ in messages] == prediction.due_ns.tolist()
-        for row in range(0, len(messages), 50):
-            message = messages[row][1]
-            assert _stamp_ns(message) == prediction.stamps_ns[row]
-            assert tuple(message.name) == prediction.joints
-            fields = [message.position, message.velocity, message.effort]
-            np.testing.assert_array_equal(fields, values[row])
+        stamps, messages = zip(*found[f'/{name}'], strict=True)
+        assert list(stamps) == prediction.due_ns.tolist()
+        message = messages[50]
+        assert _stamp_ns(message) == prediction.stamps_ns[50]
+        assert tuple(message.name) == prediction.joints
+        fields = [message.position, message.velocity, message.effort]
+        np.testing.assert_array_equal(fields, values[50])
 
 
 def test_a_quantity_that_is_not_measured_is_empty_in_the_messages(tmp_path: Path):
@@ -172,7 +175,7 @@ def test_a_quantity_that_is_not_measured_is_empty_in_the_messages(tmp_path: Path
 def test_a_fit_to_windows_is_predicted_over_windows(result: Path, prediction: JointPrediction):
     record = CalibrationResult.load(result)
     solver = record.solver.model_copy(update={'window': 0.5, 'estimator': EstimatorKind.WINDOWS})
-    config = of_result(result).config
+    config = forecaster(result).config
     found = predict_bag(BAG, Forecaster(config, record.model_copy(update={'solver': solver})))
     assert found.nominal is not None
     assert prediction.nominal is not None
@@ -184,7 +187,7 @@ def test_a_fit_to_windows_is_predicted_over_windows(result: Path, prediction: Jo
 def test_a_fit_of_forces_is_predicted_as_forces(result: Path):
     record = CalibrationResult.load(result)
     solver = record.solver.model_copy(update={'estimator': EstimatorKind.TORQUE})
-    config = of_result(result).config
+    config = forecaster(result).config
     found = predict_bag(BAG, Forecaster(config, record.model_copy(update={'solver': solver})))
     assert found.quantities == (Quantity.EFFORT,)
     assert found.nominal is not None
@@ -195,10 +198,10 @@ def test_a_fit_of_forces_is_predicted_as_forces(result: Path):
 def test_a_configuration_predicts_with_the_result_in_its_output(tmp_path: Path, result: Path):
     text = (FOLDER / 'calibration.yaml').read_text()
     (tmp_path / 'calibration.yaml').write_text(text)
-    assert of_config(tmp_path / 'calibration.yaml').result is None
+    assert forecaster(tmp_path / 'calibration.yaml').result is None
     (tmp_path / 'out').mkdir()
     (tmp_path / 'out' / 'result.json').write_bytes(result.read_bytes())
-    found = of_config(tmp_path / 'calibration.yaml')
+    found = forecaster(tmp_path / 'calibration.yaml')
     assert found.config.model == tmp_path / 'arm.xml'
     assert found.result is not None
     assert found.result.to_json().encode() == result.read_bytes()
@@ -211,4 +214,3 @@ def test_a_result_whose_model_is_elsewhere_asks_for_the_configuration(tmp_path: 
     record.model_copy(update={'provenance': provenance}).save(tmp_path / 'result.json')
     with pytest.raises(ResultError, match=r"The model 'gone/arm.xml' .* its calibration.yaml"):
         forecaster(tmp_path)
-    assert of_result(tmp_path, of_result(result).config).config.model.exists()

@@ -1,12 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fits without some bags, errors over the horizon, parameters over the length of windows."""
+"""Fits without some bags, and errors over the horizon."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,18 +15,16 @@ from sysid_ros.config import ValidationConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.fitting import fit_training
+from sysid_ros.pipeline.fitting import Fitted, fit_training
 from sysid_ros.pipeline.loading import Problem
+from sysid_ros.pipeline.predictions import Predictor, simulate
 from sysid_ros.pipeline.validation import (
-    Predictor,
     Validation,
     disagreements,
-    drifts,
     families_of,
     horizon_errors,
     validate,
 )
-from sysid_ros.results.result import WindowFit
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 FILTERED = '<general name="m" joint="j" dyntype="filter" dynprm=".3" gainprm="1"/>'
@@ -39,7 +36,9 @@ def _validated(
     validation = ValidationConfig(**{'leave_out': 'none', 'horizon': (), **keys})
     config = workshop.config.model_copy(update={'validation': validation})
     found = fit_training(config, problem, Nobody())
-    return found, validate(config, problem, found, Nobody(), deadline=deadline)
+    fitted = Fitted(found, problem, problem)
+    table = simulate(fitted.predictor(1), problem.sequences('train'))
+    return found, validate(config, problem, fitted, table, Nobody(), deadline=deadline)
 
 
 def test_auto_leaves_each_bag_out_from_three_bags_on():
@@ -98,12 +97,10 @@ def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
 def test_no_other_fit_begins_after_the_limit_of_time(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(3)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
-    _, found = _validated(workshop, problem, deadline=0.0, leave_out='bag', windows=(1.0,))
-    assert (found.folds, found.windows) == ((), ())
-    assert found.warnings == (
-        '0 of 3 parts of the data were left out in turn: the limit of time was reached.',
-        'No windows were fitted: the limit of time was reached.',
-    )
+    _, found = _validated(workshop, problem, deadline=0.0, leave_out='bag')
+    assert found.folds == ()
+    (warning,) = found.warnings
+    assert warning.startswith('0 of 3 parts of the data were left out in turn')
 
 
 @pytest.mark.slow
@@ -181,43 +178,6 @@ def test_without_a_measured_position_there_is_no_horizon(workshop: Any):
     problem = workshop.problem(workshop.spec(damping=0.2), ('joint/j/damping',), blind)
     _, found = _validated(workshop, problem, horizon=(0.5,))
     assert found.horizon == ()
-    _, found = _validated(workshop, problem, windows=(0.5,), leave_out={'odd': ['nothing_*']})
-    no_bag, no_window = found.warnings
+    _, found = _validated(workshop, problem, leave_out={'odd': ['nothing_*']})
+    (no_bag,) = found.warnings
     assert no_bag.startswith("No training bag matches 'nothing_*'")
-    assert "position of joint 'j' is not measured" in no_window
-
-
-@pytest.mark.slow
-def test_fits_to_windows_agree_where_the_model_is_right(workshop: Any):
-    truth = workshop.spec(damping=0.15, mass=1.2)
-    runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
-    problem = workshop.problem(workshop.spec(), TARGETS, *runs)
-    full, found = _validated(workshop, problem, windows=(0.5, 1.0, 50.0))
-    assert [window.seconds for window in found.windows] == pytest.approx([0.5, 1.0, 2.98])
-    assert found.windows[-1].values == tuple(full.solution.x)
-    for window in found.windows:
-        error = np.array(window.half_widths) / 1.96
-        assert np.all(np.abs(np.array(window.values) - [0.15, 1.2]) < 4 * error)
-    assert found.warnings == ()
-
-
-def test_of_many_values_and_windows_one_that_is_far_by_chance_is_no_drift():
-    rng = np.random.default_rng(3)
-    parameters = [SimpleNamespace(name=f'p{number}') for number in range(20)]
-    fit: Any = SimpleNamespace(parameters=parameters)
-    full = WindowFit(seconds=9.0, values=(0.0,) * 20, half_widths=(0.0,) * 20)
-
-    def warned(values: Any) -> list[str]:
-        windows = [
-            WindowFit(seconds=1.0 + n, values=tuple(row), half_widths=(1.96,) * 20)
-            for n, row in enumerate(values)
-        ]
-        return list(drifts(fit, [*windows, full]))
-
-    draws = rng.standard_normal((400, 4, 20))
-    assert np.mean(np.abs(draws).max(axis=(1, 2)) > 3) > 0.15
-    assert sum(bool(warned(own)) for own in draws) <= 12  # 3 %, at a level of 1 %
-    far = np.zeros((4, 20))
-    far[2, 7] = 5.0
-    (sentence,) = warned(far)
-    assert 'p7 5 with 3 s' in sentence

@@ -36,7 +36,6 @@ from sysid_ros.results.result import (
     SignalPlot,
     SolverSummary,
     TraceEntry,
-    WindowFit,
 )
 
 JOINTS = ('shoulder_pan', 'shoulder_lift', 'elbow', 'wrist_1', 'wrist_2', 'wrist_3')
@@ -369,14 +368,6 @@ def rich_result() -> CalibrationResult:
         ),
         folds=tuple(_folds(parameters)),
         horizon=tuple(_horizon()),
-        windows=tuple(
-            WindowFit(
-                seconds=seconds,
-                values=tuple(p.value * (1 + 0.02 / seconds) for p in parameters),
-                half_widths=tuple(p.half_width for p in parameters),
-            )
-            for seconds in (0.5, 2.0)
-        ),
         drift=_drift(),
         recordings=tuple(
             RecordedBag(

@@ -22,7 +22,7 @@ from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, 
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.pipeline.validation import Predictor, residuals_of, rms
+from sysid_ros.pipeline.predictions import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory

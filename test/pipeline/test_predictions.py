@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Predictions are as far off as the covariance of the parameters says."""
+"""What is predicted of recordings, and how far off it may be."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import pytest
 
 from builders.models import Drive, rod
 from builders.trajectories import measure
-from sysid_ros.identification.bands import deviations
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.rollout.prediction import predict
+from sysid_ros.pipeline.predictions import Predictor, deviations
 from sysid_ros.signals.trajectory import Trajectory
 
 TRUTH = {'joint/j/damping': 0.15, 'joint/j/armature': 0.08}
@@ -44,8 +43,9 @@ def test_predictions_are_off_by_as_much_as_their_deviations_say(spec: mujoco.MjS
     for seed in range(DRAWS):
         training = measure(model, TRUTH, start=([1.0], [0.0]), noise=NOISE, seed=seed)
         found = fitted(spec, training)
-        ((off,),) = deviations(found, spec, [unseen], threads=1)
-        (predicted,) = predict(spec, [unseen], found.parameters, found.solution.x)
+        predictor = Predictor(spec, found.parameters, found.solution.x, 1)
+        (predicted,) = predictor.predict([unseen])
+        ((off,),) = deviations(found, predictor, [unseen], [predicted])
         error = predicted.channels[0][0] - true
         late = times > 1.0  # starts are the same, whatever the parameters
         squares.append(np.mean((error[late] / off[late]) ** 2))
