@@ -31,8 +31,8 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.pipeline.preflight import Preflight, predicted
+from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.signals.trajectory import Trajectory
 
 STEP, FINER = 0.002, 4

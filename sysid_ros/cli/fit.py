@@ -104,7 +104,7 @@ def excite(
     from sysid_ros.model.implied import implied_actuators
     from sysid_ros.model.loading import compile_spec
     from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
-    from sysid_ros.pipeline.loading import parameters_of
+    from sysid_ros.pipeline.problem import parameters_of
 
     spec = load_driven(model, packages)
     compiled = compile_spec(spec, model)

@@ -21,8 +21,8 @@ from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.pipeline.estimators import by_windows
-from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
+from sysid_ros.pipeline.problem import unlike_stamps
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.pipeline.windowed import predict_in_windows
 from sysid_ros.results.bases import base_parameters
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from sysid_ros.config import CalibrationConfig
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.estimators import Estimated
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
+    from sysid_ros.pipeline.problem import CalibrationBag, Problem
     from sysid_ros.results.result import CalibrationResult, Provenance
     from sysid_ros.signals.timeseries import Method, TimeSeries
     from sysid_ros.signals.trajectory import Trajectory

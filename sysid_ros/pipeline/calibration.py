@@ -32,15 +32,14 @@ from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import driven, estimated, motor_biases, with_motors
 from sysid_ros.pipeline.film import draw_motion, motion_of
 from sysid_ros.pipeline.fitting import deadline_of, fit_training
-from sysid_ros.pipeline.loading import (
+from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
+from sysid_ros.pipeline.problem import (
     ReadOptions,
     load,
     parameters_of,
     read_aligned,
     subject_of,
 )
-from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
-from sysid_ros.pipeline.servos import write_servos
 from sysid_ros.pipeline.timestep import (
     CORRECTIONS,
     corrected,
@@ -55,11 +54,12 @@ from sysid_ros.results.case import Case, Place, parameter_cases
 from sysid_ros.results.comparison import ComparedQuantity, causes, check_tolerance, compare
 from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft, find
+from sysid_ros.servos.formats.parameter_file import write_servos
 from sysid_ros.servos.laws.joints import ServoJoints
 
 if TYPE_CHECKING:
     from sysid_ros.pipeline.film import Motion
-    from sysid_ros.pipeline.loading import Problem, Subject
+    from sysid_ros.pipeline.problem import Problem, Subject
 
 #: The stages after a fit, which end in a result.
 ENDING = ('predicting all recordings, nominal and fitted', 'writing result, report and model')

@@ -42,7 +42,7 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import CalibrationBag, Problem
+    from sysid_ros.pipeline.problem import CalibrationBag, Problem
 
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9

@@ -21,7 +21,7 @@ from sysid_ros.model.stated import stated
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, with_motors
 from sysid_ros.pipeline.forecast import Forecaster, Known, forecaster, known_problem
-from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
+from sysid_ros.pipeline.problem import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import DIVERGED, horizon_errors, residuals_of
 from sysid_ros.results.evaluation import (
     EvaluatedBag,

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sysid_ros.config.calibration import Role
     from sysid_ros.identification.fit import Fit
     from sysid_ros.pipeline.estimators import Estimated
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.problem import Problem
     from sysid_ros.report.rendering import Film
     from sysid_ros.signals.trajectory import Trajectory
 

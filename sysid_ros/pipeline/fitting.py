@@ -18,7 +18,7 @@ from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 
 if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.problem import Problem
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
 _UNJUDGED = 0.3

@@ -27,7 +27,7 @@ from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.json_text import read_object, to_json
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.pipeline.calibration import identify, write
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.fleet import FleetResult, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.summary import versions_now

@@ -22,7 +22,7 @@ from sysid_ros.model.loading import read_model
 from sysid_ros.model.targets import of_sequence, resolve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import Estimated, estimated
-from sysid_ros.pipeline.loading import Problem, Subject, load
+from sysid_ros.pipeline.problem import Problem, Subject, load
 from sysid_ros.pipeline.timestep import stepped
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.results.result import CalibrationResult

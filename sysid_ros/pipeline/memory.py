@@ -24,7 +24,7 @@ from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.drift import describe, known_of
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -37,7 +37,7 @@ from sysid_ros.results.result import (
 from sysid_ros.results.store import RESULT, find, named
 
 if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.problem import Problem
 
 _TRAINED = ('train', 'memory')
 

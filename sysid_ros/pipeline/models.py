@@ -20,7 +20,7 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Problem, load
+from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import (
     Mask,
     Predictor,

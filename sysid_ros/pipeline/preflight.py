@@ -36,7 +36,7 @@ from sysid_ros.inspection.lag import Lag
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import deadline_of, known_noise
-from sysid_ros.pipeline.loading import Problem, load, unlike_stamps
+from sysid_ros.pipeline.problem import Problem, load, unlike_stamps
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import TimeSeries

@@ -57,8 +57,8 @@ from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import Problem, falling_base, load
 from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, predicted
+from sysid_ros.pipeline.problem import Problem, falling_base, load
 from sysid_ros.pipeline.timestep import with_timestep
 from sysid_ros.rollout.prediction import make_simulator
 

@@ -31,7 +31,7 @@ from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.problem import Problem
 
 #: Steps that are tried for recordings of more steps than the last, in units of the model's; none is
 #: longer than the second, s.

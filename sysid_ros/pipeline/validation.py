@@ -44,7 +44,7 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
 if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
+    from sysid_ros.pipeline.problem import Problem
 
 #: Which samples of a series of a sequence count.
 Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]

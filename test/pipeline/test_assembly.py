@@ -22,7 +22,7 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
-from sysid_ros.pipeline.loading import CalibrationBag, Problem
+from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory

@@ -130,13 +130,10 @@ def test_where_actuators_are_implied_a_joint_that_moves_without_one_is_asked_for
     check_driven(bag, model, mapping, ('po*',))
 
 
-def test_efforts_drive_motors_by_the_mapping_that_is_proposed() -> None:
+def test_measured_efforts_may_drive_motors() -> None:
     bag = Columns().bag(states(efforts=True, lift=MOVES, turn=MOVES, pole=MOVES))
-    sentence = complaint(bag, MOTORS)
-    assert '`l: {topic: /joint_states, field: effort, label: lift, scale: 0.25}`' in sentence
-    swapped = '<motor name="t" joint="turn"/><motor name="l" joint="lift" gear="4"/>'
-    assert "`t: '/joint_states.effort[turn]'`" in complaint(bag, swapped)
-    assert 'the actuators of the model are servos' in complaint(bag)
+    assert 'let measured efforts drive the motors' in complaint(bag, MOTORS)
+    assert 'efforts' not in complaint(bag)
 
 
 def test_a_topic_that_could_hold_the_commands_is_named() -> None:

@@ -16,8 +16,8 @@ from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.estimators import Estimated, driven, estimated
-from sysid_ros.pipeline.loading import load
 from sysid_ros.pipeline.preflight import preflight
+from sysid_ros.pipeline.problem import load
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 
 #: No sensors, as robots' models come; the robot has another mass, damping and friction.

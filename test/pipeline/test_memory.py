@@ -18,8 +18,8 @@ from sysid_ros.config import (
 )
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.pipeline.memory import Remembered, recall, without_known_bags
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.result import CalibrationResult
 
 pytestmark = pytest.mark.usefixtures('undrawn')

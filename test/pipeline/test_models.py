@@ -12,7 +12,6 @@ import pytest
 
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.models import (
     Candidate,
     ModelComparison,
@@ -20,6 +19,7 @@ from sysid_ros.pipeline.models import (
     compare_problems,
     without,
 )
+from sysid_ros.pipeline.problem import Problem
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

@@ -18,7 +18,7 @@ from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline import timestep
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Problem, load
+from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.timestep import (
     CORRECTIONS,
     corrected,

@@ -17,7 +17,7 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Problem
+from sysid_ros.pipeline.problem import Problem
 from sysid_ros.pipeline.validation import (
     Predictor,
     Validation,

@@ -9,7 +9,7 @@ import pytest
 from builders.servo_robots import VALUES, arm, drive, driven_arm
 from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import resolve
-from sysid_ros.pipeline.servos import servo_unknowns, start_of
+from sysid_ros.pipeline.problem import servo_unknowns, start_of
 from sysid_ros.servos.laws.joints import ServoJoints
 
 

@@ -17,8 +17,8 @@ from sysid_ros.config import CalibrationConfig
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
-from sysid_ros.pipeline import loading
-from sysid_ros.pipeline.loading import CalibrationBag, Problem, parameters_of, unlike_stamps
+from sysid_ros.pipeline import problem
+from sysid_ros.pipeline.problem import CalibrationBag, Problem, parameters_of, unlike_stamps
 
 MODEL = """
 <mujoco><worldbody><body>
@@ -122,7 +122,7 @@ def test_velocities_that_a_driver_filters_are_not_compared(
         'velocity': {'j': 3 * np.cos(3 * times - 0.09) + 5 * np.cos(5 * times - 0.15)},
     }
     bag = columns.bag(columns.topic('/joint_states', times, fields))
-    monkeypatch.setattr(loading, 'read_bag', lambda _: bag)
+    monkeypatch.setattr(problem, 'read_bag', lambda _: bag)
     (tmp_path / 'run').mkdir()
     body = MODEL.partition('<sensor>')[0]
     (tmp_path / 'arm.xml').write_text(f'{body}</mujoco>')
@@ -134,5 +134,5 @@ def test_velocities_that_a_driver_filters_are_not_compared(
             **more,
         }
     )
-    (sequence,) = loading.load(config, Nobody()).sequences('train')
+    (sequence,) = problem.load(config, Nobody()).sequences('train')
     assert {name for series in sequence.measurements for name in series.names} == compared
