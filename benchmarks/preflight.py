@@ -259,8 +259,8 @@ def compare(*, arms: str = '0:20', kind: OneOf = _KINDS, simulated: bool = False
             f'start {after.start}, window {after.window}, {after.solution.status}',
             flush=True,
         )
-        if before.sensitivity is not None:
-            print(f'       diverging: {before.sensitivity}')
+        if before.diverging:
+            print(f'       {before.diverging}')
         for mark, lines in (('!', offenders), ('+', timid)):
             for line in lines:
                 print(f'     {mark} {line}')
