@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config import MemoryConfig
-from sysid_ros.identification.continuing import Known
-from sysid_ros.inference.drift import Difference, JointEstimate, difference
+from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.result import CalibrationResult, Drift, DriftedParameter
 
