@@ -153,53 +153,33 @@ def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Probl
     """Load each configuration once, and leave out what is to be dropped.
 
     Raises:
-        ConfigError: They are not of the same data.
+        ConfigError: They are not of the same bags, sequences and sensors.
     """
     loaded: dict[int, Problem] = {}
-    first: Problem | None = None
+    first: dict[str, set[str]] = {}
     for candidate in candidates:
         if id(candidate.config) in loaded:
             continue
         problem = loaded[id(candidate.config)] = load(candidate.config, observer)
-        if first is None:
-            first = problem
-        else:
-            _check_same_data(first, problem, candidate.name)
-    return [without(loaded[id(c.config)], c.drop) for c in candidates]
-
-
-def _check_same_data(first: Problem, other: Problem, name: str) -> None:
-    """Check that two problems are of the same bags, sequences and sensors.
-
-    Raises:
-        ConfigError: They are not.
-    """
-
-    def contents(problem: Problem) -> dict[str, set[str]]:
         sequences = [s for role in ROLES for s in problem.sequences(role)]
-        return {
+        contents = {
             'bags': {f'{r.path.resolve()} ({r.role})' for r in problem.recordings},
             'sequences': {s.name for s in problem.sequences('train')},
             'sensors': {n for s in sequences for series in s.measurements for n in series.names},
         }
-
-    expected_contents = contents(first)
-    for what, found in contents(other).items():
-        expected = expected_contents[what]
-        if expected != found:
-            odd = min(expected ^ found)
-            raise ConfigError(
-                f'Models can be compared on the same {what} only: {odd!r} is in one of '
-                f'the first and {name!r}, not in both.'
-            )
+        first = first or contents
+        for what, found in contents.items():
+            if first[what] != found:
+                odd = min(first[what] ^ found)
+                raise ConfigError(
+                    f'Models can be compared on the same {what} only: {odd!r} is in one of '
+                    f'the first and {candidate.name!r}, not in both.'
+                )
+    return [without(loaded[id(c.config)], c.drop) for c in candidates]
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:
-    """Leave parameters out: they stay what they are in the model.
-
-    Args:
-        problem: What is identified, from what.
-        drop: Patterns of names of parameters, or of the targets that they write.
+    """Leave parameters out, by patterns of their names or targets: they stay what they are.
 
     Raises:
         ConfigError: Nothing matches a pattern, or everything is left out.
@@ -271,9 +251,7 @@ def _judged(
         (score for score in scores if score.adequate),
         key=lambda score: (score.parameters, score.held_out if count else score.bic),
     )
-    return ModelComparison(
-        scores, chosen.name, _reason(scores, chosen, scores[best], count), effective
-    )
+    return ModelComparison(scores, chosen.name, _reason(chosen, scores[best], count), effective)
 
 
 def _common(fitted: list[_Fitted]) -> Mask:
@@ -338,7 +316,8 @@ def _held_out(
     return (*found, *(HeldOut(f'{fold.name}, left out', fold.after) for fold in folds))
 
 
-def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:
+def _reason(chosen: ModelScore, best: ModelScore, count: int) -> str:
+    """Say why a model is recommended, by so many held-out parts."""
     if count < FEWEST_PARTS:
         held_out = 'nothing is held out' if not count else 'one bag only is held out'
         return (
@@ -351,12 +330,7 @@ def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, 
             f'{best.name!r}: {chosen.difference:+.2g} ± {chosen.standard_error:.2g} times the '
             f'noise over {count} held-out parts'
         )
-    simpler = [model for model in models if model.parameters < chosen.parameters]
-    if not simpler:
-        return f'it has the least held-out error over {count} parts, and no other is simpler'
-    near = min(simpler, key=lambda model: model.difference)
     return (
-        f'it has the least held-out error, and no simpler one is within one standard error of it: '
-        f'{near.name!r} is {near.difference:+.2g} ± {near.standard_error:.2g} times the noise '
-        f'worse over {count} held-out parts'
+        f'it has the least held-out error over {count} parts, and no simpler one is within one '
+        'standard error of it'
     )

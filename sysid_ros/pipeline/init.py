@@ -12,7 +12,7 @@ import dataclasses
 import glob
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -57,8 +57,6 @@ from sysid_ros.pipeline.timestep import with_timestep
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
-#: The mapping is looked for in so many recordings.
-_LOOKED_AT = 3
 #: A joint moves from this range on, rad or m.
 _MOVES = 5e-3
 #: Parameters are tried so often, and no longer than this, s, each time.
@@ -166,12 +164,7 @@ class CalibrationProposal:
 
 
 def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
-    """Tell the model from the recordings; None where its description is in one of them.
-
-    Raises:
-        ConfigError: There are several models or no recording.
-        BagError: A pattern matches nothing.
-    """
+    """Tell the model from the recordings; None where its description is in one of them."""
     models = [path for path in paths if Path(path).suffix.lower() in _MODEL_ENDS]
     if len(models) > 1:
         raise ConfigError(f'Expected one model beside the recordings, found {", ".join(models)}.')
@@ -184,11 +177,7 @@ def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
 
 
 def find_bags(pattern: str) -> list[Path]:
-    """Return the recordings that a path or a pattern means: itself, or those in a folder.
-
-    Raises:
-        BagError: There is none.
-    """
+    """Return the recordings that a path or a pattern means: itself, or those in a folder."""
     found = []
     for match in matching(pattern):
         path = Path(match)
@@ -207,15 +196,19 @@ def find_bags(pattern: str) -> list[Path]:
 def _is_bag(path: Path) -> bool:
     if path.is_file():
         return bool(suffix(path) or table_files(path))
-    if (path / METADATA).exists() or any(suffix(item) for item in path.iterdir()):
+    if (path / METADATA).exists() or (path / 'meta/info.json').exists():
         return True
-    if (path / 'meta/info.json').exists():
+    if any(suffix(item) for item in path.iterdir()):
         return True
     # Tables are parts of one recording, but those with equal columns are recordings each.
     tables = table_files(path)
     if any(table.suffix != CSV for table in tables):
         return False
-    return len({table.open('rb').readline() for table in tables}) > 1
+    headings = set()
+    for table in tables:
+        with table.open('rb') as stream:
+            headings.add(stream.readline())
+    return len(headings) > 1
 
 
 def propose_calibration(
@@ -226,14 +219,9 @@ def propose_calibration(
     packages: tuple[Path, ...] = (),
     namespace: str = '',
 ) -> CalibrationProposal:
-    """Propose a calibration of a model from recordings.
+    """Propose a calibration of a model from recordings, of several arms in them of one namespace.
 
-    Args:
-        paths: Recordings.
-        model: MJCF, URDF or xacro; None for the ``robot_description`` in the first recording.
-        observer: Is told of what is looked at.
-        packages: Folders of ROS packages that the model refers to.
-        namespace: Of several arms in a recording this one.
+    The model is None for the ``robot_description`` in the first recording.
 
     Raises:
         SysidError: No recording can be read, or nothing in one belongs to the model.
@@ -271,25 +259,22 @@ def propose_calibration(
         for pair in (found.mapping.pairs if found.mapping else ())
         if pair.role is PairRole.SENSOR
     )
-    velocities = [
-        name
-        for name in measured
-        if compiled.sensor(name).type[0] == mujoco.mjtSensor.mjSENS_JOINTVEL
-    ]
+    speed = mujoco.mjtSensor.mjSENS_JOINTVEL
+    others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
     targets = _targets(spec, compiled, bags, reports, efforts=efforts)
     proposal = CalibrationProposal(
         model,
-        tuple(_about_model(source.description.notes, spec, falling_base(compiled, measured))),
+        _about(source.description.notes, spec, compiled, measured),
         bags,
         mapping,
         targets,
-        tuple(_about_joints(spec, bags)),
+        _about_joints(spec, bags),
         tuple(_questions(mapping, reports)),
         packages,
         namespace,
         # Drivers that report no efforts derive velocities from positions, and filter them.
-        () if efforts or not velocities else tuple(n for n in measured if n not in velocities),
+        () if efforts or len(others) == len(measured) else tuple(others),
     )
     return _tried(proposal, observer)
 
@@ -308,12 +293,11 @@ def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tupl
     """
     named = [bool(_HELD_OUT.search(path.name.lower())) for path in paths]
     why = 'by its name'
-    if len(paths) > 1 and (all(named) or not any(named)):
-        last = len(paths) - 1
-        last -= last == int(np.argmax(seconds))
-        named, why = [row == last for row in range(len(paths))], 'held out because it is the last'
-    elif len(paths) == 1:
+    if len(paths) == 1:
         named = [False]
+    elif all(named) == any(named):
+        last = len(paths) - 1 - (int(np.argmax(seconds)) == len(paths) - 1)
+        named, why = [row == last for row in range(len(paths))], 'held out because it is the last'
     return {
         path: ('validate', why) if held else ('train', '')
         for path, held in zip(paths, named, strict=True)
@@ -323,23 +307,13 @@ def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tupl
 def _mapping(
     model: Path, packages: Sequence[Path], training: Sequence[BagColumns]
 ) -> Proposal | None:
-    """Return the mapping that the recordings need, or None where names agree.
+    """Return the mapping that the longest recording needs, or None where names agree.
 
     Raises:
-        AlignmentError: Nothing in the recordings belongs to the model.
+        AlignmentError: Nothing in it belongs to the model.
     """
-    proposals = []
-    problem: AlignmentError | None = None
-    for bag in training[:_LOOKED_AT]:
-        spec = read_model(model, packages).spec
-        try:
-            proposals.append((bag, propose_with_actuators(spec, model, bag)))
-        except AlignmentError as err:
-            problem = problem or err
-    if problem is not None and not proposals:
-        raise problem
-    # A joint that stands still in one recording may move in another.
-    bag, best = max(proposals, key=lambda item: sum(pair.confident for pair in item[1].pairs))
+    bag = max(training, key=_seconds)
+    best = propose_with_actuators(read_model(model, packages).spec, model, bag)
     spec = read_model(model, packages).spec
     try:
         imply_actuators(spec, model, bag)
@@ -431,32 +405,37 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         )
 
 
-def _about_model(notes: Iterable[str], spec: mujoco.MjSpec, falls: str) -> Iterator[str]:
+def _about(
+    notes: Iterable[str], spec: mujoco.MjSpec, model: mujoco.MjModel, measured: Collection[str]
+) -> tuple[str, ...]:
     """Say what of the model is not in its file."""
-    yield from notes
+    found = list(notes)
     if implied_sensors(spec):
-        yield 'It has no sensors of its joints: position, velocity and effort of each are implied.'
+        found.append(
+            'It has no sensors of its joints: position, velocity and effort of each are implied.'
+        )
     guessed = implied_actuators(spec)
     if guessed:
-        yield (
+        found.append(
             f'It has no actuators that take these commands: {", ".join(guessed)} are implied, '
             'with gains that are guesses.'
         )
-    if falls:
-        yield falls
+    return tuple(filter(None, [*found, falling_base(model, measured)]))
 
 
-def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> Iterator[str]:
+def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str, ...]:
     """Say which joints these recordings say nothing of."""
     moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
     joints = free_joints(spec)
     still = [name for name in joints if name not in moving]
-    if still and moving:
-        yield (
-            f'{len(still)} of the {len(joints)} joints of the model never move in the training '
-            f'recordings, so nothing of them is identified ({some(still, 6)}): is an encoder '
-            'silent, or is this the model of another robot?'
-        )
+    if not still or not moving:
+        return ()
+    note = (
+        f'{len(still)} of the {len(joints)} joints of the model never move in the training '
+        f'recordings, so nothing of them is identified ({some(still, 6)}): is an encoder '
+        'silent, or is this the model of another robot?'
+    )
+    return (note,)
 
 
 def _targets(
@@ -477,6 +456,8 @@ def _targets(
     guessed = implied_actuators(spec)
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     stiffest = _TIMES * max((kp for name, kp, _ in servos.values() if name in guessed), default=0.0)
+    kps = [kp for joint, (_, kp, _) in servos.items() if kp and joint in commanded]
+    kvs = [kv for joint, (_, _, kv) in servos.items() if kv and joint in commanded]
     found: dict[str, list[ProposedTarget]] = {}
     for joint, (actuator, kp, kv) in servos.items():
         own = actuator not in guessed
@@ -489,14 +470,12 @@ def _targets(
             target = f'joint/{joint}/{attribute}'
             item = ProposedTarget(target, (0.0, _rounded_up(most)), left_out=why)
             found.setdefault(attribute, []).append(item)
-        if joint not in commanded:
-            continue
-        for attribute, gain in (('kp', kp), ('kv', kv)):
+        for attribute, gain, every in (('kp', kp, kps), ('kv', kv, kvs)):
             why = _TRUSTED if own and efforts else ''
             if attribute == 'kv' and alike and not by_servo:
                 why = _ALIKE.format("joint's damping")
-            bounds = _two_digits(gain / _TIMES), _two_digits(gain * _TIMES)
-            if gain:
+            if gain and joint in commanded:
+                bounds = _two_digits(min(every) / _TIMES), _two_digits(max(every) * _TIMES)
                 item = ProposedTarget(f'actuator/{actuator}/{attribute}', bounds, left_out=why)
                 found.setdefault(attribute, []).append(item)
     targets = [item for items in found.values() for item in items]
@@ -672,12 +651,11 @@ def _judged(
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior."""
     said = {item.name: item for item in parameters}
+    kinds = {item.name: item.verdict_kind for item in parameters}
     confounded = [
         item.attribute
         for item in proposal.chosen
-        if (own := said.get(item.name or item.target)) is not None
-        and own.verdict_kind is VerdictKind.CONFOUNDED
-        and item.deviation is None
+        if item.deviation is None and kinds.get(item.name or item.target) is VerdictKind.CONFOUNDED
     ]
     worst = min(confounded, key=_RANKS.index, default='')
     targets = tuple(
@@ -693,13 +671,8 @@ def after_steps(
     """Return what becomes of a candidate by what the first steps of a fit say.
 
     What is not excited is left out. What is confounded is not: held, it would decide on all that
-    cannot be told from it, whose intervals would not know that. The least important of it gets a
-    prior around the model's value instead.
-
-    Args:
-        item: The candidate.
-        said: What is said of it; None where nothing is.
-        worst: The least important attribute of what is confounded.
+    cannot be told from it, whose intervals would not know that. The ``worst`` attribute of it gets
+    a prior around the model's value instead.
     """
     if said is None or said.verdict_kind in (VerdictKind.IDENTIFIED, None):
         return dataclasses.replace(item, note='')

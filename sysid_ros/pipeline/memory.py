@@ -19,7 +19,7 @@ from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ConfigError, FitError, ResultError, listed
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.files import sha256
+from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference.drift import Difference, Known, difference
@@ -151,8 +151,7 @@ def without_known_bags(
     known = memory.trained
     kept, left_out = [], []
     for path, role in bags_of(config):
-        inside = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
-        data = [file for file in inside if file.is_file() and file.name != 'metadata.yaml']
+        data = [file for file in files_in(path) if file.name != 'metadata.yaml']
         if not any(sha256(file) in known for file in data):
             kept.append((path, role))
         elif role == 'train':
@@ -185,23 +184,7 @@ def fit_with_memory(
     cancel: threading.Event | None = None,
     deadline: float | None = None,
 ) -> tuple[Fit, Remembered]:
-    """Fit to new data and an earlier result, unless the robot changed.
-
-    Args:
-        config: The solver and the section ``memory``.
-        problem: What is to be identified, from what.
-        memory: The earlier result.
-        observer: Is told of stages and iterations.
-        cancel: Ends the fit when it is set.
-        deadline: When it is to be done; see `fit_training`.
-
-    Returns:
-        The fit to the new data and what was known before, and what that has to do with it.
-
-    Raises:
-        FitError: There is nothing to fit, or no parameter has an effect.
-        CancelledError: ``cancel`` was set.
-    """
+    """Fit to new data and what was known before, unless the robot changed; see `fit_training`."""
 
     def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
         chosen = config

@@ -34,14 +34,18 @@ TRUNK = '<geom size=".1" mass="1"/>'
 @pytest.mark.parametrize(
     ('kind', 'more', 'names'),
     [
-        ('current', {}, ['j/damping', 'tau/gain']),
-        ('pwm', {}, ['j/damping', 'tau/gain']),
-        ('torque', {}, ['j/damping']),
-        ('current', {'sensors': ['q']}, ['j/damping']),
+        ('current', {}, {'j/damping': 100.0, 'tau/gain': 10.0}),
+        ('torque', {}, {'j/damping': 100.0}),
+        ('current', {'sensors': ['q']}, {'j/damping': 100.0}),
+        (
+            'pwm',
+            {'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}]},
+            {'q/gain': 2.0, 'tau/gain': 2.0},
+        ),
     ],
 )
-def test_the_scale_of_a_current_is_identified_without_an_entry(
-    kind: str, more: dict[str, Any], names: list[str]
+def test_the_scale_of_a_current_is_identified_also_without_an_entry(
+    kind: str, more: dict[str, Any], names: dict[str, float]
 ) -> None:
     channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'scale': 2.5, 'kind': kind}
     config = CalibrationConfig.model_validate(
@@ -55,23 +59,10 @@ def test_the_scale_of_a_current_is_identified_without_an_entry(
     )
     spec = mujoco.MjSpec.from_string(MODEL)
     found = parameters_of(config, spec.compile(), spec)
-    targets = [(t.name, t.attribute) for parameter in found for t in parameter.targets]
-    assert ['/'.join(target) for target in targets] == names
-
-
-def test_an_entry_for_the_scale_is_the_one_that_counts() -> None:
-    channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'kind': 'current'}
-    config = CalibrationConfig.model_validate(
-        {
-            'model': Path('arm.xml'),
-            'bags': [{'path': 'bag'}],
-            'mapping': {'sensors': {'tau': channel}},
-            'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}],
-        }
-    )
-    spec = mujoco.MjSpec.from_string(MODEL)
-    found = parameters_of(config, spec.compile(), spec)
-    assert [parameter.max_value for parameter in found if 'tau' in parameter.name] == [2.0]
+    most = {
+        f'{t.name}/{t.attribute}': unknown.max_value for unknown in found for t in unknown.targets
+    }
+    assert most == names
 
 
 @pytest.mark.parametrize(('inside', 'floats'), [('', False), ('<freejoint/>', True)])
