@@ -245,15 +245,9 @@ def _check_followed(
         moved = _range(_values(bag, position))
         if moved > _FOLLOWS * asked and follows(bag, command, position):
             return
-        others = (
-            f', which {model.joint(other).name} follows instead'
-            for other, pair in positions.items()
-            if other != joint.id and follows(bag, command, pair)
-        )
         unit = _unit(model, joint.id)
         still.append(
-            f'{joint.name} is told to move by {asked:.2g} {unit}{next(others, "")}, and moves by '
-            f'{moved:.2g}'
+            f'{joint.name} is told to move by {asked:.2g} {unit}, and moves by {moved:.2g}'
         )
     if still:
         raise FitError(

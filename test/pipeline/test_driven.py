@@ -192,15 +192,6 @@ def test_a_limp_arm_that_is_moved_by_hand_follows_nothing() -> None:
     assert not any(refused[1::2])
 
 
-def test_joints_that_follow_the_commands_of_others_are_named() -> None:
-    turns = np.cos(3.3 * TIMES)
-    bag = Columns().bag(
-        states(lift=turns, turn=MOVES, pole=STILL), commands(lift=MOVES, turn=turns)
-    )
-    with pytest.raises(FitError, match='lift is told to move by 3 rad, which turn follows instead'):
-        raise FitError(complaint(bag))
-
-
 def test_what_is_undriven_is_an_actuator() -> None:
     spec = mujoco.MjSpec.from_string(ARM.format(SERVOS))
     with pytest.raises(ConfigError, match="in undriven, found 'elbow'; available: l, t"):

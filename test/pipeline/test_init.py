@@ -171,7 +171,9 @@ def test_the_last_body_of_each_arm_is_a_candidate_but_not_each_finger() -> None:
         HAND.replace(arm, one + arm.replace('name="', 'name="left_'))
     )
     joints = ['elbow', 'wrist', 'finger', 'thumb', 'left_elbow', 'left_wrist']
-    assert last_bodies(model, joints)[1:] == ('left_flange',)
+    found = last_bodies(model, joints)
+    assert len(found) == 2
+    assert 'left_flange' in found
     assert last_bodies(model, joints[4:]) == ('left_flange',)
 
 
