@@ -31,8 +31,8 @@ from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import CalibrationBag, Problem
 from sysid_ros.pipeline.preflight import Preflight, predicted
+from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.signals.trajectory import Trajectory
 
 STEP, FINER = 0.002, 4
@@ -259,8 +259,8 @@ def compare(*, arms: str = '0:20', kind: OneOf = _KINDS, simulated: bool = False
             f'start {after.start}, window {after.window}, {after.solution.status}',
             flush=True,
         )
-        if before.sensitivity is not None:
-            print(f'       diverging: {before.sensitivity}')
+        if before.diverging:
+            print(f'       {before.diverging}')
         for mark, lines in (('!', offenders), ('+', timid)):
             for line in lines:
                 print(f'     {mark} {line}')

@@ -53,7 +53,7 @@ from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import calibrate, identify
 from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.loading import Problem, load
+from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import leave_out
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.rollout.prediction import make_simulator, predict

@@ -23,8 +23,7 @@ from sysid_ros.model.implied import drop_implied
 from sysid_ros.model.loading import write_delays
 from sysid_ros.model.targets import Role
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.pipeline.loading import ReadOptions, read_aligned
-from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.pipeline.problem import ReadOptions, joints_of, read_aligned
 from sysid_ros.pipeline.writing import Calibration, Identified, write
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import alignment_text, parameters_text, result_text

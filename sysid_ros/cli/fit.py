@@ -104,7 +104,7 @@ def excite(
     from sysid_ros.model.implied import implied_actuators
     from sysid_ros.model.loading import compile_spec
     from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
-    from sysid_ros.pipeline.loading import parameters_of
+    from sysid_ros.pipeline.problem import parameters_of
 
     spec = load_driven(model, packages)
     compiled = compile_spec(spec, model)
@@ -182,7 +182,7 @@ def preflight(
 ) -> int:
     """Predict intervals and verdicts; say what to record.
 
-    Linearises once at the nominal values and says what a fit to these bags could say. Exit code 1:
+    Takes the first steps of a fit and says what the fit to these bags would say. Exit code 1:
     some parameter would not be identified.
     """
     from sysid_ros.config import load_calibration
@@ -337,7 +337,7 @@ def compare(
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import print_models, recommendation
-    from sysid_ros.pipeline.models import Candidate, compare_models
+    from sysid_ros.pipeline.compare import Candidate, compare_models
 
     stems = [path.stem for path in paths]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 
 from sysid_ros.errors import MOST_NAMED, how_many, listed
-from sysid_ros.pipeline.preflight import PredictedParameter, Preflight, Saturation, Sensitivity
+from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
 from sysid_ros.report.numbers import rounded, significant
 from sysid_ros.report.tables import (
     LiteralConsole,
@@ -28,13 +28,12 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     """Print what a fit would say, and what it rests on."""
     for note in found.notes:
         console.print(note)
-    if found.sensitivity is None:
-        _print_parameters(console, found)
-    else:
-        console.print(diverging(found.sensitivity))
+    if found.diverging:
+        console.print(found.diverging)
         console.print()
+    else:
+        _print_parameters(console, found)
     _print_bags(console, found)
-    _print_joints(console, found)
     _print_trouble(console, found)
     console.print(last_line(found))
 
@@ -112,25 +111,6 @@ def _nominal(item: PredictedParameter) -> str:
     return significant(item.nominal)
 
 
-def diverging(found: Sensitivity) -> str:
-    """Say that simulations tell nothing, and what to do."""
-    if found.unexplained:
-        how = f'leave {min(found.unexplained, 1):.0%} of the variance of the motion unexplained'
-    else:
-        # What is a thousandth there is a tenth here: nominal values are seldom better known.
-        far = f'{100 * found.moved:.2g} times' if math.isfinite(found.moved) else 'far beyond'
-        how = f'move their ends {far} their range with values that are a tenth off'
-    remedy = (
-        'Forces were recorded: with estimator: torque those along the measured motion are compared.'
-        if found.forces_tell
-        else 'Windows that start where the robot was measured do not: set estimator: windows.'
-    )
-    return (
-        f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them is '
-        f'true, so nothing is said of any parameter. {remedy}'
-    )
-
-
 def _told_by(found: Preflight, place: int) -> str:
     """Name the sensors without which the interval of a parameter would be wider."""
     grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
@@ -164,34 +144,9 @@ def _print_bags(console: LiteralConsole, found: Preflight) -> None:
         console.print()
 
 
-def _print_joints(console: LiteralConsole, found: Preflight) -> None:
-    if not found.joints:
-        return
-    rows = []
-    for item in found.joints:
-        lag = '-'
-        if item.lag is not None:
-            lag = f'{1e3 * item.lag.seconds:.1f} ± {1.96e3 * item.lag.deviation:.1f}'
-        covered = '-' if math.isnan(item.of_range) else f'{item.of_range:.0%}'
-        rows.append((item.bag, item.joint, lag, covered))
-    print_table(console, 'Motion', ('bag', 'joint', '>lag/ms', '>of range'), rows)
-
-
 def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
-    for item in found.diverged:
-        console.print(
-            f'{item.sequence}: the nominal model becomes unstable after {item.seconds:.2f} s; '
-            'left out here',
-        )
-    limits: dict[tuple[str, str], list[Saturation]] = {}
-    for at in found.saturations:
-        limits.setdefault((at.signal, at.limit), []).append(at)
-    for (signal, limit), places in limits.items():
-        worst = max(places, key=lambda at: at.share)
-        less = [at.sequence for at in places if at is not worst]
-        also = f'; at most that in {listed(less)}' if less else ''
-        share = f'{worst.share:.1%} of the time'
-        console.print(f'{worst.sequence}: {signal} is at its {limit} {share}{also}')
-    if found.diverged or found.saturations:
+    for name in found.unstable:
+        console.print(f'{name}: the nominal model becomes unstable; left out here')
+    if found.unstable:
         console.print()
     print_findings(console, found.health)

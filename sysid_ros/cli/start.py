@@ -51,13 +51,14 @@ def init(
     from sysid_ros.cli.console import print_json, progress_for, say
     from sysid_ros.cli.tables import print_next_commands, print_proposal
     from sysid_ros.files import replace_file
-    from sysid_ros.pipeline.proposal import InitOptions, propose_calibration, sort_arguments
-    from sysid_ros.pipeline.proposal_text import to_yaml
+    from sysid_ros.pipeline.init import propose_calibration, sort_arguments
+    from sysid_ros.pipeline.init_yaml import to_yaml
 
     bags, model = sort_arguments(paths)
-    options = InitOptions(tuple(packages), namespace)
     with progress_for(quiet=quiet) as progress:
-        found = propose_calibration(bags, model, options, progress)
+        found = propose_calibration(
+            bags, model, progress, packages=tuple(packages), namespace=namespace
+        )
     written = [output]
     if found.mapping is not None:
         place = output.parent / _MAPPING
@@ -77,7 +78,7 @@ def init(
                 'parameters': found.targets,
                 'notes': found.notes,
                 'problem': found.problem,
-                'question': found.question,
+                'questions': found.questions,
             }
         )
     else:

@@ -15,10 +15,9 @@ import numpy as np
 from sysid_ros.cli.console import say
 from sysid_ros.errors import how_many, listed
 from sysid_ros.excitation.design import Design
-from sysid_ros.pipeline.models import ModelComparison
+from sysid_ros.pipeline.compare import ModelComparison
+from sysid_ros.pipeline.init import CalibrationProposal
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
-from sysid_ros.pipeline.proposal import CalibrationProposal
-from sysid_ros.pipeline.proposal_text import by_attribute, guesses, said_of, second_name
 from sysid_ros.report.numbers import interval, padded, rounded, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.comparison import Entry
@@ -39,7 +38,7 @@ def print_proposal(found: CalibrationProposal, mapping: str) -> None:
         if bag.role is None:
             say(f'unusable  {bag.path}: {bag.why}')
         else:
-            say(f'{bag.role:9} {bag.path}: {said_of(bag)}')
+            say(f'{bag.role:9} {bag.path}: {bag.summary}')
             for finding in bag.findings:
                 say(f'            {finding}')
     _print_mapping(found, mapping)
@@ -56,17 +55,15 @@ def _print_mapping(found: CalibrationProposal, file: str) -> None:
         say(f'mapping   {file}: {certain} of {len(pairs)} pairs are certain')
         for pair in doubtful:
             say(f'            look at {pair.role.value} {pair.name}: {pair.reason}')
-    if found.guessed:
-        say(f'            look at that: {guesses(found)}')
-    if found.question:
-        say(f'            {found.question}')
+    for question in found.questions:
+        say(f'            {question}')
 
 
 def _print_targets(found: CalibrationProposal) -> None:
     say(f'identify  {how_many(found.chosen, "parameter")} of {len(found.targets)}')
     for reason in dict.fromkeys(item.left_out for item in found.targets if item.left_out):
-        own = [item for item in found.targets if item.left_out == reason]
-        say(f'            left out {listed(item.target for item in by_attribute(own))}: {reason}')
+        own = [item.target for item in found.targets if item.left_out == reason]
+        say(f'            left out {listed(own)}: {reason}')
     for note in found.notes:
         say(note)
     if found.problem:
@@ -81,7 +78,7 @@ def print_next_commands(found: CalibrationProposal, output: Path) -> None:
         return
     if not found.of_role('validate'):
         say('Nothing is held out: record another motion, and repeat sysid init with both:')
-        say(f'  {_record(second_name(trained[0].path))}')
+        say(f'  {_record(str(trained[0].path.with_name("validate_1")))}')
     file = shlex.quote(str(output))
     say('Correct that in the file, then:' if found.problem else 'Next:')
     say(f'  sysid preflight {file}')
@@ -90,8 +87,8 @@ def print_next_commands(found: CalibrationProposal, output: Path) -> None:
 
 def _print_record(found: CalibrationProposal, bag: Path) -> None:
     """Say how to record what tells more."""
-    targets = dict.fromkeys(item.pattern for item in found.targets if item.target[:6] == 'joint/')
-    asked = ' '.join(f"--for '{target}'" for target in targets or ['joint/*/armature'])
+    joints = [item.attribute for item in found.targets if item.target.startswith('joint/')]
+    asked = ' '.join(f"--for 'joint/*/{name}'" for name in dict.fromkeys(joints or ['armature']))
     model = shlex.quote(str(found.model))
     say('These recordings tell nothing of this model. Name the right model, or record a motion')
     say('that tells more, of 10 s or longer, and repeat sysid init with it:')
@@ -143,14 +140,14 @@ def print_design(console: LiteralConsole, found: Design, *, collide: bool) -> No
 
 def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     """Print how well each model predicts, and which one is recommended."""
-    numbers = ('parameters', 'training', 'held out', 'worse by', 'std error', 'AIC', 'BIC')
+    numbers = ('parameters', 'training', 'held out', 'worse by', 'std error', 'BIC')
     rows = [
         (
             model.name,
             str(model.parameters),
             *(_number(x) for x in (model.training, model.held_out)),
             *(_number(x, '.2g') for x in (model.difference, model.standard_error)),
-            *(_number(x, '.1f') for x in (model.aic, model.bic)),
+            _number(model.bic, '.1f'),
         )
         for model in found.models
     ]
@@ -165,7 +162,7 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
         headers = ('bag', *(f'>{model.name}' for model in found.models))
         print_table(console, 'Held out (error in units of the noise)', headers, parts)
     console.print(
-        f'AIC and BIC are above the least, for {found.effective:.3g} effective samples.',
+        f'BIC is above the least, for {found.effective:.3g} effective samples.',
     )
     console.print(recommendation(found))
 

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
+
+from sysid_ros.estimation.priors import JointPrior
 
 #: A standard error needs so many differences.
 FEWEST_PARTS = 2
@@ -36,6 +39,20 @@ class JointEstimate:
 
 
 @dataclass(frozen=True)
+class Known:
+    """Earlier estimates of k parameters: their names, values, and how sure those are."""
+
+    names: tuple[str, ...]
+    estimate: JointEstimate
+
+    def prior(self, kept: Iterable[int] | None = None) -> JointPrior:
+        """Return the distribution of all parameters or, whatever the others are, of some."""
+        places = list(range(len(self.names)) if kept is None else kept)
+        some = self.estimate.of(places)
+        return JointPrior.of([self.names[place] for place in places], some.x, some.covariance)
+
+
+@dataclass(frozen=True)
 class Difference:
     """How two estimates differ.
 
@@ -57,94 +74,57 @@ class Difference:
 
 
 def difference(before: JointEstimate, after: JointEstimate, level: float) -> Difference:
-    """Test whether anything changed, and find the fewest parameters whose change explains it.
+    """Test each parameter for a change, while the others that may have changed are free.
 
-    If nothing changed, d² = δᵀ (Σ₁ + Σ₂)⁻¹ δ over p has Fisher's distribution with p and ν degrees
-    of freedom, where the covariances are known up to a factor; ν is Nel's and van der Merwe's
-    (Communications in Statistics 15, 1986). One parameter among many is lost in that sum, so the
-    largest change of a single one is tested, too, with Holm's correction for their number; twice
-    the lesser of both probabilities is that of the better of two tests (Bonferroni).
-
-    While the rest differs by more than chance, the parameter whose change explains most of it is
-    named as changed, and no longer compared. As this ends with a test of all that is left, a
-    parameter that did not change is named by chance with no more than the probability ``level``.
+    The change of one parameter, given that the others did not change, over its standard error has
+    Student's distribution, with the fewer degrees of freedom of both covariances. The p-value is
+    that of the largest, with Bonferroni's correction for their number. While it is below the level,
+    that parameter is named as changed and no longer compared, so that one that did not change is
+    named by chance with no more than this probability.
 
     Args:
         before: An estimate of (p,) parameters.
         after: An independent one.
         level: Probability of seeing a change where there is none.
     """
-    count = len(before.x)
     total = before.covariance + after.covariance
     compared = np.isfinite(np.diag(total)) & (np.diag(total) > 0)
-    changed = np.zeros(count, dtype=bool)
-    deviations = np.full(count, np.nan)
+    changed = np.zeros(len(before.x), dtype=bool)
+    deviations = np.full(len(before.x), np.nan)
     places = np.flatnonzero(compared)
     if not len(places):
         return Difference(compared, float('nan'), float('nan'), changed, deviations)
-    delta = (after.x - before.x)[places]
-    pick = np.ix_(places, places)
-    total = total[pick]
-    freedom = _freedom(total, before.covariance[pick], before.freedom, after.freedom)
-    inside = np.zeros(len(places), dtype=bool)
-    statistic, p_value = _probability(delta, total, freedom)
-    rest = p_value
-    while rest < level and not inside.all():
-        # Which of those outside explains most of what is left if it changed?
-        outside = np.flatnonzero(~inside)
-        inverse = np.linalg.inv(total[np.ix_(outside, outside)])
-        pull = inverse @ delta[outside]
-        inside[outside[np.argmax(pull**2 / np.diag(inverse))]] = True
-        rest = _probability(delta[~inside], total[np.ix_(~inside, ~inside)], freedom)[1]
-    changed[places] = inside
-    deviations[places] = _deviations(delta, total, inside)
+    delta = after.x - before.x
+    freedom = min(before.freedom, after.freedom)
+
+    def given(places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each change in standard errors, given that nothing else here changed."""
+        inverse = np.linalg.inv(total[np.ix_(places, places)])
+        pulls: NDArray[np.float64] = inverse @ delta[places] / np.sqrt(np.diag(inverse))
+        return pulls
+
+    def chance(pulls: NDArray[np.float64]) -> float:
+        single = 2 * float(scipy.special.stdtr(freedom, -np.abs(pulls).max()))
+        return min(len(pulls) * single, 1.0)
+
+    pulls = given(places)
+    p_value = rest = chance(pulls)
+    left = places
+    while rest < level:
+        found = left[np.argmax(np.abs(pulls))]
+        changed[found] = True
+        left = left[left != found]
+        if not len(left):
+            break
+        pulls = given(left)
+        rest = chance(pulls)
+    for place in places:
+        others = np.flatnonzero(compared & ~changed)
+        own = np.union1d(others, [place])
+        deviations[place] = given(own)[np.searchsorted(own, place)]
+    inverse = np.linalg.inv(total[np.ix_(places, places)])
+    statistic = float(delta[places] @ inverse @ delta[places])
     return Difference(compared, statistic, p_value, changed, deviations)
-
-
-def _freedom(
-    total: NDArray[np.float64], first: NDArray[np.float64], nu_first: float, nu_second: float
-) -> float:
-    """Return the degrees of freedom of a sum of two estimated covariances."""
-    size = len(total)
-    share = np.linalg.solve(total, first)
-    rest = np.eye(size) - share
-    loss = 0.0
-    for part, nu in ((share, nu_first), (rest, nu_second)):
-        loss += (np.trace(part @ part) + np.trace(part) ** 2) / nu
-    return float((size + size**2) / loss)
-
-
-def _probability(
-    delta: NDArray[np.float64], total: NDArray[np.float64], freedom: float
-) -> tuple[float, float]:
-    """Return the squared distance and the probability of such a one, or more, by chance."""
-    size = len(delta)
-    if not size:
-        return 0.0, 1.0
-    inverse = np.linalg.inv(total)
-    pull = inverse @ delta
-    statistic = float(delta @ pull)
-    whole = float(scipy.special.fdtrc(size, freedom, statistic / size))
-    largest = float(np.max(np.abs(pull) / np.sqrt(np.diag(inverse))))
-    single = min(2 * size * float(scipy.special.stdtr(freedom, -largest)), 1.0)
-    return statistic, whole if size == 1 else min(2 * min(whole, single), 1.0)
-
-
-def _deviations(
-    delta: NDArray[np.float64], total: NDArray[np.float64], inside: NDArray[np.bool_]
-) -> NDArray[np.float64]:
-    """Return each change in standard errors; nothing but it and those inside may have changed."""
-    found = np.empty(len(delta))
-    for index in range(len(delta)):
-        free = inside.copy()
-        free[index] = True
-        others = ~free
-        gain = np.linalg.solve(total[np.ix_(others, others)], total[np.ix_(others, free)]).T
-        shift = delta[free] - gain @ delta[others]
-        spread = total[np.ix_(free, free)] - gain @ total[np.ix_(others, free)]
-        place = int(np.sum(free[:index]))
-        found[index] = shift[place] / np.sqrt(spread[place, place])
-    return found
 
 
 def paired(

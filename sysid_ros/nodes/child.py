@@ -21,7 +21,7 @@ from typing import NamedTuple
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import SysidError
 from sysid_ros.nodes.runtime import EXIT_ERROR
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.store import CURRENT, REJECTED, linked
 
 #: Everything else on the robot goes first.

@@ -306,7 +306,7 @@ def _plant(config: SimulatedRobotConfig) -> Plant:
     truth = load_truth(Path(config.truth)) if config.truth else {}
     servos: Any = None
     if config.servos:
-        from sysid_ros.pipeline.servos import joints_of  # noqa: PLC0415 (slow)
+        from sysid_ros.pipeline.problem import joints_of  # noqa: PLC0415 (slow)
 
         servos = partial(joints_of, load_servos(Path(config.servos)))
     return Plant(Path(config.model), truth, rate=config.rate, noise=noise, servos=servos)

@@ -26,9 +26,9 @@ from sysid_ros.model.joints import driven_joint, position_joint
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import Estimated, by_windows
 from sysid_ros.pipeline.fitting import Fitted
-from sysid_ros.pipeline.loading import CalibrationBag, unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.pipeline.predictions import Predictions, deviations
+from sysid_ros.pipeline.problem import CalibrationBag, unlike_stamps
 from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve

@@ -23,9 +23,9 @@ from sysid_ros.pipeline.fitting import (
     timestep_note,
     with_timestep,
 )
-from sysid_ros.pipeline.loading import Subject, load, subject_of
 from sysid_ros.pipeline.memory import Remembered, fit_with_memory, recall, without_known_bags
 from sysid_ros.pipeline.predictions import simulate
+from sysid_ros.pipeline.problem import Subject, load, subject_of
 from sysid_ros.pipeline.validation import families_of, training_bags, validate
 from sysid_ros.pipeline.writing import Calibration, Identified, check_written_back, write
 from sysid_ros.results.result import EstimatorKind

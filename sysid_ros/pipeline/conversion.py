@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sysid_ros.alignment import Alignment, Format, write_series
 from sysid_ros.files import check_writable
-from sysid_ros.pipeline.loading import ReadOptions, read_aligned
+from sysid_ros.pipeline.problem import ReadOptions, read_aligned
 
 
 def convert(

@@ -35,7 +35,7 @@ from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.driven import NotToldError
-from sysid_ros.pipeline.loading import CalibrationBag, Problem
+from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare

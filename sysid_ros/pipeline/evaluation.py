@@ -32,9 +32,9 @@ from sysid_ros.model.stated import changes, stated
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.estimators import driven
-from sysid_ros.pipeline.loading import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.predicting import Forecaster, Known, forecaster, known_problem
 from sysid_ros.pipeline.predictions import residuals_of
+from sysid_ros.pipeline.problem import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import horizon_errors
 from sysid_ros.pipeline.writing import write
 from sysid_ros.results.comparison import (

@@ -17,8 +17,8 @@ from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
 from sysid_ros.model.loading import compile_spec, fitted_model
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.fitting import Fitted
-from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import Predictions
+from sysid_ros.pipeline.problem import Problem
 from sysid_ros.report.rendering import (
     FITTED,
     FRAMERATE,

@@ -36,8 +36,8 @@ from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.estimators import with_trajectories
-from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import Predictions, Predictor
+from sysid_ros.pipeline.problem import Problem
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals.trajectory import Trajectory
 

@@ -15,7 +15,7 @@ import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -27,14 +27,11 @@ from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.json_text import read_object, to_json
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.pipeline.writing import write
 from sysid_ros.results.fleet import FleetResult, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.summary import versions_now
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 FLEET = 'fleet.json'
 #: In the folder of a robot: the hash of what went in, and where the result is.
@@ -62,9 +59,6 @@ def calibrate_fleet(
         workers: Number of those processes; one per core unless given.
         command: How the user asked for it, for the provenance.
         observer: Is told of robots that are done.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with more than one robot.
     """
     observer = observer or Nobody()
     if workers is not None and workers < 1:
@@ -85,14 +79,14 @@ def calibrate_fleet(
                     'The Dask scheduler went away; robots that are done are kept, and the same '
                     'command goes on with the others.'
                 )
-            error = future.exception()
+            error, name = future.exception(), futures[future]
             said = f'{type(error).__name__}: {" ".join(str(error).split())}'
-            outcome = future.result() if error is None else said
-            outcomes[futures[future]] = outcome
-            word = 'failed' if isinstance(outcome, str) else 'done'
-            observer.stage(f'{len(outcomes)} of {count}: {futures[future]} {word}')
-    in_order = {name: outcomes[name] for name in fleet.robots}
-    result = summarise_fleet(in_order, command, versions_now())
+            outcomes[name] = future.result() if error is None else said
+            word = 'failed' if isinstance(outcomes[name], str) else 'done'
+            observer.stage(f'{len(outcomes)} of {count}: {name} {word}')
+    result = summarise_fleet(
+        {name: outcomes[name] for name in fleet.robots}, command, versions_now()
+    )
     result.save(fleet.output / FLEET)
     return result
 
@@ -102,9 +96,7 @@ def calibrate_robot(
 ) -> CalibrationResult | str:
     """Return the result of one robot without its curves, or a sentence that says why there is none.
 
-    This runs on a worker. One that dies leaves no finished result. Two that do the same do no harm:
-    each writes a whole result, and the last one is named as finished. ``folder`` is that of the
-    fleet's file.
+    This runs on a worker; two that do the same do no harm. ``folder`` is that of the fleet's file.
     """
     finished = config.output / _FINISHED
     try:
@@ -145,7 +137,7 @@ def content_hash(config: CalibrationConfig, folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def _connected(scheduler: str, workers: int) -> Iterator[Client]:
+def _connected(scheduler: str, workers: int) -> Iterator[Any]:
     """Connect to a scheduler, or to a cluster of processes that ends with this context.
 
     Raises:
@@ -155,7 +147,6 @@ def _connected(scheduler: str, workers: int) -> Iterator[Client]:
         from distributed import Client, LocalCluster  # noqa: PLC0415 (optional)
     except ImportError as err:
         raise ConfigError("Fleets need Dask; `pip install 'sysid_ros[fleet]'`.") from err
-    # What its logs would say of workers and schedulers that die is said in a sentence.
     for name in ('distributed', 'distributed.client'):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     with contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""A fit that continues an earlier result, and says whether the robot changed since."""
+"""A fit that continues an earlier result: a prior, and a test whether each parameter changed."""
 
 from __future__ import annotations
 
@@ -8,49 +8,44 @@ import dataclasses
 import glob
 import math
 import threading
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.config import CalibrationConfig, MemoryConfig
-from sysid_ros.errors import ConfigError, ResultError, listed
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import ConfigError, FitError, ResultError, listed
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.files import sha256
-from sysid_ros.identification.continuing import continue_from
+from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer
+from sysid_ros.inference.drift import Difference, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import bags_of
+from sysid_ros.pipeline.problem import Problem, bags_of
 from sysid_ros.results.comparison import describe, known_of
 from sysid_ros.results.result import (
     CalibrationResult,
     Drift,
     FileHash,
-    ParameterResult,
     Provenance,
     StartKind,
 )
 from sysid_ros.results.store import RESULT, find, named
 
-if TYPE_CHECKING:
-    from sysid_ros.pipeline.loading import Problem
-
 _TRAINED = ('train', 'memory')
+#: So much of the earlier information only keeps the new data's own fit from running away where
+#: they say nothing; what they say is computed without it.
+_ANCHOR = 1e-3
 
 
 @dataclass(frozen=True)
 class Memory:
-    """An earlier result.
-
-    Attributes:
-        path: Where it is.
-        sha256: Of the file.
-        result: What it says.
-    """
+    """An earlier result, the file that it is in, and the hash of that."""
 
     path: Path
     sha256: str
@@ -70,15 +65,9 @@ class Memory:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What an earlier result has to do with one.
+    """What an earlier result has to do with one, and what a reader has to know of that."""
 
-    Attributes:
-        memory: The earlier result; None where there is none, or none that can be continued.
-        drift: Whether the robot changed since.
-        warnings: What a reader of the result has to know, a sentence each.
-    """
-
-    memory: Memory | None = None
+    memory: Memory | None = None  # None where there is none that can be continued
     drift: Drift | None = None
     warnings: tuple[str, ...] = ()
 
@@ -94,6 +83,14 @@ class Remembered:
         ]
         previous = FileHash(path=str(memory.path), role='previous', sha256=memory.sha256)
         return own.model_copy(update={'files': (*own.files, previous, *before)})
+
+
+@dataclass(frozen=True)
+class Continued:
+    """A fit that continues earlier estimates, and how the new data's own differ from those."""
+
+    fit: Fit
+    difference: Difference
 
 
 def recall(memory: MemoryConfig, latest: Path) -> tuple[Memory | None, tuple[str, ...]]:
@@ -154,8 +151,7 @@ def without_known_bags(
     known = memory.trained
     kept, left_out = [], []
     for path, role in bags_of(config):
-        inside = [path] if path.is_file() else sorted(path.iterdir()) if path.is_dir() else []
-        data = [file for file in inside if file.is_file() and file.name != 'metadata.yaml']
+        data = [file for file in files_in(path) if file.name != 'metadata.yaml']
         if not any(sha256(file) in known for file in data):
             kept.append((path, role))
         elif role == 'train':
@@ -188,23 +184,7 @@ def fit_with_memory(
     cancel: threading.Event | None = None,
     deadline: float | None = None,
 ) -> tuple[Fit, Remembered]:
-    """Fit to new data and an earlier result, unless the robot changed.
-
-    Args:
-        config: The solver and the section ``memory``.
-        problem: What is to be identified, from what.
-        memory: The earlier result.
-        observer: Is told of stages and iterations.
-        cancel: Ends the fit when it is set.
-        deadline: When it is to be done; see `fit_training`.
-
-    Returns:
-        The fit to the new data and what was known before, and what that has to do with it.
-
-    Raises:
-        FitError: There is nothing to fit, or no parameter has an effect.
-        CancelledError: ``cancel`` was set.
-    """
+    """Fit to new data and what was known before, unless the robot changed; see `fit_training`."""
 
     def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
         chosen = config
@@ -242,21 +222,19 @@ def fit_with_memory(
     return found, Remembered(memory, drift, tuple(warnings))
 
 
-def _same(earlier: ParameterResult, unknown: Unknown) -> bool:
-    """Return whether a parameter is what one of the same name was; that of a run never is."""
-    paths = {target.path for target in unknown.targets}
-    return paths == set(earlier.targets) and not any(map(of_sequence, paths))
-
-
 def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
-    """Say which parameters were, or are, others than now."""
-    earlier = {p.name: p for p in result.parameters if not of_sequence(p.targets[0])}
-    now = {p.name: p for p in problem.parameters if not of_sequence(p.targets[0].path)}
-    new = [n for n, p in now.items() if n not in earlier or not _same(earlier[n], p)]
-    gone = [n for n, p in earlier.items() if n not in now or not _same(p, now[n])]
+    """Say which parameters were, or are, others than now; those of single runs always are."""
+    earlier = {p.name: set(p.targets) for p in result.parameters if not of_sequence(p.targets[0])}
+    now = {
+        p.name: {target.path for target in p.targets}
+        for p in problem.parameters
+        if not of_sequence(p.targets[0].path)
+    }
     found = []
+    new = [name for name, targets in now.items() if earlier.get(name) != targets]
     if new:
         found.append(f'Unknown to the earlier result: {listed(new)}.')
+    gone = [name for name, targets in earlier.items() if now.get(name) != targets]
     if gone:
         found.append(
             f'No longer identified, so that what the earlier result knew holds only if the '
@@ -269,3 +247,80 @@ def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
             'parameters differs, what was known before is not true of it.'
         )
     return found
+
+
+def continue_from(
+    known: Known,
+    parameters: tuple[Unknown, ...],
+    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Fit | None], Fit],
+    *,
+    forgetting: float,
+    level: float,
+) -> Continued:
+    """Fit to new data and earlier estimates.
+
+    The new data are fitted alone first. Where what they say differs from the earlier estimates by
+    more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
+    does not bend the new values. With the rest of it, N(x, Σ / forgetting), the fit goes on.
+
+    Residuals resemble their neighbours, and least squares takes them for independent: the new data
+    count as more than they say. The earlier knowledge is weighted up by the same factor.
+
+    Args:
+        known: The earlier estimates, at least one, of some of the parameters.
+        parameters: The unknowns.
+        fit: Fits the new data with a prior, from an earlier fit.
+        forgetting: Weight of the earlier information, 0 to 1.
+        level: Probability of seeing a change where there is none.
+
+    Raises:
+        FitError: There is nothing to fit, or no parameter has an effect.
+    """
+
+    def starting(x: NDArray[np.float64], without: Container[str] = ()) -> tuple[Unknown, ...]:
+        """Return the parameters at (p,) values, some without priors of their own."""
+        return tuple(
+            dataclasses.replace(
+                p,
+                nominal=float(np.clip(value, p.min_value, p.max_value)),
+                prior=None if p.name in without else p.prior,
+            )
+            for p, value in zip(parameters, x, strict=True)
+        )
+
+    columns = [[p.name for p in parameters].index(name) for name in known.names]
+    x = np.array([unknown.nominal for unknown in parameters])
+    x[columns] = known.estimate.x
+    first = fit(starting(x), known.prior().weighted(_ANCHOR), None)
+    found = first.data_only
+    if found is None:
+        raise FitError('Expected a fit with what the data alone say, found one without.')
+    seen = difference(known.estimate, found.of(columns), level)
+    kept = np.flatnonzero(~seen.changed)
+    prior = None
+    if len(kept):
+        weight = forgetting * found.inflation
+        prior = known.prior(kept).weighted(weight, variance=found.inflation)
+    # The earlier estimates know a parameter's own prior already.
+    last = fit(starting(first.solution.x, prior.names if prior else ()), prior, first)
+    # After many recordings most of what is known is from the earlier ones, which were data, too:
+    # where the new data alone identify a parameter, memory is no prior.
+    intervals = tuple(
+        dataclasses.replace(own, verdict_kind=VerdictKind.IDENTIFIED, explanation='')
+        if own.verdict_kind is VerdictKind.PRIOR_DOMINATED
+        and alone.verdict_kind is VerdictKind.IDENTIFIED
+        else own
+        for own, alone in zip(last.intervals, first.intervals, strict=True)
+    )
+    last = dataclasses.replace(
+        last,
+        parameters=parameters,
+        inference=dataclasses.replace(last.inference, intervals=intervals),
+        rollouts=first.rollouts + last.rollouts,
+        diverged=first.diverged + last.diverged,
+        seconds=first.seconds + last.seconds,
+        attempts=first.attempts,
+        start=first.start,
+        start_sentence=first.start_sentence,
+    )
+    return Continued(last, seen)

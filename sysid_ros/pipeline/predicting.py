@@ -32,8 +32,8 @@ from sysid_ros.model.targets import of_sequence, resolve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.estimators import Estimated, estimated
 from sysid_ros.pipeline.fitting import stepped
-from sysid_ros.pipeline.loading import Problem, Subject, load
 from sysid_ros.pipeline.predictions import Predictions, Predictor, Signal, simulate
+from sysid_ros.pipeline.problem import Problem, Subject, load
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
 from sysid_ros.vocabulary import Quantity

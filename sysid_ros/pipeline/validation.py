@@ -30,7 +30,6 @@ from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
 from sysid_ros.pipeline.estimators import driven, motion_noise
 from sysid_ros.pipeline.fitting import Fitted
-from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import (
     Mask,
     Predictions,
@@ -39,6 +38,7 @@ from sysid_ros.pipeline.predictions import (
     residuals_of,
     rms,
 )
+from sysid_ros.pipeline.problem import Problem
 from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator

@@ -20,7 +20,7 @@ from sysid_ros.model.mjcf.write import write_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.pipeline import Identified, identify
 from sysid_ros.pipeline.evaluation import Evaluation, evaluate
-from sysid_ros.pipeline.loading import ReadOptions, read_aligned
+from sysid_ros.pipeline.problem import ReadOptions, read_aligned
 from sysid_ros.virtual_robot import Plant
 
 pytestmark = pytest.mark.slow

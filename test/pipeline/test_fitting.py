@@ -27,8 +27,8 @@ from sysid_ros.pipeline.fitting import (
     timestep_change,
     with_timestep,
 )
-from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.predictions import simulate
+from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.signals.trajectory import Trajectory
 
 

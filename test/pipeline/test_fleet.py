@@ -11,9 +11,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 
 #: Nothing here takes so long, s, on a machine as busy as can be.
 PATIENCE = 240.0
+EXECUTOR = ThreadPoolExecutor()
 
 
 def _numbers(fleet: Fleet, done: FleetResult) -> dict[str, Any]:
@@ -134,29 +135,6 @@ def _wait(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def _in_thread(work: Callable[[], FleetResult]) -> Callable[[], FleetResult]:
-    """Begin some work; return what waits for its end and returns or raises what it did."""
-    outcome: list[FleetResult | BaseException] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as err:  # noqa: BLE001 (it is raised where it is looked for)
-            outcome.append(err)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-
-    def result() -> FleetResult:
-        thread.join(PATIENCE)
-        (found,) = outcome
-        if isinstance(found, BaseException):
-            raise found
-        return found
-
-    return result
-
-
 def test_workers_of_this_machine_find_the_serial_numbers_bit_by_bit(
     fleet: Fleet, serial: dict[str, Any]
 ):
@@ -167,7 +145,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_no_number(
     fleet: Fleet, cluster: Cluster, serial: dict[str, Any]
 ):
     victim = cluster.add_worker()
-    finish = _in_thread(lambda: calibrate_fleet(fleet, scheduler=cluster.address))
+    running = EXECUTOR.submit(calibrate_fleet, fleet, scheduler=cluster.address)
     with Client(cluster.address) as client:
         _wait(lambda: any(client.processing().values()))
     # Nothing is finished by a process that is stopped, so the fit is not over when it dies.
@@ -176,7 +154,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_no_number(
     victim.kill()
     cluster.add_worker()
 
-    done = finish()
+    done = running.result(PATIENCE)
 
     assert len(before) < len(STARTS)
     assert done.complete
@@ -187,12 +165,12 @@ def test_after_the_scheduler_was_killed_the_same_command_goes_on(
     fleet: Fleet, cluster: Cluster, serial: dict[str, Any]
 ):
     cluster.add_worker()
-    finish = _in_thread(lambda: calibrate_fleet(fleet, scheduler=cluster.address))
+    running = EXECUTOR.submit(calibrate_fleet, fleet, scheduler=cluster.address)
     _wait(lambda: _finished(fleet))
     cluster.scheduler.kill()
     # The last robot may have been finished in that moment.
     with contextlib.suppress(Exception):
-        finish()
+        running.result(PATIENCE)
     first = _finished(fleet)
 
     done = calibrate_fleet(fleet, workers=1)
@@ -260,14 +238,10 @@ def test_a_robot_with_a_bad_bag_is_told_in_its_row_and_the_others_go_on(
             assert own.provenance.config['solver']['threads'] == 1
 
 
-def test_a_number_of_workers_below_one_is_told(fleet: Fleet):
+def test_workers_that_cannot_be_are_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(ConfigError, match='found 0'):
         calibrate_fleet(fleet, workers=0)
     assert not fleet.output.exists()
-
-
-def test_a_scheduler_that_is_not_there_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr('sysid_ros.pipeline.fleet._PATIENCE', 0.5)
-
     with pytest.raises(ConfigError, match=r"No Dask scheduler answers at 'tcp://127.0.0.1:9'"):
         calibrate_fleet(fleet, scheduler='tcp://127.0.0.1:9')

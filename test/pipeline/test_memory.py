@@ -19,8 +19,8 @@ from sysid_ros.config import (
 )
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.loading import bags_of
 from sysid_ros.pipeline.memory import Remembered, recall, without_known_bags
+from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.result import CalibrationResult
 
 pytestmark = pytest.mark.usefixtures('undrawn')
@@ -115,9 +115,7 @@ def test_a_result_that_is_not_there_is_an_error_unless_it_would_be_the_first(
 
 
 def test_the_short_form_names_the_result_relative_to_the_file(tmp_path: Path) -> None:
-    text = (PENDULUM / 'calibration.yaml').read_text()
     file = tmp_path / 'calibration.yaml'
-    file.write_text(f'{text}\nmemory: old/result.json\n')
-    assert load_calibration(file).memory.previous == tmp_path / 'old' / 'result.json'
-    file.write_text(f'{text}\nmemory: auto\n')
-    assert load_calibration(file).memory == MemoryConfig(previous='auto')
+    for text, previous in (('old/result.json', tmp_path / 'old' / 'result.json'), ('auto', 'auto')):
+        file.write_text(f'{(PENDULUM / "calibration.yaml").read_text()}\nmemory: {text}\n')
+        assert load_calibration(file).memory == MemoryConfig(previous=previous)

@@ -16,13 +16,12 @@ import yaml
 
 from builders.plant_bags import record
 from sysid_ros.api import Result
-from sysid_ros.config import CalibrationConfig, ServoConfig, load_calibration, load_servos
+from sysid_ros.config import CalibrationConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.loading import parameters_of
-from sysid_ros.pipeline.servos import joints_of
+from sysid_ros.pipeline.problem import joints_of, parameters_of
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.virtual_robot import Noise, Plant
@@ -102,10 +101,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _entries(*entries: dict[str, Any]) -> tuple[ServoConfig, ...]:
-    return tuple(ServoConfig.model_validate(entry) for entry in entries)
-
-
 def _parameters(folder: Path, **changes: Any) -> dict[str, Unknown]:
     config = load_calibration(folder / 'calibration.yaml', changes)
     spec = load_spec(config.model)
@@ -135,23 +130,17 @@ def test_every_joint_has_the_coefficients_of_its_servo(found: tuple[CalibrationC
 
 
 @pytest.mark.slow
-def test_coefficients_are_written_for_each_actuator(found: tuple[CalibrationConfig, Any]):
+def test_coefficients_and_armatures_are_written(found: tuple[CalibrationConfig, Any]):
     config, done = found
     written = sorted(path.name for path in (config.output / 'current' / 'servos').iterdir())
     assert written == ['elbow.json', 'shoulder.json']
     servo, values = read_parameters(config.output / 'current' / 'servos' / 'elbow.json')
     assert servo == Servo.named('mx64', 'm3')
+    armature = done.result.parameter('joint/elbow/armature').value
     assert values['kt'] == done.result.parameter('actuator/elbow/kt').value
-    assert values['armature'] == done.result.parameter('joint/elbow/armature').value
-    assert values['q_offset'] == 0
-
-
-@pytest.mark.slow
-def test_the_model_that_is_written_has_the_armatures(found: tuple[CalibrationConfig, Any]):
-    _, done = found
+    assert (values['armature'], values['q_offset']) == (armature, 0)
     model = mujoco.MjModel.from_xml_path(str(done.mjcf_path))
-    dof = model.joint('elbow').dofadr[0]
-    assert model.dof_armature[dof] == done.result.parameter('joint/elbow/armature').value
+    assert model.dof_armature[model.joint('elbow').dofadr[0]] == armature
     assert any("numbers of servos' laws" in warning for warning in done.result.warnings)
 
 
@@ -225,14 +214,13 @@ def test_bad_entries_are_told(folder: Path, entry: dict[str, Any], text: str):
         _parameters(folder, servos=[{**SERVOS[0], **entry}])
 
 
-def test_an_entry_needs_a_kind_and_a_law(folder: Path):
+def test_an_entry_needs_a_kind_and_a_law_and_a_number_a_servo(folder: Path):
     with pytest.raises(ConfigError, match='Expected type and model, or params, in servos'):
         _parameters(folder, servos=[{'actuators': ['elbow'], 'type': 'mx64'}])
-
-
-def test_a_number_of_a_law_needs_a_servo(folder: Path):
     with pytest.raises(ParameterError, match="no servo drives actuator 'elbow'"):
         _parameters(folder, servos=[], parameters=[{'target': 'actuator/elbow/kt'}])
+    with pytest.raises(ParameterError, match="'elbow' has no 'friction_stribeck'; nearest: fri"):
+        _parameters(folder, parameters=[{'target': 'actuator/elbow/friction_stribeck'}])
 
 
 def test_what_a_law_decides_is_no_parameter_of_the_joint(folder: Path):

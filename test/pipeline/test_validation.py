@@ -16,8 +16,8 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import Fitted, fit_training
-from sysid_ros.pipeline.loading import Problem
 from sysid_ros.pipeline.predictions import Predictor, simulate
+from sysid_ros.pipeline.problem import Problem
 from sysid_ros.pipeline.validation import (
     Validation,
     disagreements,

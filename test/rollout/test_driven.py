@@ -16,7 +16,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.pipeline.servos import servo_unknowns
+from sysid_ros.pipeline.problem import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints
 from sysid_ros.servos.laws.servo import Servo

@@ -13,7 +13,9 @@ from typing import Any
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import bad_value, is_number, read_object
+from sysid_ros.servos.laws.joints import ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Scheme, Servo
+from sysid_ros.text import file_stems
 
 #: Keys beside the coefficients: names of the friction law and of the servo.
 _NAMES = ('model', 'actuator')
@@ -80,6 +82,27 @@ def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> N
     if servo.scheme is not Scheme.BAM:
         document[_SCHEME] = servo.scheme.value
     replace_file(path, f'{json.dumps(document, indent=2)}\n'.encode())
+
+
+def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float]) -> None:
+    """Write a file of coefficients for each driven actuator.
+
+    Args:
+        folder: Where to.
+        joints: The driven joints.
+        values: Path of a target to its value; coefficients that are missing are the servo's.
+    """
+    stems = file_stems(joints.actuators)
+    for actuator, joint, stem in zip(joints.actuators, joints.joints, stems, strict=True):
+        drive = joints.drive_of(actuator)
+        dof = joints.dofs[joints.place(actuator)]
+        found = {**starting_values(drive.servo), **drive.values, 'q_offset': 0.0}
+        found['armature'] = float(joints.model.dof_armature[dof])
+        for name, start in found.items():
+            element = f'joint/{joint}' if name == 'armature' else f'actuator/{actuator}'
+            found[name] = values.get(f'{element}/{name}', start)
+        coefficients = {name: found[name] for name in drive.servo.coefficients}
+        write_parameters(folder / f'{stem}.json', drive.servo, coefficients)
 
 
 def _servo(path: Path, document: dict[str, Any], actuator: str | None) -> Servo:

@@ -20,8 +20,8 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.loading import Problem, load
 from sysid_ros.pipeline.predictions import Mask, Predictor, residuals_of, rms
+from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import error_without, families_of, leave_out, training_bags
 from sysid_ros.results.result import ROLES
 from sysid_ros.signals import TimeSeries
@@ -51,48 +51,27 @@ class ModelScore:
     """How well one model predicts.
 
     Errors are root mean squares in units of the noise, the same units for all models.
-
-    Attributes:
-        name: Of the model.
-        parameters: Number of its parameters.
-        training: Error on the data that it was fitted to.
-        parts: Errors on data that were held out.
-        held_out: Their mean; NaN without any.
-        difference: By how much that is larger than that of the best model, …
-        standard_error: … and the standard error of that, from the differences on each part.
-        aic: Akaike's information criterion above that of the model with the least, from the
-            effective number of samples.
-        bic: The same for Schwarz's.
-        adequate: Whether it predicts as well as the best, up to a standard error.
     """
 
     name: str
-    parameters: int
-    training: float
-    parts: tuple[HeldOut, ...]
-    held_out: float
-    difference: float
-    standard_error: float
-    aic: float
-    bic: float
-    adequate: bool
+    parameters: int  # number of them
+    training: float  # error on the data that it was fitted to
+    parts: tuple[HeldOut, ...]  # errors on data that were held out
+    held_out: float  # their mean; NaN without any
+    difference: float  # by how much that is larger than that of the best model, ...
+    standard_error: float  # ... and how sure that is, from the differences on each part
+    bic: float  # Schwarz's criterion, from the effective samples, above that of the best model
+    adequate: bool  # whether it predicts as well as the best, up to a standard error
 
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """Several models on the same data.
-
-    Attributes:
-        models: In the order given.
-        recommended: Name of the simplest adequate one.
-        reason: Why, in a sentence.
-        effective: Number of independent samples that say as much as the training data.
-    """
+    """Several models on the same data, in the order given."""
 
     models: tuple[ModelScore, ...]
-    recommended: str
-    reason: str
-    effective: float
+    recommended: str  # name of the simplest adequate one
+    reason: str  # why, in a clause
+    effective: float  # number of independent samples that say as much as the training data
 
 
 class _Fitted(NamedTuple):
@@ -147,17 +126,12 @@ def compare_problems(
     observer: Observer,
     cancel: threading.Event | None = None,
 ) -> ModelComparison:
-    """Do the same with data that are read already.
-
-    Args:
-        candidates: The models.
-        problems: What each of them identifies, from the same data.
-        observer: Is told of stages and iterations.
-        cancel: Ends it when it is set.
-    """
+    """Do the same with what each of the models identifies from the same data."""
     fitted = []
     for candidate, problem in zip(candidates, problems, strict=True):
         observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
+        for refused in problem.refused:
+            raise refused
         fit = fit_training(candidate.config, problem, observer, cancel)
         if fit.window is not None:
             raise FitError(
@@ -172,53 +146,33 @@ def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Probl
     """Load each configuration once, and leave out what is to be dropped.
 
     Raises:
-        ConfigError: They are not of the same data.
+        ConfigError: They are not of the same bags, sequences and sensors.
     """
     loaded: dict[int, Problem] = {}
-    first: Problem | None = None
+    first: dict[str, set[str]] = {}
     for candidate in candidates:
         if id(candidate.config) in loaded:
             continue
         problem = loaded[id(candidate.config)] = load(candidate.config, observer)
-        if first is None:
-            first = problem
-        else:
-            _check_same_data(first, problem, candidate.name)
-    return [without(loaded[id(c.config)], c.drop) for c in candidates]
-
-
-def _check_same_data(first: Problem, other: Problem, name: str) -> None:
-    """Check that two problems are of the same bags, sequences and sensors.
-
-    Raises:
-        ConfigError: They are not.
-    """
-
-    def contents(problem: Problem) -> dict[str, set[str]]:
         sequences = [s for role in ROLES for s in problem.sequences(role)]
-        return {
+        contents = {
             'bags': {f'{r.path.resolve()} ({r.role})' for r in problem.recordings},
             'sequences': {s.name for s in problem.sequences('train')},
             'sensors': {n for s in sequences for series in s.measurements for n in series.names},
         }
-
-    expected_contents = contents(first)
-    for what, found in contents(other).items():
-        expected = expected_contents[what]
-        if expected != found:
-            odd = min(expected ^ found)
-            raise ConfigError(
-                f'Models can be compared on the same {what} only: {odd!r} is in one of '
-                f'the first and {name!r}, not in both.'
-            )
+        first = first or contents
+        for what, found in contents.items():
+            if first[what] != found:
+                odd = min(first[what] ^ found)
+                raise ConfigError(
+                    f'Models can be compared on the same {what} only: {odd!r} is in one of '
+                    f'the first and {candidate.name!r}, not in both.'
+                )
+    return [without(loaded[id(c.config)], c.drop) for c in candidates]
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:
-    """Leave parameters out: they stay what they are in the model.
-
-    Args:
-        problem: What is identified, from what.
-        drop: Patterns of names of parameters, or of the targets that they write.
+    """Leave parameters out, by patterns of their names or targets: they stay what they are.
 
     Raises:
         ConfigError: Nothing matches a pattern, or everything is left out.
@@ -248,19 +202,18 @@ def _judged(
     fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
 ) -> ModelComparison:
     mask = _common(fitted)
-    squares, counts = _mean_squares(fitted, mask)
-    # The model that leaves the least is the one whose residuals are most nearly noise.
-    least = int(np.argmin([float(counts @ np.log(row)) for row in squares]))
     sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
+    squares, counts = _mean_squares(fitted, sensors, mask)
+    # The model that leaves the least is the one whose residuals are most nearly noise.
+    least = int(np.argmin(np.log(squares) @ counts))
     noise = dict(zip(sensors, np.sqrt(squares[least]).tolist(), strict=True))
-    inference = fitted[least].fit.inference
-    share = inference.effective / len(fitted[least].fit.solution.residual)
-    share = min(share, inference.effective / float(counts.sum()))  # a fit may leave samples out
+    inference, residual = fitted[least].fit.inference, fitted[least].fit.solution.residual
+    # A fit may leave samples out.
+    share = inference.effective / max(len(residual), float(counts.sum()))
     effective = float(counts.sum()) * share
     sizes = np.array([len(model.problem.parameters) for model in fitted])
-    deviance = share * np.log(squares) @ counts
-    aic = deviance + 2 * sizes
-    bic = deviance + np.log(max(effective, 2.0)) * sizes
+    bic = share * np.log(squares) @ counts + np.log(max(effective, 2.0)) * sizes
+    bic -= bic.min()
     training = np.sqrt(squares / squares[least] @ counts / counts.sum())
     parts = []
     for model in fitted:
@@ -268,33 +221,30 @@ def _judged(
         parts.append(_held_out(model, noise, mask, observer, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
-    held_out = errors.mean(axis=1) if errors.shape[1] else np.full(len(fitted), np.nan)
-    best = int(np.argmin(held_out)) if errors.shape[1] else int(np.argmin(bic))
+    count = errors.shape[1]
+    held_out = errors.mean(axis=1) if count else np.full(len(fitted), np.nan)
+    best = int(np.argmin(held_out if count else bic))
     difference, standard_error = paired(errors, best)
-    judged = errors.shape[1] >= FEWEST_PARTS
-    adequate = difference <= standard_error if judged else bic <= bic.min()
+    adequate = difference <= standard_error if count >= FEWEST_PARTS else bic <= 0
     scores = tuple(
         ModelScore(
-            name=model.candidate.name,
-            parameters=int(sizes[i]),
-            training=float(training[i]),
-            parts=parts[i],
-            held_out=float(held_out[i]),
-            difference=float(difference[i]),
-            standard_error=float(standard_error[i]),
-            aic=float(aic[i] - aic.min()),
-            bic=float(bic[i] - bic.min()),
-            adequate=bool(adequate[i]),
+            model.candidate.name,
+            int(sizes[i]),
+            float(training[i]),
+            parts[i],
+            float(held_out[i]),
+            float(difference[i]),
+            float(standard_error[i]),
+            float(bic[i]),
+            bool(adequate[i]),
         )
         for i, model in enumerate(fitted)
     )
     chosen = min(
         (score for score in scores if score.adequate),
-        key=lambda score: (score.parameters, score.held_out if errors.shape[1] else score.bic),
+        key=lambda score: (score.parameters, score.held_out if count else score.bic),
     )
-    return ModelComparison(
-        scores, chosen.name, _reason(scores, chosen, scores[best], errors.shape[1]), effective
-    )
+    return ModelComparison(scores, chosen.name, _reason(chosen, scores[best], count), effective)
 
 
 def _common(fitted: list[_Fitted]) -> Mask:
@@ -314,19 +264,16 @@ def _common(fitted: list[_Fitted]) -> Mask:
 
 
 def _mean_squares(
-    fitted: list[_Fitted], mask: Mask
+    fitted: list[_Fitted], sensors: Sequence[str], mask: Mask
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (m, k) mean square residual of each model and sensor, and (k,) their numbers."""
-    sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
     ones = dict.fromkeys(sensors, 1.0)
     rows = []
-    counts = np.zeros(len(sensors))
     for model in fitted:
         found = residuals_of(model.predictor, model.problem.sequences('train'), ones, mask)
         joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
         rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
-        counts = np.array([float(len(values)) for values in joined])
-    return np.array(rows), counts
+    return np.array(rows), np.array([float(len(values)) for values in joined])
 
 
 def _held_out(
@@ -357,7 +304,8 @@ def _held_out(
     return tuple(found)
 
 
-def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, count: int) -> str:
+def _reason(chosen: ModelScore, best: ModelScore, count: int) -> str:
+    """Say why a model is recommended, by so many held-out parts."""
     if count < FEWEST_PARTS:
         held_out = 'nothing is held out' if not count else 'one bag only is held out'
         return (
@@ -370,12 +318,7 @@ def _reason(models: Sequence[ModelScore], chosen: ModelScore, best: ModelScore, 
             f'{best.name!r}: {chosen.difference:+.2g} ± {chosen.standard_error:.2g} times the '
             f'noise over {count} held-out parts'
         )
-    simpler = [model for model in models if model.parameters < chosen.parameters]
-    if not simpler:
-        return f'it has the least held-out error over {count} parts, and no other is simpler'
-    near = min(simpler, key=lambda model: model.difference)
     return (
-        f'it has the least held-out error, and no simpler one is within one standard error of it: '
-        f'{near.name!r} is {near.difference:+.2g} ± {near.standard_error:.2g} times the noise '
-        f'worse over {count} held-out parts'
+        f'it has the least held-out error over {count} parts, and no simpler one is within one '
+        'standard error of it'
     )

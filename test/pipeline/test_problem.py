@@ -17,8 +17,8 @@ from sysid_ros.config import CalibrationConfig
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
-from sysid_ros.pipeline import loading
-from sysid_ros.pipeline.loading import CalibrationBag, Problem, parameters_of, unlike_stamps
+from sysid_ros.pipeline import problem
+from sysid_ros.pipeline.problem import CalibrationBag, Problem, parameters_of, unlike_stamps
 
 MODEL = """
 <mujoco><worldbody><body>
@@ -34,14 +34,18 @@ TRUNK = '<geom size=".1" mass="1"/>'
 @pytest.mark.parametrize(
     ('kind', 'more', 'names'),
     [
-        ('current', {}, ['j/damping', 'tau/gain']),
-        ('pwm', {}, ['j/damping', 'tau/gain']),
-        ('torque', {}, ['j/damping']),
-        ('current', {'sensors': ['q']}, ['j/damping']),
+        ('current', {}, {'j/damping': 100.0, 'tau/gain': 10.0}),
+        ('torque', {}, {'j/damping': 100.0}),
+        ('current', {'sensors': ['q']}, {'j/damping': 100.0}),
+        (
+            'pwm',
+            {'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}]},
+            {'q/gain': 2.0, 'tau/gain': 2.0},
+        ),
     ],
 )
-def test_the_scale_of_a_current_is_identified_without_an_entry(
-    kind: str, more: dict[str, Any], names: list[str]
+def test_the_scale_of_a_current_is_identified_also_without_an_entry(
+    kind: str, more: dict[str, Any], names: dict[str, float]
 ) -> None:
     channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'scale': 2.5, 'kind': kind}
     config = CalibrationConfig.model_validate(
@@ -55,23 +59,10 @@ def test_the_scale_of_a_current_is_identified_without_an_entry(
     )
     spec = mujoco.MjSpec.from_string(MODEL)
     found = parameters_of(config, spec.compile(), spec)
-    targets = [(t.name, t.attribute) for parameter in found for t in parameter.targets]
-    assert ['/'.join(target) for target in targets] == names
-
-
-def test_an_entry_for_the_scale_is_the_one_that_counts() -> None:
-    channel = {'topic': '/js', 'field': 'effort', 'label': 'j', 'kind': 'current'}
-    config = CalibrationConfig.model_validate(
-        {
-            'model': Path('arm.xml'),
-            'bags': [{'path': 'bag'}],
-            'mapping': {'sensors': {'tau': channel}},
-            'parameters': [{'target': 'sensor/*/gain', 'bounds': [0.5, 2.0]}],
-        }
-    )
-    spec = mujoco.MjSpec.from_string(MODEL)
-    found = parameters_of(config, spec.compile(), spec)
-    assert [parameter.max_value for parameter in found if 'tau' in parameter.name] == [2.0]
+    most = {
+        f'{t.name}/{t.attribute}': unknown.max_value for unknown in found for t in unknown.targets
+    }
+    assert most == names
 
 
 @pytest.mark.parametrize(('inside', 'floats'), [('', False), ('<freejoint/>', True)])
@@ -122,7 +113,7 @@ def test_velocities_that_a_driver_filters_are_not_compared(
         'velocity': {'j': 3 * np.cos(3 * times - 0.09) + 5 * np.cos(5 * times - 0.15)},
     }
     bag = columns.bag(columns.topic('/joint_states', times, fields))
-    monkeypatch.setattr(loading, 'read_bag', lambda _: bag)
+    monkeypatch.setattr(problem, 'read_bag', lambda _: bag)
     (tmp_path / 'run').mkdir()
     body = MODEL.partition('<sensor>')[0]
     (tmp_path / 'arm.xml').write_text(f'{body}</mujoco>')
@@ -134,5 +125,5 @@ def test_velocities_that_a_driver_filters_are_not_compared(
             **more,
         }
     )
-    (sequence,) = loading.load(config, Nobody()).sequences('train')
+    (sequence,) = problem.load(config, Nobody()).sequences('train')
     assert {name for series in sequence.measurements for name in series.names} == compared
