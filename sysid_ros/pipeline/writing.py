@@ -20,7 +20,7 @@ from sysid_ros.model.stated import changed
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.estimators import motor_biases
 from sysid_ros.pipeline.film import Motion, draw_motion
-from sysid_ros.pipeline.problem import parameters_of, write_servos
+from sysid_ros.pipeline.problem import parameters_of
 from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft
 from sysid_ros.servos.formats.parameter_file import write_servos
