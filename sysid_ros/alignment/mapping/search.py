@@ -59,9 +59,9 @@ _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
 #: A smaller unexplained fraction of the variance says no more.
 _LEAST_PART = 0.01
 #: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
-#: rare (another unit than the rest of a message, an effort that is no torque, a motion over a small
-#: part of the range), of what hardly happens (positions outside of the range, a joint left out),
-#: and of what the bag says is not so.
+#: rare (another unit than the rest of a message, an effort that is no torque, a joint left out, a
+#: motion over a small part of the range), of what hardly happens (positions outside of the range,
+#: efforts of several units in a message), and of what the bag says is not so.
 _UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
 #: A model with this fraction of the bag's joints at most is of a part of a robot, which moves by
 #: what the rest of it does, and which such a model lacks.
@@ -175,7 +175,7 @@ class Scorer:
         """Return how a hypothesis fares."""
         placed = [row for row, guess in enumerate(guesses) if guess.joint >= 0]
         usual = sum(self._prior(row, guesses[row]) for row in placed)
-        usual -= _HARDLY * (min(len(guesses), len(self.joints)) - len(placed))
+        usual -= _RARE * (min(len(guesses), len(self.joints)) - len(placed))
         usual -= _NEVER * any(self.strange[row, guesses[row].joint] for row in placed)
         usual -= self._disorder(guesses) + self._mixture(guesses)
         evidence = 0.0
