@@ -25,9 +25,9 @@ from sysid_ros.pipeline.loading import unlike_stamps
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.pipeline.validation import Predictor
 from sysid_ros.pipeline.windowed import predict_in_windows
-from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.gate import judge
+from sysid_ros.results.links import base_parameters
 from sysid_ros.results.result import (
     EstimatorKind,
     FileHash,

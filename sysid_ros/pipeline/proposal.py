@@ -40,8 +40,8 @@ from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ParameterError, SysidError, some
 from sysid_ros.estimation.noise import estimate_noise
+from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.servo_law import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer

@@ -22,11 +22,11 @@ from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
+from sysid_ros.estimation.motion import unmeasured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.losses import rho
-from sysid_ros.estimation.start.motion import unmeasured
-from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.estimation.windows import Cutter
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer, counted
 from sysid_ros.inference import infer

@@ -19,7 +19,7 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
-from sysid_ros.estimation.start.windows import Cutter, Window
+from sysid_ros.estimation.windows import Cutter, Window
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.rollout.simulation import Prediction
 from sysid_ros.signals.trajectory import Trajectory

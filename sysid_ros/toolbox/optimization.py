@@ -21,9 +21,9 @@ from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, ResidualLike
-from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.windows import parts_of, solve_in_stages
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.callbacks import CustomResiduals
 from sysid_ros.toolbox.residual_fn import ResidualFunction

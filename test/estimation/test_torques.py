@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from builders.trajectories import measure
-from sysid_ros.estimation.torques import (
+from sysid_ros.estimation.motion import (
     as_torques,
     not_prescribable,
     standing,

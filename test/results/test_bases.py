@@ -10,7 +10,7 @@ import pytest
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.model.inertia import Inertial, body_from_theta, theta_from_body
-from sysid_ros.results.bases import base_parameters
+from sysid_ros.results.links import base_parameters
 from sysid_ros.results.result import BaseParameter, InferenceSummary, ParameterResult
 
 #: Two links that turn about parallel axes in a vertical plane, and one across.

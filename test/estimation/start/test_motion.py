@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.start.motion import measured_joints, smoothed, unsound
+from sysid_ros.estimation.motion import disturbed, measured_joints, smoothed
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
@@ -37,10 +37,10 @@ def moved(
     series = TimeSeries.from_columns(times, np.stack(columns, axis=1), names)
     run = Trajectory('run', 0, np.zeros(1), np.zeros(1), (), (series,))
     with make_simulator(MODEL, [], [run], 1) as simulator:
-        measured = measured_joints(simulator.model, simulator.runs[0])
-        found = smoothed(simulator.model, measured, np.zeros(1))
+        positions = measured_joints(simulator.model, simulator.runs[0]).position
+        found = smoothed(simulator.model, positions, np.zeros(1))
     assert found is not None
-    return found, ~unsound(found, measured)
+    return found, ~disturbed(MODEL, found, positions.values())
 
 
 def wrong(motion: PrescribedMotion, sound: NDArray[np.bool_]) -> tuple[float, float, float]:

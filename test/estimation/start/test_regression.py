@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from builders.trajectories import measure, sweep
-from sysid_ros.estimation.start.regression import Regression, regress
+from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.regression import Regression, regress
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries
@@ -74,8 +77,13 @@ def twice(
 
 def found(model: mujoco.MjModel, paths: Any, runs: list[Trajectory], **options: Any) -> Any:
     unknowns = [p for path in paths for p in make_unknowns(path, model, **options)]
-    with make_simulator(model, unknowns, runs, 1) as simulator:
-        return regress(simulator)
+    return solved(model, unknowns, runs)
+
+
+def solved(model: mujoco.MjModel, unknowns: Any, runs: list[Trajectory]) -> Any:
+    context = FitContext(model, SolverSettings(), FitLog(None), threads=1)
+    with context.opened:
+        return regress(context, context.simulator(unknowns, runs))
 
 
 def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
@@ -140,9 +148,9 @@ def test_an_inertia_is_found_and_physical() -> None:
     mujoco.mj_setConst(true, mujoco.MjData(true))
     runs = twice(true, commands=sweep('a', 'b', amplitude=2.0))
     unknowns = make_unknowns('body/tip/inertia', model)
+    result = solved(model, unknowns, runs)
+    assert isinstance(result, Regression)
     with make_simulator(model, unknowns, runs, 1) as simulator:
-        result = regress(simulator)
-        assert isinstance(result, Regression)
         moved = simulator.compiled(result.x)
     assert np.all(moved.body_inertia[tip] > 0)
     # In the plane only these three are determined, with the moment about the joint.
@@ -158,8 +166,7 @@ def test_what_the_motion_does_not_tell_stays_or_follows_its_prior() -> None:
     unknowns = [p for path in beside for p in make_unknowns(path, model)]
     for prior, expected in ((None, 0.02), ((0.3, 0.1), 0.3)):
         chosen = [unknowns[0], dataclasses.replace(unknowns[1], prior=prior)]
-        with make_simulator(model, chosen, runs, 1) as simulator:
-            result = regress(simulator)
+        result = solved(model, chosen, runs)
         assert isinstance(result, Regression)
         assert result.x[1] == pytest.approx(expected, abs=1e-3)
 

@@ -9,7 +9,7 @@ import dataclasses
 import pytest
 
 from builders.fine_robot import KP, PERIOD, recorded, spec, unsampled
-from sysid_ros.estimation.start.servo_law import aimed
+from sysid_ros.estimation.regression import aimed
 from sysid_ros.model.unknown import Unknown, make_unknowns
 
 

@@ -16,7 +16,7 @@ from builders.trajectories import measure
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.windows import ROUGH, Cutter, roughness_at
+from sysid_ros.estimation.windows import ROUGH, Cutter, roughness_at
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
