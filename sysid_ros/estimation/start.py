@@ -8,10 +8,9 @@ over the bounds.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from sysid_ros.estimation.windows import (
     solve_in_windows,
 )
 
+Array = NDArray[np.float64]
 CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
 
 #: A start whose residuals are so many times the noise in the mean square needs no better one.
@@ -45,8 +45,7 @@ ROUGH_TOLERANCE = 1.0
 _CLEARLY = 0.5
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """Where a fit starts.
 
     Attributes:
@@ -57,7 +56,7 @@ class Start:
     """
 
     name: str
-    x: NDArray[np.float64]
+    x: Array
     sentence: str
     rough: bool = False
 
@@ -97,11 +96,6 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
     ``auto`` takes the solution of the equations of motion where its cost is less than that of the
     nominal values, unless these are near the optimum already.
 
-    Args:
-        context: What all stages of the fit share.
-        residuals: The residual function.
-        choice: What was asked for.
-
     Raises:
         CancelledError: The fit was cancelled.
         FitError: A regression or windows were asked for, and the recordings do not allow them.
@@ -121,7 +115,7 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
     if isinstance(found, str):
         if choice == 'regression':
             raise FitError(f'Start {choice!r} is not possible: {found}.')
-        return dataclasses.replace(here, rough=rough or choice == 'windows')
+        return here._replace(rough=rough or choice == 'windows')
     there = Start('regression', found.x, found.sentence)
     if choice == 'regression':
         return there
@@ -129,10 +123,10 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
     # On rough ground neither cost says anything, and nominal values that are far off may hide it.
     rough = rough_there or (rough and not near_there)
     best = there if second < first or rough else here
-    return dataclasses.replace(best, rough=rough or choice == 'windows')
+    return best._replace(rough=rough or choice == 'windows')
 
 
-def _nominal(residuals: Residuals) -> NDArray[np.float64]:
+def _nominal(residuals: Residuals) -> Array:
     return np.array([unknown.nominal for unknown in residuals.unknowns])
 
 
@@ -147,9 +141,7 @@ def _impossible(residuals: Residuals) -> str | None:
     return not_applicable(residuals.simulators[0])
 
 
-def _judge(
-    context: FitContext, residuals: Residuals, x: NDArray[np.float64]
-) -> tuple[float, bool, bool]:
+def _judge(context: FitContext, residuals: Residuals, x: Array) -> tuple[float, bool, bool]:
     """Return the cost of a candidate, whether it is on rough ground, and whether it is near."""
     values, roughness = compared(residuals, x, len(x))
     if residuals.unstable[0] or not np.all(np.isfinite(values)):
@@ -163,11 +155,7 @@ def initialize(
 ) -> FirstSolution:
     """Return the first solution from one start, by windows where that leads farther.
 
-    Args:
-        context: What all stages of the fit share.
-        residuals: The whole problem.
-        choice: Where to start.
-        windowed: Whether to stay with windows, wherever they lead.
+    ``windowed`` stays with windows, wherever they lead.
 
     Raises:
         CancelledError: The fit was cancelled.
@@ -201,15 +189,9 @@ def initialize(
 
 
 def initialize_from(
-    context: FitContext, residuals: Residuals, choice: StartChoice, candidates: NDArray[np.float64]
+    context: FitContext, residuals: Residuals, choice: StartChoice, candidates: Array
 ) -> FirstSolution:
     """Return the first solution from several starts, the last of which is the chosen one.
-
-    Args:
-        context: What all stages of the fit share.
-        residuals: The whole problem.
-        choice: Where to start, beside the others.
-        candidates: (count, p) starts.
 
     Raises:
         CancelledError: The fit was cancelled.
@@ -236,23 +218,15 @@ def resume(
 ) -> FirstSolution | None:
     """Return the first solution from where another fit to the same data ended.
 
-    Args:
-        context: What all stages of the fit share.
-        residuals: The whole problem.
-        start: Its values.
-        begun: Its solution, where it had the same unknowns.
-
-    Returns:
-        None where nothing can be solved from there.
+    It is None where nothing can be solved from there. ``begun`` is the solution of that fit, where
+    it had the same unknowns.
     """
     _allow_for_misfit(context, residuals, start.x)
     solution = _solved(context, residuals, start.x, begun)
     return None if solution is None else FirstSolution(residuals, solution, start)
 
 
-def _allow_for_misfit(
-    context: FitContext, residuals: Residuals, start: NDArray[np.float64]
-) -> None:
+def _allow_for_misfit(context: FitContext, residuals: Residuals, start: Array) -> None:
     """Widen first weights to what (p,) values leave, for losses that tell outliers by size.
 
     In units of the noise all that is left there would be outliers.
@@ -276,11 +250,7 @@ def _by_windows(
 ) -> FirstSolution | None:
     """Return what windows lead to, whole sequences or themselves, if it is worth it.
 
-    Args:
-        context: What all stages of the fit share.
-        residuals: The whole problem.
-        start: Where from.
-        known: A solution for whole sequences, if there is one.
+    ``known`` is a solution for whole sequences, if there is one.
     """
     windows = solve_in_windows(context, residuals, start.x)
     if windows is None:
@@ -340,7 +310,7 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
 def _solved(
     context: FitContext,
     residuals: Residuals,
-    x: NDArray[np.float64],
+    x: Array,
     begun: Solution | None = None,
 ) -> Solution | None:
     """Return a solution straight from (p,) values, None where it cannot begin."""

@@ -17,9 +17,8 @@ import dataclasses
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import mujoco
@@ -47,6 +46,8 @@ from sysid_ros.rollout.runs import Run
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
+Array = NDArray[np.float64]
+
 #: Commands are kept from so long before a window to so long after it: longer than any delay, s.
 _BESIDE = 2.0
 
@@ -55,7 +56,7 @@ def cut(
     trajectory: Trajectory,
     begin: float,
     end: float,
-    state: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None,
+    state: tuple[Array, Array] | None = None,
 ) -> Trajectory:
     """Return a part of a trajectory, stamped from its own begin.
 
@@ -90,9 +91,7 @@ def cut(
     )
 
 
-def _inside(
-    times: NDArray[np.float64], whole: Trajectory, begin: float, end: float
-) -> NDArray[np.bool_]:
+def _inside(times: Array, whole: Trajectory, begin: float, end: float) -> NDArray[np.bool_]:
     return np.asarray((times >= begin) & ((times < end) | (end >= whole.duration)))
 
 
@@ -111,7 +110,7 @@ ROUGH = 0.01
 LOST = 1.0
 
 
-def roughness_at(residuals: Residuals, x: NDArray[np.float64], count: int) -> float:
+def roughness_at(residuals: Residuals, x: Array, count: int) -> float:
     """Return how far a change of the parameters by a thousandth moves the end of the motion.
 
     The cost is smooth where a small change of the parameters changes the motion a little. In
@@ -131,9 +130,7 @@ def roughness_at(residuals: Residuals, x: NDArray[np.float64], count: int) -> fl
     return compared(residuals, x, count)[1]
 
 
-def compared(
-    residuals: Residuals, x: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.float64], float]:
+def compared(residuals: Residuals, x: Array, count: int) -> tuple[Array, float]:
     """Return the (n,) residuals of a candidate, and `roughness_at` it."""
     values = residuals(np.stack([x, _neighbour(residuals, x, count)]))
     at, beside = values.T
@@ -155,7 +152,7 @@ def compared(
     return at, float(np.median(found)) * _SMALL / _PROBE if found else 0.0
 
 
-def _neighbour(residuals: Residuals, x: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def _neighbour(residuals: Residuals, x: Array, count: int) -> Array:
     """Return (p,) values beside a candidate's, the first ones moved a little in one direction."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], count)
     unknowns = residuals.unknowns[:count]
@@ -176,8 +173,8 @@ _ROUGH = 4.0
 _PATIENT_SHARES, _PATIENT_ROUGH = (0.1, 0.2, 0.4, 0.6, 0.8), 1.0
 #: An end is doubtful where its residuals are so many times the noise in the mean square, unless
 #: those of the shortest beginning have this part of what is above the noise: the model lacks
-#: something then, as it will at every end.
-_DOUBTFUL, _FROM_THE_FIRST = 1.15, 0.25
+#: something then, as it will at every end. One that no step improves is, unless data are exact.
+_DOUBTFUL, _FROM_THE_FIRST, _EXACT = 1.15, 0.25, 0.1
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
@@ -190,7 +187,7 @@ PARTS = 'parts'
 
 def solve_in_stages(
     residuals: Residuals,
-    start: NDArray[np.float64],
+    start: Array,
     *,
     settings: SolverSettings | None = None,
     tolerance: float | None = None,
@@ -225,7 +222,7 @@ def solve_in_stages(
     settings = settings or SolverSettings()
     log = FitLog(observe)
 
-    def whole(x: NDArray[np.float64], begun: Solution | None) -> Solution:
+    def whole(x: Array, begun: Solution | None) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
         return solve(
             residuals,
@@ -237,7 +234,7 @@ def solve_in_stages(
             observe=log,
         )
 
-    def cost_of(x: NDArray[np.float64]) -> float:
+    def cost_of(x: Array) -> float:
         return cost(residuals(x[None])[:, 0], settings.loss)
 
     def through(parts: Sequence[Residuals], rough: float) -> Solution:
@@ -251,9 +248,7 @@ def solve_in_stages(
             return whole(start, None)
         return whole(last.x, last)
 
-    parts = []
-    if settings.max_iterations >= _FEWEST_ITERATIONS:
-        parts = parts_of(residuals)
+    parts = parts_of(residuals) if settings.max_iterations >= _FEWEST_ITERATIONS else []
     if not parts:
         return whole(start, None)
     interrupt(cancel)
@@ -277,7 +272,7 @@ def solve_in_stages(
 
 def solve_part(
     part: Residuals,
-    x: NDArray[np.float64],
+    x: Array,
     settings: SolverSettings,
     tolerance: float,
     cancel: threading.Event | None,
@@ -292,17 +287,11 @@ def solve_part(
 def _doubtful(
     solution: Solution, beginning: Residuals, settings: SolverSettings, noise_known: bool
 ) -> bool:
-    """Return whether finer stages may end elsewhere.
-
-    Args:
-        solution: For all data.
-        beginning: The residuals of the shortest part.
-        settings: The loss.
-        noise_known: Whether residuals that are larger than the noise cast doubt.
-    """
+    """Return whether finer stages may end elsewhere."""
     whole = 2 * solution.cost / len(solution.residual)
     large = whole > _DOUBTFUL
-    if not (is_stuck(solution) or (noise_known and (large or solution.status == 'stalled'))):
+    ridge = solution.status in {'cost', 'stalled'} and whole > _EXACT
+    if not (is_stuck(solution) or (noise_known and (large or ridge))):
         return False
     begun = beginning(solution.x[None])[:, 0]
     first = 2 * cost(begun, settings.loss) / len(begun)
@@ -358,18 +347,15 @@ SHORTEST = 0.25
 _STAGE_TOLERANCE = 1.0
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """A problem cut into windows.
 
     Attributes:
-        seconds: Length of a window.
         sequences: The windows.
         unknowns: The problem's own unknowns, then positions and velocities at the windows' starts.
         taken: Share of the data that is in these windows.
     """
 
-    seconds: float
     sequences: tuple[Trajectory, ...]
     unknowns: tuple[Unknown, ...]
     taken: float
@@ -392,7 +378,7 @@ class Window(NamedTuple):
     sequence: Trajectory
     starts: tuple[Unknown, ...]
 
-    def holds(self, times: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def holds(self, times: Array) -> NDArray[np.bool_]:
         """Return which moments of the whole, s, are in the window."""
         return _inside(times, self.whole, self.begin, self.end)
 
@@ -401,11 +387,7 @@ class Cutter:
     """Cuts the trajectories of a problem into windows of any length."""
 
     def __init__(self, residuals: Residuals) -> None:
-        """Smooth the measured motion, from which the windows start.
-
-        Args:
-            residuals: The whole problem; the position of each joint is measured.
-        """
+        """Smooth the measured motion of a whole problem, from which the windows start."""
         (simulator,) = residuals.simulators
         self._model = simulator.model
         self._unknowns = residuals.unknowns
@@ -417,11 +399,7 @@ class Cutter:
         self.longest = max((run.sequence.duration for run, _ in self._runs), default=0.0)
 
     def cut(self, seconds: float) -> Windows | None:
-        """Return windows of one length; None where no trajectory has room for one.
-
-        Args:
-            seconds: Length of a window; a shorter rest belongs to the window before it.
-        """
+        """Return windows of one length; None where nothing is measured in any."""
         every = self.every(seconds)
         columns = len(self._unknowns) + sum(len(window.starts) for window in every)
         stride = max(int(np.ceil(np.sqrt(self._rows * columns / _MOST_NUMBERS))), 1)
@@ -432,10 +410,13 @@ class Cutter:
         taken = sum(window.end - window.begin for window in kept)
         whole = sum(run.sequence.duration for run, _ in self._runs)
         sequences = tuple(window.sequence for window in kept)
-        return Windows(seconds, sequences, (*self.carried(kept), *starts), taken / whole)
+        return Windows(sequences, (*self.carried(kept), *starts), taken / whole)
 
     def every(self, seconds: float) -> list[Window]:
-        """Return all windows of one length with something measured in them, in their order."""
+        """Return all windows of one length with something measured in them, in their order.
+
+        A shorter rest belongs to the window before it.
+        """
         found = []
         for run, motion in self._runs:
             duration = run.sequence.duration
@@ -470,9 +451,7 @@ class Cutter:
             found.append(dataclasses.replace(unknown, targets=tuple(targets)))
         return tuple(found)
 
-    def _state(
-        self, run: Run, motion: PrescribedMotion, time: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _state(self, run: Run, motion: PrescribedMotion, time: float) -> tuple[Array, Array]:
         """Return (nq,) positions and (nv,) velocities as measured."""
         qpos = run.qpos.copy()
         place = self._model.jnt_qposadr[self._model.dof_jntid]
@@ -509,8 +488,7 @@ class Cutter:
         return tuple(found)
 
 
-@dataclass(frozen=True)
-class GrownWindows:
+class GrownWindows(NamedTuple):
     """What growing windows led to.
 
     Attributes:
@@ -529,15 +507,11 @@ class GrownWindows:
 
 
 def solve_in_windows(
-    context: FitContext, residuals: Residuals, start: NDArray[np.float64]
+    context: FitContext, residuals: Residuals, start: Array
 ) -> GrownWindows | None:
     """Fit windows that grow until they are whole trajectories, or until motion becomes chaotic.
 
-    Args:
-        context: What all stages of the fit share; each length of windows has all iterations. None
-            longer are tried at the limit of time.
-        residuals: The whole problem.
-        start: (p,) values.
+    Each length has all iterations; none longer are tried at the limit of time.
 
     Returns:
         The last stage from whose end motion could still be predicted; None where there is none.
@@ -548,7 +522,8 @@ def solve_in_windows(
     cutter = Cutter(residuals)
     count = len(start)
     x, best = start, None
-    for seconds in _lengths(cutter.longest):
+    seconds = 0.5 * SHORTEST
+    while 2 * (seconds := 2 * seconds) <= cutter.longest:
         if best is not None and context.is_late:
             return best
         windows = cutter.cut(seconds)
@@ -570,12 +545,4 @@ def solve_in_windows(
             x = solution.x[:count]
             best = GrownWindows(part, solution, seconds, windows.taken)
             context.opened.enter_context(opened.pop_all())
-    return best and dataclasses.replace(best, leads=roughness_at(residuals, x, count) <= LOST)
-
-
-def _lengths(longest: float) -> Iterator[float]:
-    """Yield the lengths of windows, s: doubled as long as a trajectory has room for two."""
-    seconds = SHORTEST
-    while 2 * seconds <= longest:
-        yield seconds
-        seconds *= 2
+    return best and best._replace(leads=roughness_at(residuals, x, count) <= LOST)
