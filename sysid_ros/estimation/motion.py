@@ -27,6 +27,8 @@ from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
+Array = NDArray[np.float64]
+
 #: Order of the low-passes; run forwards and backwards they have no phase.
 _ORDER = 4
 #: Noise may be this part of the power of the accelerations: so much smaller the inertias become.
@@ -66,8 +68,8 @@ _CONTACTS = (
 class JointSamples(NamedTuple):
     """What was measured of one degree of freedom: (n,) seconds and (n,) finite values."""
 
-    times: NDArray[np.float64]
-    values: NDArray[np.float64]
+    times: Array
+    values: Array
 
 
 class JointMeasurements(NamedTuple):
@@ -120,9 +122,7 @@ def unmeasured(model: mujoco.MjModel, runs: Iterable[Run]) -> str | None:
 def no_motion_shows(model: mujoco.MjModel, *, tied: bool = False) -> str | None:
     """Return which forces of a model no motion shows, in a clause, or None.
 
-    Args:
-        model: The compiled model.
-        tied: Whether joints that move as others do are allowed.
+    ``tied`` allows for joints that move as others do.
     """
     bound = model.eq_type[np.flatnonzero(model.eq_active0)]
     if np.any(bound != mujoco.mjtEq.mjEQ_JOINT.value) or (len(bound) and not tied):
@@ -135,20 +135,14 @@ def no_motion_shows(model: mujoco.MjModel, *, tied: bool = False) -> str | None:
 def smoothed(
     model: mujoco.MjModel,
     positions: dict[int, JointSamples],
-    start: NDArray[np.float64],
+    start: Array,
     wider: float = 1.0,
 ) -> PrescribedMotion | None:
     """Return the measured motion after a zero-phase low-pass, or None where it is too short.
 
     The cut-off, one for all, is the median of the frequencies up to which the accelerations of
-    the moving joints hold little noise.
-
-    Args:
-        model: The compiled model; its joints have one axis.
-        positions: Degree of freedom to what was measured of it.
-        start: (nq,) where joints stay that are not measured.
-        wider: By how much the cut-off of the motion itself is above that of what is compared along
-            it, which is then to pass the low-pass once it has been computed.
+    the moving joints hold little noise. That of the motion itself is ``wider`` times as high as
+    that of what is compared along it. Joints that are not measured stay where they start, (nq,).
     """
     interval = min(float(np.median(np.diff(channel.times))) for channel in positions.values())
     begin = max(channel.times[0] for channel in positions.values()) / interval
@@ -156,7 +150,7 @@ def smoothed(
     first, last = int(np.ceil(begin - _ON_GRID)), int(np.floor(end + _ON_GRID))
     if last - first < FEWEST_SAMPLES:
         return None
-    times: NDArray[np.float64] = interval * np.arange(first, last + 1, dtype=np.float64)
+    times: Array = interval * np.arange(first, last + 1, dtype=np.float64)
     even = {dof: resampled(channel, times) for dof, channel in positions.items()}
     slowest_cutoff = _FEWEST_PERIODS / (times[-1] - times[0])
     cutoffs = np.array([_cutoff(values, interval) for values in even.values()])
@@ -179,7 +173,7 @@ def smoothed(
     )
 
 
-def _cutoff(values: NDArray[np.float64], interval: float) -> float:
+def _cutoff(values: Array, interval: float) -> float:
     """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
     if np.ptp(values) < _AT_REST:
         return np.nan
@@ -197,12 +191,12 @@ def _cutoff(values: NDArray[np.float64], interval: float) -> float:
     return float(frequencies[min(clean[-1], visible[-1])])
 
 
-def low_pass(kernel: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
+def low_pass(kernel: Array, values: Array) -> Array:
     """Return (n, …) values after the low-pass, forwards and backwards."""
     return np.asarray(scipy.signal.sosfiltfilt(kernel, values, axis=0))
 
 
-def resampled(channel: JointSamples, times: NDArray[np.float64]) -> NDArray[np.float64]:
+def resampled(channel: JointSamples, times: Array) -> Array:
     """Return a channel at other times, by a cubic spline through its samples."""
     inside = np.clip(times, channel.times[0], channel.times[-1])
     return np.asarray(scipy.interpolate.CubicSpline(channel.times, channel.values)(inside))
@@ -245,15 +239,12 @@ def turning(
     model: mujoco.MjModel,
     motion: PrescribedMotion,
     unknowns: Iterable[Unknown],
-    weights: NDArray[np.float64],
+    weights: Array,
 ) -> NDArray[np.bool_]:
-    """Return (n,) whether an instant is near where dry friction may pull either way.
+    """Return (n,) whether dry friction may pull either way near an instant.
 
-    Args:
-        model: The compiled model.
-        motion: A smoothed motion.
-        unknowns: Which joints and tendons may be given dry friction that have none.
-        weights: (nv,) of the joints' forces in what is compared.
+    Unknowns say which joints and tendons may be given dry friction that have none; the (nv,)
+    weights, what joints' forces are compared.
     """
     joints, tendons = model.dof_frictionloss > 0, model.tendon_frictionloss > 0
     for unknown in unknowns:
@@ -281,7 +272,7 @@ class MeasuredForce(NamedTuple):
     """What a sensor read of the forces of joints, and the (nv,) weights of these in it."""
 
     sensor: str
-    weights: NDArray[np.float64]
+    weights: Array
     samples: JointSamples
 
 
@@ -340,15 +331,8 @@ def as_torques(
 ) -> Trajectory | None:
     """Return the measured forces of a sequence along its measured motion.
 
-    Samples at which something is touched, or a joint with dry friction hardly moves, are left out.
-
-    Args:
-        model: The compiled nominal model.
-        sequence: Positions of all joints, and forces of some, are measured in it.
-        unknowns: Which joints may have dry friction.
-
-    Returns:
-        The sequence, or None where it is too short.
+    Samples at which something is touched, or a joint that may have dry friction hardly moves, are
+    left out. It is None where the sequence is too short.
     """
     run = prepare(model, sequence)
     positions = measured_joints(model, run).position
@@ -361,7 +345,7 @@ def as_torques(
     period = 1.0 / (motion.cutoff * motion.interval * motion.stride)
     rows = max(int(period / _SAMPLES_PER_PERIOD), 1)
     chosen = slice(-motion.first % motion.stride, len(times), motion.stride * rows)
-    columns: list[NDArray[np.float64]] = []
+    columns: list[Array] = []
     mapping = {}
     for force in forces:
         known = force.samples.times

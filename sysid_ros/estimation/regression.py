@@ -57,17 +57,10 @@ _MOST_INSTANTS = 600
 _WEIGHTINGS, _TINY = 3, 1e-9
 #: Residuals below this share of the torque's own size are not weighted higher than there.
 _SMALLEST_RESIDUAL = 1e-3
-#: With fewer equations there is no solution worth the name.
-_EQUATIONS_PER_UNKNOWN = 2
 
 
 class Regression(NamedTuple):
-    """What the equations of motion say.
-
-    Attributes:
-        x: (p,) values; what the equations do not determine stays where it was.
-        sentence: What they were made of.
-    """
+    """The (p,) values that solve the equations of motion, and what these were made of."""
 
     x: Array
     sentence: str
@@ -104,10 +97,6 @@ def regress(context: FitContext, simulator: Simulator) -> Regression | str:
     Joints are weighted by what their equations leave unexplained, and a Gaussian around the start
     as wide as the bounds, or the prior where one is given, decides what they do not determine.
 
-    Args:
-        context: What all stages of the fit share.
-        simulator: Sequences and unknowns.
-
     Returns:
         What was found, or the reason why nothing was, in a clause.
 
@@ -123,7 +112,7 @@ def regress(context: FitContext, simulator: Simulator) -> Regression | str:
     most = -(-_MOST_INSTANTS // len(simulator.runs))
     parts = [part for run in simulator.runs if (part := _part(model, run, unknowns, most))]
     count = sum(int(part.known.sum()) for part in parts)
-    if count < _EQUATIONS_PER_UNKNOWN * len(unknowns):
+    if count <= len(unknowns):
         return (
             f'the motion gives {count} equations without contacts, limits or reversals, too few '
             f'for {len(unknowns)} parameters'
@@ -308,8 +297,6 @@ _DELAY_STEP, _LATEST = 5e-4, 0.1
 _ALIKE = 1.02
 #: Forces tell a stiffness where both regressions agree to this part.
 _CLEAR = 0.8
-#: A joint with fewer samples shows nothing.
-_FEWEST = 50
 #: Forces are explained entirely where less than this part of their squares is left.
 _EXACT = 1e-12
 #: A force within this part of its limit is taken to be limited.
@@ -440,7 +427,7 @@ def _laws(model: mujoco.MjModel, sequences: Sequence[Trajectory]) -> dict[int, l
 def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
     readings, measured = run.readings[force.readings], measured_joints(model, run)
     dof = int(model.jnt_dofadr[model.actuator_trnid[force.actuator, 0]])
-    if dof not in measured.position or len(measured.position[dof].times) < _FEWEST:
+    if dof not in measured.position or len(measured.position[dof].times) < FEWEST_SAMPLES:
         return None
     times, values = readings.times, readings.measured[:, force.place]
     at, position = measured.position[dof]
@@ -456,7 +443,7 @@ def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
         low, high = max(low, own[0]), min(high, own[1])
     known = np.isfinite(values) & (times >= at[0]) & (times <= at[-1])
     known &= (values > (1 - _LIMITED) * low) & (values < (1 - _LIMITED) * high)
-    if known.sum() < _FEWEST:
+    if known.sum() < FEWEST_SAMPLES:
         return None
     # What a command is held against: of a servo the length of its transmission, of a motor nothing.
     gain, bias = model.actuator_gainprm[force.actuator, 0], model.actuator_biasprm[force.actuator]
@@ -472,16 +459,7 @@ def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
 
 
 def _alike(laws: Sequence[list[_Law]], low: float, high: float) -> tuple[float, float] | None:
-    """Return the delays between which all explain the forces of some joints best, s.
-
-    Args:
-        laws: For each joint, its sequences.
-        low: Least delay, s.
-        high: Greatest delay, s.
-
-    Returns:
-        None where all delays explain them alike.
-    """
+    """Return the delays between which all explain the forces of some joints best, s, if any do."""
     if not laws:
         return None
     delays = np.arange(low, high + _DELAY_STEP / 2, _DELAY_STEP)

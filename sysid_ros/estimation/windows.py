@@ -164,17 +164,20 @@ def _neighbour(residuals: Residuals, x: Array, count: int) -> Array:
     return moved
 
 
-#: The stages before the last take the beginnings of trajectories, these shares of their lengths,
-#: of so many of them or every fifth where that is more.
-_SHARES, _FEW, _STRIDE = (0.1, 0.2, 0.4), 4, 5
-#: A stage ends when the next step would be shorter than this, in standard errors of its own.
-_ROUGH = 4.0
+#: The stages before the last take the beginnings of so many trajectories, or a few more, these
+#: shares of their lengths.
+_SHARES, _FEW = (0.1, 0.2, 0.4), 4
 #: A fit whose end is doubtful is made again in more and finer stages, which take longer.
-_PATIENT_SHARES, _PATIENT_ROUGH = (0.1, 0.2, 0.4, 0.6, 0.8), 1.0
+_PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
+#: A stage ends when the next step would be shorter than this, in standard errors of its own; those
+#: that are finer end, and those in windows, at the second.
+_ROUGH, _FINE = 4.0, 1.0
 #: An end is doubtful where its residuals are so many times the noise in the mean square, unless
 #: those of the shortest beginning have this part of what is above the noise: the model lacks
-#: something then, as it will at every end. One that no step improves is, unless data are exact.
-_DOUBTFUL, _FROM_THE_FIRST, _EXACT = 1.15, 0.25, 0.1
+#: something then, as it will at every end. One that no step improves is doubtful, too, unless its
+#: residuals are below that part of the noise, as those of exact data are. The sum of n squares is
+#: larger by chance, by so many standard deviations at most.
+_DOUBTFUL, _FROM_THE_FIRST, _CHANCE = 1.15, 0.25, 3.0
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
@@ -237,10 +240,13 @@ def solve_in_stages(
     def cost_of(x: Array) -> float:
         return cost(residuals(x[None])[:, 0], settings.loss)
 
-    def through(parts: Sequence[Residuals], rough: float) -> Solution:
+    def through(parts: Sequence[Residuals], rough: float) -> Solution | None:
         last: Solution | None = None
         for part in parts:
             residuals.also(part)
+        for part in parts:
+            if last is not None and rough > _FINE and noise_known and _is_large(last):
+                return None  # finer stages may explain this part
             x = start if last is None else last.x
             found = solve_part(part, x, settings, rough, cancel, last)
             last = last if found is None else found
@@ -256,9 +262,10 @@ def solve_in_stages(
     at_start = cost_of(start)
     taken, x = residuals.evaluations - before, tuple(start.tolist())
     log(Iteration(0, at_start, 0.0, taken, residuals.diverged, 0.0, jacobian=PARTS, x=x))
-    ends = [through(parts, _ROUGH)]
-    if ends[0].status != 'time' and _doubtful(ends[0], parts[0], settings, noise_known):
-        ends.append(through(parts_of(residuals, _PATIENT_SHARES), _PATIENT_ROUGH))
+    found = through(parts, _ROUGH)
+    doubtful = found is None or _doubtful(found, parts[0], settings, noise_known)
+    again = through(parts_of(residuals, _PATIENT_SHARES), _FINE) if doubtful else None
+    ends = [each for each in (found, again) if each is not None]
     if min(each.cost for each in ends) > at_start:
         ends.append(whole(start, None))
     trace = tuple(log.trace)
@@ -289,13 +296,19 @@ def _doubtful(
 ) -> bool:
     """Return whether finer stages may end elsewhere."""
     whole = 2 * solution.cost / len(solution.residual)
-    large = whole > _DOUBTFUL
-    ridge = solution.status in {'cost', 'stalled'} and whole > _EXACT
-    if not (is_stuck(solution) or (noise_known and (large or ridge))):
+    large = _is_large(solution)
+    ridge = solution.status in {'cost', 'stalled'} and whole > _FROM_THE_FIRST
+    if not (is_stuck(solution) or (noise_known and (large or ridge))) or solution.status == 'time':
         return False
     begun = beginning(solution.x[None])[:, 0]
     first = 2 * cost(begun, settings.loss) / len(begun)
     return not (large and first - 1 > _FROM_THE_FIRST * (whole - 1))
+
+
+def _is_large(solution: Solution) -> bool:
+    """Return whether residuals are larger than noise of one makes so many of them."""
+    count = len(solution.residual)
+    return 2 * solution.cost > _DOUBTFUL * count + _CHANCE * math.sqrt(2 * count)
 
 
 def is_stuck(solution: Solution) -> bool:
@@ -317,7 +330,7 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
     """Return the residuals of growing beginnings of the data, none where all together are few."""
     if residuals.exact.all() or any(simulator.prescribed for simulator in residuals.simulators):
         return []
-    stride = min(max(len(residuals.runs) // _FEW, 1), _STRIDE)
+    stride = max(len(residuals.runs) // _FEW, 1)
     chosen = [
         [run.sequence for run in simulator.runs[::stride]] for simulator in residuals.simulators
     ]
@@ -343,8 +356,6 @@ _MOST_NUMBERS = 8e6
 _REACH = 0.5
 #: The first windows are so long, s; each stage doubles that.
 SHORTEST = 0.25
-#: A stage ends when the next step would be shorter than this, in standard errors of its own.
-_STAGE_TOLERANCE = 1.0
 
 
 class Windows(NamedTuple):
@@ -539,7 +550,7 @@ def solve_in_windows(
             # Values that fit shorter windows are near: what is rough around them stays so.
             if best is not None and roughness_at(part, begin, count) > ROUGH:
                 break
-            solution = solve_part(part, begin, context.settings, _STAGE_TOLERANCE, context.cancel)
+            solution = solve_part(part, begin, context.settings, _FINE, context.cancel)
             if solution is None or roughness_at(part, solution.x, count) > ROUGH:
                 break
             x = solution.x[:count]

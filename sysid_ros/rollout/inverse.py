@@ -12,6 +12,7 @@ costs one product of matrices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 import mujoco
@@ -54,7 +55,15 @@ _LINEAR = (
     'actuator_damping',
     'actuator_gear',
 )
-_GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp')
+_GEOMETRY = (
+    'body_pos',
+    'body_quat',
+    'jnt_pos',
+    'jnt_axis',
+    'qpos0',
+    'body_gravcomp',
+    'opt.gravity',
+)
 #: Fields of passive forces that are numbers of the regressor, …
 _LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
 #: … and those of the other passive forces.
@@ -89,14 +98,10 @@ def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[s
             yield _JOINT_SENSORS[kind], int(model.jnt_dofadr[model.sensor_objid[sensor]])
 
 
-def transmissions(
-    model: mujoco.MjModel, gear: NDArray[np.float64] | None = None
-) -> NDArray[np.float64]:
+def transmissions(model: mujoco.MjModel, gear: Array | None = None) -> Array:
     """Return (nactuator, nv) the forces of joints by each actuator's; NaN where these change.
 
-    Args:
-        model: The compiled model.
-        gear: Flat ``actuator_gear``, if not the model's.
+    ``gear`` is a flat ``actuator_gear``, if not the model's.
     """
     gears = np.ravel(model.actuator_gear if gear is None else gear).reshape(-1, 6)
     found = np.full((model.nactuator, model.nv), np.nan)
@@ -112,7 +117,7 @@ def transmissions(
     return found
 
 
-def fixed_tendons(model: mujoco.MjModel) -> NDArray[np.float64]:
+def fixed_tendons(model: mujoco.MjModel) -> Array:
     """Return (ntendon, nv) by how much tendons lengthen with each joint; NaN for spatial ones."""
     found = np.full((model.ntendon, model.nv), np.nan)
     for tendon in range(model.ntendon):
@@ -126,17 +131,12 @@ def fixed_tendons(model: mujoco.MjModel) -> NDArray[np.float64]:
     return found
 
 
-def force_weights(
-    model: mujoco.MjModel, gear: NDArray[np.float64] | None = None
-) -> dict[int, NDArray[np.float64]]:
+def force_weights(model: mujoco.MjModel, gear: Array | None = None) -> dict[int, Array]:
     """Return column of the sensors to the (nv,) weights of joints' forces in what it reads.
 
     A joint's sensor reads what all actuators together exert on it. Those of actuators follow from
-    the forces of all joints where no two sets of actuator forces exert the same.
-
-    Args:
-        model: The compiled model.
-        gear: Flat ``actuator_gear``, if not the model's.
+    the forces of all joints where no two sets of actuator forces exert the same. ``gear`` is a flat
+    ``actuator_gear``, if not the model's.
     """
     found = {}
     moments = transmissions(model, gear)
@@ -163,7 +163,7 @@ def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
     fields = {slot.field for slot in target.slots(model)}
     if 'actuator_gear' in fields and mujoco.mjtSensor.mjSENS_ACTUATORFRC not in model.sensor_type:
         return False
-    return bool(fields) and fields <= {*_LINEAR, *_GEOMETRY, 'opt.gravity'}
+    return bool(fields) and fields <= {*_LINEAR, *_GEOMETRY}
 
 
 def _first_kept(motion: PrescribedMotion) -> int:
@@ -172,12 +172,7 @@ def _first_kept(motion: PrescribedMotion) -> int:
 
 
 class Equations(NamedTuple):
-    """What the n forces that a sensor read are linear in.
-
-    Attributes:
-        matrix: (n, k) of the numbers of a `Regressor`.
-        measured: (n,) forces, less what no number changes.
-    """
+    """The (n, k) lines of a `Regressor` for what a sensor read, and that less the rest, (n,)."""
 
     matrix: Array
     measured: Array
@@ -291,38 +286,34 @@ class InverseSimulator(Simulator):
         not, with an offset for each sensor.
         """
         equations = self.equations()
-        matrices, measured = zip(*equations.values(), strict=True)
-        ends = np.cumsum([len(own) for own in measured])
-        sigma = np.array([float(np.std(own)) + _ROUNDING for own in measured])
-        offsets = np.repeat(np.eye(len(sigma)), [len(own) for own in measured], axis=0)
-        both = np.column_stack([np.concatenate(matrices), offsets, np.concatenate(measured)])
+        sizes = [len(each.measured) for each in equations.values()]
+        sensor = np.repeat(np.arange(len(sizes)), sizes)
+        force = np.concatenate([each.measured for each in equations.values()])
+        matrix = np.concatenate([each.matrix for each in equations.values()])
+        matrix = np.column_stack([matrix, np.eye(len(sizes))[sensor]])
+        sigma = np.array([np.std(each.measured) for each in equations.values()]) + _ROUNDING
         for _ in range(_WEIGHTINGS):
-            weighted = both / np.repeat(sigma, [len(own) for own in measured])[:, None]
-            size = np.linalg.norm(weighted[:, :-1], axis=0) + _ROUNDING
-            matrix = weighted[:, :-1] / size
-            x, _, rank, _ = np.linalg.lstsq(matrix, weighted[:, -1], rcond=_ROUNDING)
-            left = np.split(weighted[:, -1] - matrix @ x, ends[:-1])
-            growth = len(both) / max(len(both) - int(rank), 1)
-            sigma *= [float(np.sqrt(growth * np.mean(own**2))) + _ROUNDING for own in left]
+            weight = 1.0 / sigma[sensor]
+            size = np.linalg.norm(matrix * weight[:, None], axis=0) + _ROUNDING
+            weighted = matrix * weight[:, None] / size
+            x, _, rank, _ = np.linalg.lstsq(weighted, force * weight, rcond=_ROUNDING)
+            squares = (force - matrix @ (x / size)) ** 2
+            growth = len(force) / max(len(force) - int(rank), 1)
+            sigma = np.sqrt(growth * np.bincount(sensor, squares) / sizes) + _ROUNDING
         return dict(zip(equations, sigma.tolist(), strict=True))
 
     def _read(
         self, candidates: Array, needed: Iterable[int]
     ) -> tuple[Array, dict[int, mujoco.MjModel], Array]:
         """Return (m, k) numbers, models in which bodies move otherwise, and (m, …) gears."""
-        fields = {
-            field: np.repeat(np.asarray(getattr(self.model, field))[None], len(candidates), axis=0)
-            for field in (*_LINEAR, *_GEOMETRY)
-        }
-        gravity = np.repeat(self.model.opt.gravity[None], len(candidates), axis=0)
+        count = len(candidates)
+        own = {field: np.asarray(attrgetter(field)(self.model)) for field in (*_LINEAR, *_GEOMETRY)}
+        fields = {field: np.repeat(values[None], count, axis=0) for field, values in own.items()}
         models = {}
-        if self._build is None:
-            for field, index, data in self._writer.assignments(candidates):
-                if field in fields:
-                    fields[field].reshape(len(candidates), -1)[:, index] = data
-                elif field == 'opt.gravity':
-                    gravity[:, index] = data
-        for candidate in needed if self._build is not None else ():
+        for field, index, data in self._writer.assignments(candidates) if not self._build else ():
+            if field in fields:
+                fields[field].reshape(count, -1)[:, index] = data
+        for candidate in needed if self._build else ():
             try:
                 models[candidate] = model = self.compiled(candidates[candidate])
             except CandidateError as err:
@@ -330,18 +321,16 @@ class InverseSimulator(Simulator):
                 self.refusals += 1
                 continue
             for field, values in fields.items():
-                values[candidate] = getattr(model, field)
-            gravity[candidate] = model.opt.gravity
-        same = np.all(gravity == self.model.opt.gravity, axis=1)
+                values[candidate] = attrgetter(field)(model)
+        same = np.ones(count, dtype=bool)
         for field in _GEOMETRY:
-            own = fields[field].reshape(len(candidates), -1)
-            same &= np.all(own == np.ravel(getattr(self.model, field)), axis=1)
+            same &= np.all((fields[field] == own[field]).reshape(count, -1), axis=1)
         moved = {
             candidate: models.get(candidate) or self.compiled(candidates[candidate])
             for candidate in needed
             if not same[candidate] and candidate not in self.refused
         }
-        gears = fields['actuator_gear'].reshape(len(candidates), -1)
+        gears = fields['actuator_gear'].reshape(count, -1)
         return _numbers(self.model, fields), moved, gears
 
 
@@ -423,23 +412,16 @@ class Regressor(NamedTuple):
 
 
 def _half_step(model: mujoco.MjModel) -> float:
-    """Return by how many seconds velocities of a step lie beside the derivative of positions.
+    """Return by how many seconds the derivative of the positions is later than a step's begin.
 
-    MuJoCo's steps, but for RK4's, change a position by the velocity at their end: its derivative
-    is the velocity half a step after their beginning, and half a step before their end.
+    MuJoCo's steps, but for RK4's, change a position by the velocity at their end.
     """
     rk4 = model.opt.integrator == mujoco.mjtIntegrator.mjINT_RK4.value
     return 0.0 if rk4 else 0.5 * float(model.opt.timestep)
 
 
-def _damping_lead(model: mujoco.MjModel) -> float:
-    """Return by how many seconds joints are damped later than the derivative of positions."""
-    undamped = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
-    return driving_lead(model) if undamped else _half_step(model)
-
-
 def driving_lead(model: mujoco.MjModel) -> float:
-    """Return the same for tendons and actuators, whose velocity Euler's steps take at the start."""
+    """Return by how many seconds actuators and tendons see a later velocity than that."""
     euler = model.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER.value
     return -_half_step(model) if euler else _half_step(model)
 
@@ -453,6 +435,8 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
 
     parts: list[list[tuple[NDArray[np.int64], Array]]] = [[] for _ in range(model.nv)]
     _inertial_columns(model, motion, passed, parts)
+    explicit = model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_EULERDAMP.value
+    damped = driving_lead(model) if explicit else _half_step(model)
     nv, start = model.nv, len(IN_PI) * model.nbody
     moments = np.nan_to_num(fixed_tendons(model))
     velocity, acceleration = motion.qvel @ moments.T, motion.qacc @ moments.T
@@ -466,7 +450,7 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
     for place, values in enumerate(
         (
             motion.qacc,
-            motion.qvel + _damping_lead(model) * motion.qacc,
+            motion.qvel + damped * motion.qacc,
             _direction(motion.qvel, motion.slow),
             motion.qpos,
             -np.ones_like(motion.qpos),
