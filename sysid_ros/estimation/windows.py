@@ -17,6 +17,7 @@ import dataclasses
 import itertools
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
@@ -223,7 +224,9 @@ def solve_in_stages(
         FitError: The solve cannot begin; see `solve`.
     """
     settings = settings or SolverSettings()
-    log = FitLog(observe)
+    now, log = time.monotonic(), FitLog(observe)
+    # Of the time that there is, all data have half.
+    early = dataclasses.replace(settings, deadline=now + 0.5 * (settings.deadline - now))
 
     def whole(x: Array, begun: Solution | None) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
@@ -248,7 +251,7 @@ def solve_in_stages(
             if last is not None and rough > _FINE and noise_known and _is_large(last):
                 return None  # finer stages may explain this part
             x = start if last is None else last.x
-            found = solve_part(part, x, settings, rough, cancel, last)
+            found = solve_part(part, x, early, rough, cancel, last)
             last = last if found is None else found
         if last is None or cost_of(last.x) > at_start:  # what parts say is not so of all
             return whole(start, None)
