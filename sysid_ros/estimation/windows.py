@@ -176,9 +176,8 @@ _ROUGH, _FINE = 4.0, 1.0
 #: An end is doubtful where its residuals are so many times the noise in the mean square, unless
 #: those of the shortest beginning have this part of what is above the noise: the model lacks
 #: something then, as it will at every end. One that no step improves is doubtful, too, unless its
-#: residuals are below that part of the noise, as those of exact data are. The sum of n squares is
-#: larger by chance, by so many standard deviations at most.
-_DOUBTFUL, _FROM_THE_FIRST, _CHANCE = 1.15, 0.25, 3.0
+#: residuals are below that part of the noise, as those of exact data are.
+_DOUBTFUL, _FROM_THE_FIRST = 1.15, 0.25
 #: A stage has so many residuals for each unknown at least, or it is left out.
 _RESIDUALS_PER_UNKNOWN = 20
 #: With a lower limit of iterations, all of them are on all data.
@@ -243,13 +242,10 @@ def solve_in_stages(
     def cost_of(x: Array) -> float:
         return cost(residuals(x[None])[:, 0], settings.loss)
 
-    def through(parts: Sequence[Residuals], rough: float) -> Solution | None:
+    def through(parts: Sequence[Residuals], rough: float) -> Solution:
         last: Solution | None = None
         for part in parts:
             residuals.also(part)
-        for part in parts:
-            if last is not None and rough > _FINE and noise_known and _is_large(last):
-                return None  # finer stages may explain this part
             x = start if last is None else last.x
             found = solve_part(part, x, early, rough, cancel, last)
             last = last if found is None else found
@@ -265,10 +261,9 @@ def solve_in_stages(
     at_start = cost_of(start)
     taken, x = residuals.evaluations - before, tuple(start.tolist())
     log(Iteration(0, at_start, 0.0, taken, residuals.diverged, 0.0, jacobian=PARTS, x=x))
-    found = through(parts, _ROUGH)
-    doubtful = found is None or _doubtful(found, parts[0], settings, noise_known)
-    again = through(parts_of(residuals, _PATIENT_SHARES), _FINE) if doubtful else None
-    ends = [each for each in (found, again) if each is not None]
+    ends = [through(parts, _ROUGH)]
+    if _doubtful(ends[0], parts[0], settings, noise_known):
+        ends.append(through(parts_of(residuals, _PATIENT_SHARES), _FINE))
     if min(each.cost for each in ends) > at_start:
         ends.append(whole(start, None))
     trace = tuple(log.trace)
@@ -299,19 +294,13 @@ def _doubtful(
 ) -> bool:
     """Return whether finer stages may end elsewhere."""
     whole = 2 * solution.cost / len(solution.residual)
-    large = _is_large(solution)
+    large = whole > _DOUBTFUL
     ridge = solution.status in {'cost', 'stalled'} and whole > _FROM_THE_FIRST
     if not (is_stuck(solution) or (noise_known and (large or ridge))) or solution.status == 'time':
         return False
     begun = beginning(solution.x[None])[:, 0]
     first = 2 * cost(begun, settings.loss) / len(begun)
     return not (large and first - 1 > _FROM_THE_FIRST * (whole - 1))
-
-
-def _is_large(solution: Solution) -> bool:
-    """Return whether residuals are larger than noise of one makes so many of them."""
-    count = len(solution.residual)
-    return 2 * solution.cost > _DOUBTFUL * count + _CHANCE * math.sqrt(2 * count)
 
 
 def is_stuck(solution: Solution) -> bool:
@@ -340,7 +329,7 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
     needed = _RESIDUALS_PER_UNKNOWN * len(residuals.unknowns)
     parts = []
     for share in shares:
-        begun = [[cut(each, 0.0, share * each.duration) for each in own] for own in chosen]
+        begun = [[_beginning(each, share) for each in own] for own in chosen]
         count = sum(
             np.isfinite(series.data).sum()
             for own in begun
@@ -351,6 +340,11 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
             with contextlib.suppress(FitError):  # nothing moves so early
                 parts.append(residuals.of(begun))
     return parts
+
+
+def _beginning(trajectory: Trajectory, share: float) -> Trajectory:
+    """Return the first part of a trajectory, with the sample at its end."""
+    return cut(trajectory, 0.0, float(np.nextafter(share * trajectory.duration, math.inf)))
 
 
 #: Numbers of a Jacobian at most; of more windows, every second or third … is taken.
