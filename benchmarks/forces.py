@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 from shared.common import QUANTILE, Floats, Table, measuring, peak, run, trajectory
 
-from sysid_ros.estimation.torques import as_torques, with_inertial_priors
+from sysid_ros.estimation.motion import as_torques, with_inertial_priors
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.rollout.inverse import InverseSimulator
@@ -149,9 +149,9 @@ def record(spec: mujoco.MjSpec, rng: np.random.Generator, name: str) -> Trajecto
 
 
 def terms(simulator: InverseSimulator) -> tuple[list[Floats], list[Floats]]:
-    """Return what the forces of each sensor are linear in, but for stiffness, and the forces."""
+    """Return what the forces of each sensor are linear in, but for springs, and the forces."""
     equations = simulator.equations().values()
-    return [each.matrix[:, :-7] for each in equations], [each.measured for each in equations]
+    return [each.matrix[:, :-14] for each in equations], [each.measured for each in equations]
 
 
 def best_regression(
@@ -194,7 +194,7 @@ def errors_of_base(simulator: InverseSimulator, found: Fit, true: Floats) -> Flo
     moves = np.diag(steps)
 
     def numbers(candidates: Floats) -> Floats:
-        return np.asarray(simulator.unknowns_of(candidates)[:, :-7])
+        return np.asarray(simulator.numbers_of(candidates)[:, :-14])
 
     slopes = (numbers(x + moves) - numbers(x - moves)) / (2 * steps[:, None])
     covariance = found.inference.covariance[: len(x), : len(x)]
@@ -260,7 +260,7 @@ def draw(seed: int, *, windows: bool = True) -> Draw:
             )
         )
         best = best_regression(known, unseen, [found.noise[name] for name in known.equations()])
-        numbers = of_robot.unknowns_of(np.zeros((1, 0)))[0, :-7]
+        numbers = of_robot.numbers_of(np.zeros((1, 0)))[0, :-14]
         away = errors_of_base(known, found, numbers)
         identified = known.compiled(found.solution.x)
         own = np.full((2, 7), np.nan)

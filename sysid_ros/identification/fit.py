@@ -27,6 +27,7 @@ from sysid_ros.estimation.nuisances import (
     torque_delay,
 )
 from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.regression import aimed
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import (
     LIMITS,
@@ -47,7 +48,6 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
-from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.estimation.weighting import solve_weighted
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only

@@ -29,9 +29,9 @@ from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.pipeline.predictions import Predictions, deviations
 from sysid_ros.pipeline.problem import CalibrationBag, unlike_stamps
-from sysid_ros.results.bases import base_parameters
 from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
+from sysid_ros.results.links import base_parameters
 from sysid_ros.results.result import (
     CalibrationResult,
     EstimatorKind,

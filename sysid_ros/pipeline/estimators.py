@@ -20,15 +20,16 @@ from numpy.typing import NDArray
 
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import ConfigError, listed
-from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.start.motion import measured_joints, resampled
-from sysid_ros.estimation.torques import (
+from sysid_ros.estimation.motion import (
     as_torques,
     measured_forces,
+    measured_joints,
     not_prescribable,
+    resampled,
     standing,
     with_inertial_priors,
 )
+from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.identification.fit import Fit
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.loading import compile_spec

@@ -38,7 +38,7 @@ from sysid_ros.bags.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, some
-from sysid_ros.estimation.start.servo_law import servo_gains
+from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inspection.inspection import Inspection, inspect

@@ -18,7 +18,7 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
-from sysid_ros.estimation.start.windows import Cutter, Window
+from sysid_ros.estimation.windows import Cutter, Window
 from sysid_ros.identification.fit import Fit
 from sysid_ros.model.units import component_label
 from sysid_ros.model.unknown import Unknown

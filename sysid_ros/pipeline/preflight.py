@@ -23,7 +23,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
+from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval

@@ -23,9 +23,9 @@ from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, interrupt
-from sysid_ros.estimation.solver.staging import solve_in_stages
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.windows import solve_in_stages
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import ResidualFunction

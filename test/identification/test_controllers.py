@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from builders.trajectories import measure
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.windows import Cutter
+from sysid_ros.estimation.windows import Cutter
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.unknown import Scope, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Windows hold every sample once, start where the robot was, and recover chaotic motion."""
+"""Fits that begin on short parts: windows of chaotic motion, and beginnings."""
 
 from __future__ import annotations
 
@@ -12,15 +12,25 @@ import mujoco
 import numpy as np
 import pytest
 
-from builders.trajectories import measure
+from builders.models import Drive, rod
+from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start.windows import ROUGH, Cutter, roughness_at
+from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.estimation.windows import (
+    PARTS,
+    ROUGH,
+    Cutter,
+    parts_of,
+    roughness_at,
+    solve_in_stages,
+)
 from sysid_ros.identification.fit import fit
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
+from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -138,3 +148,45 @@ def test_windows_that_are_asked_for_need_measured_positions() -> None:
     run = dataclasses.replace(run, measurements=(blind,))
     with pytest.raises(FitError, match=r"Windows are not possible: .*joint 'k'"):
         fit(CHAOTIC, unknowns(), [run], threads=1, windowed=True)
+
+
+ROD_TEXT = rod(timestep=0.002, damping=0.3, armature=0.01, drive=Drive.MOTOR)
+SWUNG = {'joint/j/damping': 0.8, 'joint/j/armature': 0.1}
+ROD = mujoco.MjModel.from_xml_string(ROD_TEXT)
+
+
+def residuals(count: int = 1, duration: float = 2.0) -> tuple[Residuals, np.ndarray]:
+    unknowns = [u for path in SWUNG for u in make_unknowns(path, ROD, bounds=(0.001, 5))]
+    runs = [
+        measure(
+            ROD,
+            SWUNG,
+            name=str(seed),
+            times=np.arange(0, duration, 0.004),
+            commands=sweep('a', amplitude=2.0 + seed),
+            noise={'q': 0.01, 'v': 0.1},
+            seed=seed,
+        )
+        for seed in range(count)
+    ]
+    simulator = Simulator(ROD, unknowns, runs, threads=2)
+    made = Residuals(simulator, estimate_noise(simulator.runs))
+    return made, np.array([unknown.nominal for unknown in unknowns])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('count', [1, 6])
+def test_the_optimum_is_that_of_all_data(count: int) -> None:
+    whole, start = residuals(count)
+    plain = solve(residuals(count)[0], start, tolerance=2e-5)
+    staged = solve_in_stages(whole, start, tolerance=2e-5)
+    spread = np.sqrt(np.diag(np.linalg.inv(plain.jacobian.T @ plain.jacobian)))
+    assert np.max(np.abs(staged.x - plain.x) / spread) < 1e-4
+    assert staged.residual.shape == plain.residual.shape
+    assert staged.success
+
+
+def test_few_data_are_fitted_at_once() -> None:
+    few, start = residuals(1, 0.1)
+    assert parts_of(few) == []
+    assert all(entry.jacobian != PARTS for entry in solve_in_stages(few, start).trace)

@@ -11,9 +11,13 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.fine_robot import KP, PERIOD, recorded, spec, unsampled
 from builders.trajectories import measure, sweep
-from sysid_ros.estimation.start.regression import Regression, regress
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.regression import Regression, aimed, regress
+from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.problem import FitLog
+from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -74,8 +78,13 @@ def twice(
 
 def found(model: mujoco.MjModel, paths: Any, runs: list[Trajectory], **options: Any) -> Any:
     unknowns = [p for path in paths for p in make_unknowns(path, model, **options)]
-    with make_simulator(model, unknowns, runs, 1) as simulator:
-        return regress(simulator)
+    return solved(model, unknowns, runs)
+
+
+def solved(model: mujoco.MjModel, unknowns: Any, runs: list[Trajectory]) -> Any:
+    context = FitContext(model, SolverSettings(), FitLog(None), threads=1)
+    with context.opened:
+        return regress(context, context.simulator(unknowns, runs))
 
 
 def relative(result: Regression, truth: dict[str, float]) -> np.ndarray:
@@ -140,9 +149,9 @@ def test_an_inertia_is_found_and_physical() -> None:
     mujoco.mj_setConst(true, mujoco.MjData(true))
     runs = twice(true, commands=sweep('a', 'b', amplitude=2.0))
     unknowns = make_unknowns('body/tip/inertia', model)
+    result = solved(model, unknowns, runs)
+    assert isinstance(result, Regression)
     with make_simulator(model, unknowns, runs, 1) as simulator:
-        result = regress(simulator)
-        assert isinstance(result, Regression)
         moved = simulator.compiled(result.x)
     assert np.all(moved.body_inertia[tip] > 0)
     # In the plane only these three are determined, with the moment about the joint.
@@ -158,8 +167,7 @@ def test_what_the_motion_does_not_tell_stays_or_follows_its_prior() -> None:
     unknowns = [p for path in beside for p in make_unknowns(path, model)]
     for prior, expected in ((None, 0.02), ((0.3, 0.1), 0.3)):
         chosen = [unknowns[0], dataclasses.replace(unknowns[1], prior=prior)]
-        with make_simulator(model, chosen, runs, 1) as simulator:
-            result = regress(simulator)
+        result = solved(model, chosen, runs)
         assert isinstance(result, Regression)
         assert result.x[1] == pytest.approx(expected, abs=1e-3)
 
@@ -179,3 +187,59 @@ def test_it_says_why_it_is_not_possible() -> None:
     assert "the position of joint 'j' is not measured in 'run 1'" in said
     still = twice(model, commands=commands, times=np.arange(0, 0.2, 0.01))
     assert 'not measured' in found(model, TRUTH, still)
+
+
+def _delay(bounds: tuple[float, float] = (0.0, 0.06)) -> Unknown:
+    (unknown,) = make_unknowns(
+        'actuator/*/delay', spec().compile(), shared=True, bounds=bounds, initial=bounds[0]
+    )
+    return unknown
+
+
+@pytest.mark.parametrize('delay', [0.00325, 0.01225, 0.0275, 0.04175])
+def test_the_period_of_the_delay_is_found_whatever_the_model_believes(delay: float) -> None:
+    wrong = spec()
+    for joint in wrong.joints:
+        joint.armature *= 3
+        joint.damping *= 0.2
+    (found,) = aimed(wrong.compile(), [_delay()], [recorded(seed=1, delay=delay)])
+    assert found.min_value <= delay <= found.max_value
+    assert found.max_value - found.min_value < PERIOD + 3 * 2e-3
+    assert found.min_value < found.nominal < found.max_value
+
+
+def test_a_delay_at_the_wall_is_not_shut_out() -> None:
+    (found,) = aimed(spec().compile(), [_delay()], [recorded(delay=2 * PERIOD)])
+    assert found.min_value < 2 * PERIOD < found.max_value
+
+
+def test_gains_begin_where_forces_show_them() -> None:
+    wrong = spec()
+    for actuator in wrong.actuators:
+        actuator.gainprm[0] *= 1.7
+        actuator.biasprm[1] *= 1.7
+        actuator.biasprm[2] *= 0.4
+    model = wrong.compile()
+    gains = [u for what in ('kp', 'kv') for u in make_unknowns(f'actuator/*/{what}', model)]
+    found = aimed(model, [*gains, _delay()], [recorded(seed=1)])
+    assert [u.nominal for u in found[:2]] == pytest.approx(KP, rel=0.02)
+    assert [u.nominal for u in found[2:4]] == pytest.approx([15.0, 6.0], rel=0.1)
+    assert [u.min_value for u in found[:4]] == [u.min_value for u in gains]
+
+
+def test_bounds_of_the_user_hold() -> None:
+    (found,) = aimed(spec().compile(), [_delay((0.011, 0.02))], [recorded(delay=0.01225)])
+    assert found.min_value == 0.011
+    assert found.max_value == 0.02
+
+
+def test_without_forces_or_when_commands_came_nothing_is_aimed() -> None:
+    model, unknown = spec().compile(), _delay()
+    trajectory = recorded()
+    assert aimed(model, [unknown], [unsampled(trajectory)]) == (unknown,)
+    (series,) = trajectory.measurements
+    motion = {k: v for k, v in series.signal_mapping.items() if not k.endswith('effort')}
+    blind = dataclasses.replace(
+        trajectory, measurements=(dataclasses.replace(series, signal_mapping=motion),)
+    )
+    assert aimed(model, [unknown], [blind]) == (unknown,)

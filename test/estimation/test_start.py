@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from builders.trajectories import measure, sweep
+from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.estimation.start import Start
-from sysid_ros.estimation.start.initialization import choose
+from sysid_ros.estimation.solver.problem import FitLog
+from sysid_ros.estimation.start import Start, choose
 from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals.trajectory import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
@@ -46,9 +45,11 @@ def runs() -> tuple[Trajectory, ...]:
 
 def chosen(runs: tuple[Trajectory, ...], choice: Any, **options: Any) -> Start:
     unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, **options)]
-    with make_simulator(MODEL, unknowns, runs, 1) as simulator:
-        residuals = Residuals(simulator, estimate_noise(simulator.runs))
-        return choose(residuals, choice, SolverSettings())
+    context = FitContext(MODEL, SolverSettings(), FitLog(None), threads=1)
+    with context.opened:
+        simulator = context.simulator(unknowns, runs)
+        residuals = context.residuals(simulator, estimate_noise(simulator.runs))
+        return choose(context, residuals, choice)
 
 
 def test_values_that_are_near_stay(runs: tuple[Trajectory, ...]) -> None:

@@ -1,0 +1,326 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""Where a fit starts, and the first solution, by whatever way leads there.
+
+There are three ways to begin: the equations of motion, windows that grow, and several starts spread
+over the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.config.calibration import StartChoice
+from sysid_ros.errors import FitError, nearest
+from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.regression import not_applicable, regress
+from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.solver.least_squares import Solution, attempt
+from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.starts import Attempt, solve_from
+from sysid_ros.estimation.windows import (
+    LOST,
+    ROUGH,
+    GrownWindows,
+    compared,
+    is_stuck,
+    roughness_at,
+    solve_in_stages,
+    solve_in_windows,
+)
+
+Array = NDArray[np.float64]
+CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
+
+#: A start whose residuals are so many times the noise in the mean square needs no better one.
+_NEAR = 4.0
+#: Weights that are to change are not worth more digits than these, in standard errors.
+ROUGH_TOLERANCE = 1.0
+#: Windows replace a doubtful solution where their mean square is below this part of its.
+_CLEARLY = 0.5
+
+
+class Start(NamedTuple):
+    """Where a fit starts.
+
+    Attributes:
+        name: ``nominal``, ``regression``, ``windows`` or, of several starts, ``spread``.
+        x: (p,) values.
+        sentence: Where they are from, for people.
+        rough: Whether full-length simulations from there say nothing about the parameters.
+    """
+
+    name: str
+    x: Array
+    sentence: str
+    rough: bool = False
+
+
+@dataclass(frozen=True)
+class FirstSolution:
+    """A first solution, with weights that come from the measurements alone.
+
+    Attributes:
+        residuals: Of whole sequences, or of the windows that replace them.
+        solution: A rough solution for them.
+        start: Where it is from.
+        attempts: What became of each start, where there were several.
+        window: Length of the windows, s; None for whole sequences.
+    """
+
+    residuals: Residuals
+    solution: Solution
+    start: Start
+    attempts: tuple[Attempt, ...] = ()
+    window: float | None = None
+
+
+def check_choice(choice: str) -> None:
+    """Check the name of a choice.
+
+    Raises:
+        FitError: There is none of this name.
+    """
+    if choice not in CHOICES:
+        raise FitError(f'There is no start {choice!r}; {nearest(choice, CHOICES)}.')
+
+
+def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> Start:
+    """Choose where to start.
+
+    ``auto`` takes the solution of the equations of motion where its cost is less than that of the
+    nominal values, unless these are near the optimum already.
+
+    Raises:
+        CancelledError: The fit was cancelled.
+        FitError: A regression or windows were asked for, and the recordings do not allow them.
+    """
+    here = Start('nominal', _nominal(residuals), 'the nominal values')
+    if choice == 'nominal':
+        return here
+    reason = _impossible(residuals)
+    if reason is not None:
+        if choice == 'auto':
+            return here
+        raise FitError(f'Start {choice!r} is not possible: {reason}.')
+    first, rough, near = _judge(context, residuals, here.x)
+    if choice == 'auto' and near and not rough:
+        return here
+    found = regress(context, residuals.simulators[0])
+    if isinstance(found, str):
+        if choice == 'regression':
+            raise FitError(f'Start {choice!r} is not possible: {found}.')
+        return here._replace(rough=rough or choice == 'windows')
+    there = Start('regression', found.x, found.sentence)
+    if choice == 'regression':
+        return there
+    second, rough_there, near_there = _judge(context, residuals, found.x)
+    # On rough ground neither cost says anything, and nominal values that are far off may hide it.
+    rough = rough_there or (rough and not near_there)
+    best = there if second < first or rough else here
+    return best._replace(rough=rough or choice == 'windows')
+
+
+def _nominal(residuals: Residuals) -> Array:
+    return np.array([unknown.nominal for unknown in residuals.unknowns])
+
+
+def _impossible(residuals: Residuals) -> str | None:
+    """Return why neither equations of motion nor windows are possible, in a clause, or None."""
+    if len(residuals.simulators) > 1:
+        return 'the sequences are of several models'
+    if residuals.simulators[0].prescribed:
+        return 'the motion is prescribed, so that forces are compared from the beginning'
+    if residuals.exact.all():
+        return 'no parameter acts on the motion'
+    return not_applicable(residuals.simulators[0])
+
+
+def _judge(context: FitContext, residuals: Residuals, x: Array) -> tuple[float, bool, bool]:
+    """Return the cost of a candidate, whether it is on rough ground, and whether it is near."""
+    values, roughness = compared(residuals, x, len(x))
+    if residuals.unstable[0] or not np.all(np.isfinite(values)):
+        return math.inf, True, False
+    there = cost(values, context.settings.loss)
+    return there, roughness > ROUGH, 2 * there < _NEAR * len(values)
+
+
+def initialize(
+    context: FitContext, residuals: Residuals, choice: StartChoice, *, windowed: bool = False
+) -> FirstSolution:
+    """Return the first solution from one start, by windows where that leads farther.
+
+    ``windowed`` stays with windows, wherever they lead.
+
+    Raises:
+        CancelledError: The fit was cancelled.
+        FitError: The choice is not possible, or nothing can be fitted.
+    """
+    _allow_for_misfit(context, residuals, _nominal(residuals))
+    reason = _impossible(residuals)
+    if windowed and reason is not None:
+        raise FitError(f'Windows are not possible: {reason}.')
+    start = choose(context, residuals, choice)
+    if windowed:
+        windows = solve_in_windows(context, residuals, start.x)
+        if windows is None:
+            raise FitError(
+                'Windows are not possible: the motion cannot be predicted over the shortest ones.'
+            )
+        return _resting_on(context, windows, start)
+    if start.rough and not context.is_late:
+        found = _by_windows(context, residuals, start, None)
+        if found is not None:
+            return found
+    solution = _solved_whole(context, residuals, start)
+    first = FirstSolution(residuals, solution, start)
+    if choice != 'auto' or start.rough or context.is_late or reason is not None:
+        return first
+    # Windows may tell more than a solution for whole sequences.
+    limit = ROUGH if solution.status == 'stalled' else LOST
+    if roughness_at(residuals, solution.x, len(solution.x)) > limit:
+        return _by_windows(context, residuals, start, solution) or first
+    return first
+
+
+def initialize_from(
+    context: FitContext, residuals: Residuals, choice: StartChoice, candidates: Array
+) -> FirstSolution:
+    """Return the first solution from several starts, the last of which is the chosen one.
+
+    Raises:
+        CancelledError: The fit was cancelled.
+        FitError: The choice is not possible, or no start can be solved.
+    """
+    _allow_for_misfit(context, residuals, _nominal(residuals))
+    start = choose(context, residuals, choice)
+    if start.name != 'nominal':
+        candidates = np.concatenate([candidates[:-1], start.x[None]])
+    best = solve_from(
+        residuals,
+        candidates,
+        settings=context.settings,
+        cancel=context.cancel,
+        observe=context.log,
+    )
+    context.log.replace(best.solution.trace)
+    spread = Start('spread', best.solution.x, f'the best of {len(candidates)} starts')
+    return FirstSolution(residuals, best.solution, spread, best.attempts)
+
+
+def resume(
+    context: FitContext, residuals: Residuals, start: Start, begun: Solution | None
+) -> FirstSolution | None:
+    """Return the first solution from where another fit to the same data ended.
+
+    It is None where nothing can be solved from there. ``begun`` is the solution of that fit, where
+    it had the same unknowns.
+    """
+    _allow_for_misfit(context, residuals, start.x)
+    solution = _solved(context, residuals, start.x, begun)
+    return None if solution is None else FirstSolution(residuals, solution, start)
+
+
+def _allow_for_misfit(context: FitContext, residuals: Residuals, start: Array) -> None:
+    """Widen first weights to what (p,) values leave, for losses that tell outliers by size.
+
+    In units of the noise all that is left there would be outliers.
+    """
+    if context.settings.loss == 'linear':
+        return
+    found = residuals(start[None])[:, 0]
+    if residuals.unstable[0] or not np.all(np.isfinite(found)):
+        return
+    ratio = residuals.spread(found, robust=True)
+    residuals.set_noise(
+        {
+            sensor: sigma * (1.0 if sensor in context.known_noise else max(ratio[sensor], 1.0))
+            for sensor, sigma in residuals.noise.items()
+        }
+    )
+
+
+def _by_windows(
+    context: FitContext, residuals: Residuals, start: Start, known: Solution | None
+) -> FirstSolution | None:
+    """Return what windows lead to, whole sequences or themselves, if it is worth it.
+
+    ``known`` is a solution for whole sequences, if there is one.
+    """
+    windows = solve_in_windows(context, residuals, start.x)
+    if windows is None:
+        return None
+    if known is not None:
+        before, after = (
+            each.cost / max(len(each.residual), 1) for each in (known, windows.solution)
+        )
+        if not after < _CLEARLY * before:
+            return None
+    if windows.leads and not context.is_late:
+        found = _led_by(windows, start)
+        whole = _solved(context, residuals, found.x)
+        if (
+            whole is not None
+            and whole.success
+            and roughness_at(residuals, whole.x, len(whole.x)) <= LOST
+        ):
+            better = known is None or whole.cost < known.cost
+            return FirstSolution(residuals, whole, found) if better else None
+    return _resting_on(context, windows, start)
+
+
+def _resting_on(context: FitContext, windows: GrownWindows, start: Start) -> FirstSolution:
+    """Return windows as the first solution."""
+    context.log.replace(windows.solution.trace)
+    found = _led_by(windows, start)
+    return FirstSolution(windows.residuals, windows.solution, found, window=windows.seconds)
+
+
+def _led_by(windows: GrownWindows, start: Start) -> Start:
+    """Return where windows lead to."""
+    share = '' if windows.taken == 1 else f', {100 * windows.taken:.0f} % of the data'
+    sentence = f'windows of up to {windows.seconds:g} s{share}, from {start.sentence}'
+    return Start('windows', windows.solution.x[: len(start.x)], sentence)
+
+
+def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> Solution:
+    """Return a solution: straight from a good start, in stages from the nominal values.
+
+    A good start that leads nowhere is given up for the nominal values; the better end counts.
+    """
+    good = None if start.name == 'nominal' else _solved(context, residuals, start.x)
+    if good is not None and (context.is_late or not is_stuck(good)):
+        return good
+    staged = solve_in_stages(
+        residuals,
+        _nominal(residuals),
+        settings=context.settings_left,
+        tolerance=ROUGH_TOLERANCE,
+        cancel=context.cancel,
+        observe=context.log,
+    )
+    return staged if good is None or staged.cost < good.cost else good
+
+
+def _solved(
+    context: FitContext,
+    residuals: Residuals,
+    x: Array,
+    begun: Solution | None = None,
+) -> Solution | None:
+    """Return a solution straight from (p,) values, None where it cannot begin."""
+    found = attempt(
+        residuals,
+        x,
+        settings=context.settings,
+        tolerance=ROUGH_TOLERANCE,
+        begun=begun,
+        cancel=context.cancel,
+        observe=context.log,
+    )
+    return None if isinstance(found, FitError) else found
