@@ -19,6 +19,7 @@ from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.problem import StepChanges
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.measurement import MeasurementModel, Signal, combined, measurement_models
+from sysid_ros.rollout.runs import Run
 from sysid_ros.rollout.simulation import Block, Simulator
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -337,28 +338,6 @@ class Residuals:
         found = [self.simulators[part.simulator].common_delay(part.run) for part in self._parts]
         return np.array(found)[:, : len(self.unknowns)]
 
-    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
-        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
-        for index, simulator in enumerate(self.simulators):
-            simulator.retime(times[self._first[index] : self._first[index + 1]])
-        self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
-        self._memo = None
-
-    @property
-    def commands(self) -> int:
-        """Number of controls."""
-        return int(max(simulator.model.nu for simulator in self.simulators))
-
-    @property
-    def width(self) -> int:
-        """How many numbers a simulation records in each step, at most."""
-        return max(simulator.width for simulator in self.simulators)
-
-    @property
-    def delays_are_added(self) -> bool:
-        """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
-        return all(simulator.delays_are_added for simulator in self.simulators)
-
     def records(self, x: NDArray[np.float64]) -> list[Record]:
         """Return what is recorded of each sequence's simulation with a (p,) candidate."""
         every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
@@ -367,30 +346,23 @@ class Residuals:
             found[part.index] = {field: rows[0].copy() for field, rows in block.rows.items()}
         return found
 
-    def pushed(self, x: NDArray[np.float64], pushes: Sequence[NDArray[np.float64]]) -> list[Record]:
-        """Return what is recorded with a (p,) candidate whose commands are pushed in m ways.
-
-        Args:
-            x: The candidate.
-            pushes: For each sequence, (m, steps, nu) what is added to its commands.
-
-        Returns:
-            For each sequence, (m, n, width) records.
-        """
-        count = len(pushes[0])
+    def with_variants(
+        self, x: NDArray[np.float64], variants: Sequence[Sequence[Run]]
+    ) -> NDArray[np.float64]:
+        """Return (n, m) residuals of a (p,) candidate on m variants of each sequence."""
+        count = len(variants[0])
         candidates = np.repeat(self._complete(x[None]), count, axis=0)
-        found: list[list[Record]] = [[] for _ in self.runs]
+        found = np.empty((len(self.samples.time), count))
+        found[self.prior_rows] = self.priors.residual(x[None]).T
         for index, simulator in enumerate(self.simulators):
-            own = pushes[self._first[index] : self._first[index + 1]]
+            own = variants[self._first[index] : self._first[index + 1]]
             every = [np.arange(count)] * len(own)
-            for block in simulator.simulate(candidates, every, pushes=own):
+            for block in simulator.simulate(candidates, every, variants=own):
                 self._diverged += int(block.diverged.sum())
-                rows = {field: values.copy() for field, values in block.rows.items()}
-                found[int(self._first[index]) + block.run].append(rows)
-        return [
-            {field: np.concatenate([rows[field] for rows in parts]) for field in parts[0]}
-            for parts in found
-        ]
+                for compared in self._parts[int(self._first[index]) + block.run].compared:
+                    values = self._residual(compared, block, candidates)
+                    found[compared.rows, block.candidates] = values.T
+        return found
 
     def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
         """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""

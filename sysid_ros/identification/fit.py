@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.arrivals import WithArrivals, choose_arrivals
+from sysid_ros.estimation.arrivals import Arrivals
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.noise import encoder_steps, estimate_noise
+from sysid_ros.estimation.noise import arrival_jitter, encoder_steps, estimate_noise
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
     command_timings,
@@ -295,13 +295,19 @@ def fit(  # noqa: PLR0913 (documented API)
             freed = _with_free_starts(context, first, sequences)
             starts_fixed = freed is None
             first = freed or first
-        arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
-        solution = solve_weighted(context, first, arrivals, once=not judged)
-        residuals, x = arrivals.residuals, solution.x
+        jitter = arrival_jitter(sequences)
+        if first.window is not None or settings.loss != 'linear':
+            # Windows are too short to tell errors of messages; a robust loss takes what a late
+            # command does for outliers, and as errors those would spread.
+            jitter = 0.0
+        solution, residuals, arrivals = solve_weighted(context, first, jitter, once=not judged)
+        x = solution.x
         if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
             # It may not have arrived for jumps; where they are known, time goes into steps instead.
             solution = with_steady_slopes(residuals, solution, settings.loss)
-        found = _inferred(context, residuals, solution, whole=first.window is None, judged=judged)
+        found, solution = _inferred(
+            context, residuals, solution, arrivals, whole=first.window is None, judged=judged
+        )
         notes = (*found.notes, _STARTS_FIXED) if starts_fixed else found.notes
         found = dataclasses.replace(found, notes=notes)
         count = len(parameters)
@@ -340,7 +346,7 @@ def fit(  # noqa: PLR0913 (documented API)
                 for s, own in zip(sequences, strides, strict=True)
                 if max(own, default=1) > 1
             },
-            arrival_errors=arrivals.errors(),
+            arrival_errors={} if arrivals is None else arrivals.by_sequence(),
             drives=drives,
         )
 
@@ -387,12 +393,13 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
 
 def _inferred(
     context: FitContext,
-    residuals: Residuals | WithArrivals,
+    residuals: Residuals,
     solution: Solution,
+    arrivals: Arrivals | None,
     *,
     whole: bool,
     judged: bool,
-) -> Inference:
+) -> tuple[Inference, Solution]:
     """Return intervals and verdicts, and what the model lacks where there is time for that."""
     steps = {
         sensor: step / residuals.noise[sensor]
@@ -404,15 +411,28 @@ def _inferred(
     # What a fit did not get to would pass for what its model lacks.
     complete = judged and whole and solution.status not in LIMITS and not context.settings.rough
     late = complete and context.is_late
+    jacobian = sharpened(residuals, solution)
+    lacking = terms(residuals, solution.x) if complete and not late else []
+    if arrivals is not None:
+        jacobian = arrivals.whitened_jacobian(residuals, jacobian)
+        lacking = [
+            term._replace(change=arrivals.whitened_changes(residuals, term.change[:, None])[:, 0])
+            for term in lacking
+        ]
+        solution = dataclasses.replace(
+            solution,
+            residual=arrivals.whitened(residuals, solution.residual),
+            jacobian=arrivals.whitened_jacobian(residuals, solution.jacobian),
+        )
     found = infer(
         solution,
-        sharpened(residuals, solution),
+        jacobian,
         residuals.unknowns,
         dataclasses.replace(residuals.samples, encoder_steps=steps),
         loss=context.settings.loss,
-        terms=terms(residuals, solution.x) if complete and not late else (),
+        terms=lacking,
     )
-    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late))
+    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late)), solution
 
 
 def _all_unknowns(

@@ -14,8 +14,8 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
@@ -77,8 +77,8 @@ def with_arrivals_in(
             start = np.array([unknown.nominal for unknown in timings])
             solution = context.solve(residuals, start, ROUGH_TOLERANCE)
             first = FirstSolution(residuals, solution, Start('nominal', start, ''))
-            arrivals = choose_arrivals(residuals, whole=True, loss=settings.loss)
-            solution = solve_weighted(context, first, arrivals)
+            jitter = arrival_jitter(sequences)
+            solution, _, arrivals = solve_weighted(context, first, jitter)
         except CancelledError:
             raise
         except FitError:  # nothing that was fitted is measured here, or simulations diverge
@@ -91,5 +91,8 @@ def with_arrivals_in(
         return dataclasses.replace(
             found,
             offsets={**found.offsets, **offsets},
-            arrival_errors={**found.arrival_errors, **arrivals.errors()},
+            arrival_errors={
+                **found.arrival_errors,
+                **(arrivals.by_sequence() if arrivals else {}),
+            },
         )

@@ -123,9 +123,7 @@ def channel_noises(
     With H = J A Jᵀ the residuals of noise with covariance Γ have (I - H) Γ (I - H)ᵀ; their
     autocovariances are raised by what that lacks, until both agree.
     """
-    taken = linear.samples.taken
-    left = np.ones(len(linear.samples.sensors)) if taken is None else 1.0 - taken
-    sums = {c: _products(residual, parts) / left[c] for c, parts in channels.items()}
+    sums = {c: _products(residual, parts) for c, parts in channels.items()}
     noises = {c: _noise(sums[c], channels[c]) for c in channels}
     effective = sum(noise.effective for noise in noises.values())
     if len(linear.free) < _TAKEN * effective:

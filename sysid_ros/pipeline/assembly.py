@@ -13,7 +13,7 @@ import numpy as np
 from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.errors import some
-from sysid_ros.estimation.arrivals.messages import FARTHEST
+from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.bands import deviations
 from sysid_ros.inference.spread import QUANTILE

@@ -76,7 +76,6 @@ class Controls:
         steps: int,
         candidates: NDArray[np.float64],
         timing: Timing,
-        pushes: NDArray[np.float64] | None = None,
     ) -> NDArray[np.float64]:
         """Return the controls of one sequence.
 
@@ -85,7 +84,6 @@ class Controls:
             steps: Number of steps.
             candidates: (m, p) parameter values.
             timing: Columns that say when this sequence's commands act.
-            pushes: (m, fewer steps, nu) what is added to the commands of each candidate.
 
         Returns:
             (m, steps, nu) controls: the mean of the delayed command over each step.
@@ -99,8 +97,6 @@ class Controls:
             distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
             means = [self._means(run, command, steps, timing, each) for each in distinct]
             control[:, :, command.column] = np.stack(means)[inverse.reshape(-1)]
-            if pushes is not None:
-                control[:, : pushes.shape[1], command.column] += pushes[:, :, command.column]
             control[:, :, command.column] = self._scaled(
                 command.actuator, control[:, :, command.column], candidates
             )
@@ -119,10 +115,10 @@ class Controls:
     def in_force(
         self,
         run: Run,
-        number: int,
-        times: NDArray[np.float64],
         candidates: NDArray[np.float64],
         timing: Timing,
+        number: int,
+        times: NDArray[np.float64],
     ) -> NDArray[np.float64]:
         """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
         command, delays = run.commands[number], self.delays(run, candidates, timing)[number]

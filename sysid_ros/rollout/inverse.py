@@ -260,7 +260,7 @@ class InverseSimulator(Simulator):
         candidates: NDArray[np.float64],
         wanted: Sequence[NDArray[np.int64]],
         beside: NDArray[np.float64] | None = None,  # noqa: ARG002
-        pushes: Sequence[NDArray[np.float64]] | None = None,  # noqa: ARG002
+        variants: Sequence[Sequence[Run]] | None = None,  # noqa: ARG002
     ) -> Iterator[Block]:
         """Yield the forces along each motion for some candidates; see `Simulator.simulate`."""
         self.refused = {}
