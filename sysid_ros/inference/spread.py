@@ -14,7 +14,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.errors import listed
-from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.estimation.residuals import PRIOR
 from sysid_ros.inference.stationary import (
     ChannelNoise,
     Series,

@@ -12,7 +12,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.residuals import Samples
 
 if TYPE_CHECKING:
     from sysid_ros.inference.linear import Linear

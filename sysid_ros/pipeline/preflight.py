@@ -21,9 +21,8 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.config import CalibrationConfig, load_mapping
 from sysid_ros.config.calibration import Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.noise import estimate_noise, measured
-from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.fit import Fit, fit

@@ -11,7 +11,7 @@ import numpy as np
 
 from builders.models import Drive, rod
 from builders.trajectories import Measure, Sweep
-from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.residuals import Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.identification.fit import fit
