@@ -251,7 +251,7 @@ class Residuals:
                 sensor
                 for _, compared in every
                 for sensor, used in zip(
-                    compared.readings.sensors, compared.mask.any(axis=0).tolist(), strict=True
+                    compared.readings.sensors, np.atleast_1d(compared.mask.any(axis=0)), strict=True
                 )
                 if used
             }

@@ -50,7 +50,7 @@ from sysid_ros.estimation.start import (
 )
 from sysid_ros.estimation.start.servo_law import aimed
 from sysid_ros.estimation.terms import terms
-from sysid_ros.identification.observer import Observer
+from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only
 from sysid_ros.model.targets import Role
@@ -295,7 +295,8 @@ def fit(
         )
     strides = _strides(trajectories, len(parameters))
     sequences = [_thinned(*each) for each in zip(trajectories, strides, strict=True)]
-    log = FitLog(observer and observer.iteration, observer and observer.stage)
+    observer = observer or Nobody()
+    log = FitLog(observer.iteration, observer.stage)
     # Forces along a motion are smooth; simulations bend with every command and contact.
     smooth = all(sequence.motion is not None for sequence in sequences)
     with ExitStack() as opened:

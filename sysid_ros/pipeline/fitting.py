@@ -14,7 +14,7 @@ from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Observer
 
 if TYPE_CHECKING:
@@ -60,26 +60,27 @@ def fit_training(
             problem.spec,
             problem.parameters,
             problem.sequences('train'),
-            settings=SolverSettings(
-                config.solver.backend,
-                config.solver.loss,
-                config.solver.max_iterations,
-                config.solver.accuracy if judged else max(config.solver.accuracy, _UNJUDGED),
-                deadline=deadline,
+            options=FitOptions(
+                settings=SolverSettings(
+                    config.solver.backend,
+                    config.solver.loss,
+                    config.solver.max_iterations,
+                    config.solver.accuracy if judged else max(config.solver.accuracy, _UNJUDGED),
+                    deadline=deadline,
+                ),
+                start=config.solver.start,
+                windowed=config.estimator == 'windows',
+                starts=config.solver.starts,
+                seed=config.solver.seed,
+                threads=config.solver.threads,
+                noise=known_noise(config.statistics.noise, problem),
+                drives=problem.servos,
+                judged=judged,
             ),
-            start=config.solver.start,
-            windowed=config.estimator == 'windows',
-            starts=config.solver.starts,
-            seed=config.solver.seed,
-            threads=config.solver.threads,
-            memory=memory,
-            noise=known_noise(config.statistics.noise, problem),
+            prior=memory,
             cancel=cancel,
-            observe=observer.iteration,
-            stage=observer.stage,
-            drives=problem.servos,
+            observer=observer,
             begun=begun,
-            judged=judged,
         )
     except CancelledError:
         raise

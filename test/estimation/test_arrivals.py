@@ -20,7 +20,7 @@ from sysid_ros.estimation.arrivals import Arrivals, Whitening, locate
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, linearise
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.validation import Predictor, residuals_of, rms
@@ -218,7 +218,9 @@ def test_a_recorder_that_stalls_widens_no_interval() -> None:
 
 
 def fit_of(sequences: list[Trajectory], **choices: Any) -> Fit:
-    return fit(MODEL, [*constants(), *shared_delay()], sequences, threads=1, **choices)
+    return fit(
+        MODEL, [*constants(), *shared_delay()], sequences, options=FitOptions(threads=1, **choices)
+    )
 
 
 @pytest.fixture(scope='module')
