@@ -246,17 +246,13 @@ class Arrivals:
     def responses(self, beyond: Array) -> scipy.sparse.csr_array:
         """Return the (n, k) responses where messages act so much later than the borders, s."""
         share = np.clip(0.5 + beyond / (2 * self.scale), 0.0, 1.0)
-        return self.earlier @ scipy.sparse.diags_array(1 - share) + self.later @ (
-            scipy.sparse.diags_array(share)
-        )
+        return scipy.sparse.csr_array(self.earlier * (1 - share) + self.later * share)
 
     def whitened(self, residuals: Residuals, residual: Array) -> Array:
         """Return (n,) white residuals from those with the commands as they arrived."""
-        scaled = self._scaled(residuals)
-        found: Array = Whitening(scaled)(
-            (residual - scaled @ (self.errors / self.deviation))[:, None]
-        )[:, 0]
-        return found
+        responses = self._scaled(residuals)
+        found = residual - responses @ (self.errors / self.deviation)
+        return Whitening(responses)(found[:, None])[:, 0]
 
     def whitened_changes(self, residuals: Residuals, changes: Array) -> Array:
         """Return (n, m) changes of the white residuals from those of the residuals."""
@@ -264,15 +260,14 @@ class Arrivals:
 
     def whitened_jacobian(self, residuals: Residuals, jacobian: Array) -> Array:
         """Return the (n, p) derivative of the white residuals from that of the residuals."""
-        scaled = self._scaled(residuals)
-        responses = scaled @ scipy.sparse.diags_array(1 / self.deviation)
-        return Whitening(scaled)(_as_errors(residuals, jacobian, responses, self.messages))
+        responses = self._scaled(residuals)
+        each = responses * (1 / self.deviation)
+        return Whitening(responses)(_as_errors(residuals, jacobian, each, self.messages))
 
     def _scaled(self, residuals: Residuals) -> scipy.sparse.csr_array:
-        rows = scipy.sparse.diags_array(1 / _sigma(residuals))
-        return (
-            rows @ self.responses(self.beyond) @ scipy.sparse.diags_array(self.deviation)
-        ).tocsr()
+        """Return the responses by errors in units of their deviations."""
+        found = self.responses(self.beyond) * self.deviation / _sigma(residuals)[:, None]
+        return scipy.sparse.csr_array(found)
 
     def by_sequence(self) -> dict[str, tuple[Array, ...]]:
         """Return sequence name to the (n,) errors of each of its series of commands, s."""
@@ -478,12 +473,12 @@ def _measured(found: Arrivals, residuals: Residuals, x: Array, residual: Array) 
                 values = np.where(before[column], values, values[::-1])
                 parts.append(np.concatenate([[row, column], values]))
     row, column, *values = np.concatenate(parts, axis=1)
-    places, kept = (row.astype(np.int64), column.astype(np.int64)), (~anew).astype(np.float64)
-    sides = [
-        (old @ scipy.sparse.diags_array(kept) + scipy.sparse.csr_array((new, places), old.shape))
+    places = (row.astype(np.int64), column.astype(np.int64))
+    earlier, later = (
+        scipy.sparse.csr_array(old * ~anew + scipy.sparse.csr_array((new, places), old.shape))
         for old, new in zip((found.earlier, found.later), values, strict=True)
-    ]
-    return dataclasses.replace(found, earlier=sides[0].tocsr(), later=sides[1].tocsr())
+    )
+    return dataclasses.replace(found, earlier=earlier, later=later)
 
 
 def _estimate(
@@ -499,17 +494,14 @@ def _estimate(
     Now and then a message is late by many times what is usual. So each error has a deviation of its
     own, and the errors have a t distribution, whose scale and weights are found in turns by
     expectation-maximisation (Lange, Little and Taylor, J. Am. Stat. Assoc. 84, 1989).
-
-    Returns:
-        The (k,) errors, the (p,) step of the values, and the errors so far with their deviations.
     """
     rng = np.random.default_rng(0)
-    unit = scipy.sparse.diags_array(1 / _sigma(residuals))
-    responses = (unit @ found.responses(beyond)).tocsr()
+    sigma = _sigma(residuals)[:, None]
+    responses = scipy.sparse.csr_array(found.responses(beyond) / sigma)
     jacobian = _as_errors(residuals, jacobian, responses, found.messages)
     # Messages come to the border by the responses on their side of it, and go on by these.
-    way = unit @ found.responses(found.beyond) @ found.beyond - responses @ found.beyond
-    stamped = residual - way - responses @ found.errors
+    here = scipy.sparse.csr_array(found.responses(found.beyond) / sigma)
+    stamped = residual - (here - responses) @ found.beyond - responses @ found.errors
     bands = _bands(responses)
     reach, count = len(bands) - 1, bands.shape[1]
     columns = np.concatenate([jacobian, stamped[:, None]], axis=1)
@@ -568,9 +560,6 @@ def _move(found: Arrivals, residuals: Residuals, x: Array, goal: Array) -> tuple
     """Move messages towards (k,) errors as far as what follows each becomes likelier.
 
     Responses are linear only nearby, and messages that come at once hide each other.
-
-    Returns:
-        The (k,) errors, and the (n,) residuals with them.
     """
     messages, begun = found.messages, found.errors
     ways = [messages.possible(begun + share * (goal - begun)) for share in _SHARES]

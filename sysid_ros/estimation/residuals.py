@@ -240,11 +240,7 @@ class Residuals:
         return found
 
     def _described(self) -> Samples:
-        """Say what each residual is.
-
-        Raises:
-            FitError: No sample counts.
-        """
+        """Say what each residual is."""
         every = [(run, compared) for run, own in enumerate(self._compared) for compared in own]
         sensors = sorted(
             {

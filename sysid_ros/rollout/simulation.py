@@ -20,12 +20,10 @@ from sysid_ros.model.rebuild import CandidateError, Rebuild
 from sysid_ros.model.targets import Role, Target, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.contacts import WITHOUT, Contacts, may_touch
-from sysid_ros.rollout.controls import Controls, Timing
+from sysid_ros.rollout.controls import Controls, Timing, sampled_forces, take_apart
 from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
-from sysid_ros.rollout.instants import sampled_forces, take_apart
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.pool import Pool, unlogged
+from sysid_ros.rollout.pool import WITHOUT, Contacts, Pool, may_touch, unlogged
 from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.signals.trajectory import Trajectory
 
@@ -42,13 +40,7 @@ _LARGEST_DRIVEN_RECORD = 128e6
 
 
 def most_at_once(size: int, threads: int, *, driven: bool) -> int:
-    """Return how many simulations are one batch at most.
-
-    Args:
-        size: What each of them records, bytes.
-        threads: Size of the pool.
-        driven: Whether laws are evaluated between steps.
-    """
+    """Return how many simulations, each of which records so many bytes, are one batch at most."""
     if driven:
         room = int(_LARGEST_DRIVEN_RECORD / max(size, 1))
         return min(max(room, _FEWEST_DRIVEN), _MOST_DRIVEN)
@@ -303,9 +295,12 @@ class Simulator:
         if self._build is not None:
             self.compiled(x)
 
-    def controls(self, run: Run, steps: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
-        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], Timing())[0]
+    def controls(
+        self, run: Run, steps: int, x: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence for one candidate, nominal unless given."""
+        whole = self._whole(np.zeros(0) if x is None else x)[None]
+        control: NDArray[np.float64] = self._controls.of(run, steps, whole, Timing())[0]
         return control
 
     def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -333,10 +328,6 @@ class Simulator:
 
     def _timing(self, index: int) -> Timing:
         return self._timings.get(index, Timing())
-
-    def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence at the nominal values."""
-        return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
 
     def simulate(
         self,

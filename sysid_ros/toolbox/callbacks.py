@@ -289,6 +289,6 @@ def _step_controls(entry: MeasuredTrajectory) -> TimeSeries:
     times = origin + timestep * np.arange(steps, dtype=np.float64)
     return TimeSeries(
         times,
-        entry.simulator.nominal_controls(run, steps),
+        entry.simulator.controls(run, steps),
         TimeSeries.compute_all_control_mapping(entry.simulator.model),
     )

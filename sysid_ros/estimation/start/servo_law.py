@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.instants import SampledForce, sampled_forces
+from sysid_ros.rollout.controls import SampledForce, sampled_forces
 from sysid_ros.rollout.inverse import meaning
 from sysid_ros.rollout.runs import HeldCommand, Run, prepare
 from sysid_ros.signals.trajectory import Trajectory
