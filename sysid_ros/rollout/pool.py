@@ -59,7 +59,7 @@ class Pool:
         Args:
             model: The compiled model.
             writer: Writes candidates' values into fields; None where each has its own model.
-            threads: Size of the pool of threads.
+            threads: Of the pool.
             size: Number of simulations to be ready for.
             also: Further fields that each simulation has its own values of.
         """
