@@ -50,7 +50,7 @@ class HeldCommand:
     @property
     def changes(self) -> NDArray[np.bool_]:
         """(n,) whether a sample differs from the one before it."""
-        return np.diff(self._values, prepend=self._values[0]) != 0
+        return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
 
     def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
