@@ -153,12 +153,8 @@ def torque_delay(
     """Return one unknown delay of all measured forces against the motion.
 
     A force is filtered on its way, and held for a step of its controller. What moves it in time
-    looks like damping, which is out of phase with the inertia as well.
-
-    Args:
-        model: The compiled model.
-        sequences: Whose motions are prescribed, or whose forces are read at their stamps.
-        known: Unknowns; a sensor whose delay is among them has one of its own.
+    looks like damping, which is out of phase with the inertia as well. A sensor whose delay is
+    among the known unknowns has one of its own.
     """
     own = {target.name for unknown in known for target in unknown.targets if _delays(target)}
     names = {
@@ -198,13 +194,8 @@ def initial_states(
 
     A run starts where noisy measurements say. What follows from the error is no noise: it goes on
     through the whole prediction, and where motion is little damped it is all of the error. The
-    measurements around the start keep its unknowns near; those after it say where it was.
-
-    Args:
-        model: The compiled model.
-        runs: The sequences, prepared.
-        noise: Sensor name to the standard deviation of its samples, in the sensor's unit.
-        known: Unknowns that may be starts already, which are not repeated.
+    measurements around the start keep its unknowns near; those after it say where it was. Starts
+    that are known unknowns already are not repeated.
     """
     starts = {
         (target.name, target.attribute, target.index or 0)

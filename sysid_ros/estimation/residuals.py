@@ -370,17 +370,7 @@ class Residuals:
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
     ) -> StepChanges:
-        """Evaluate a candidate and its neighbours in one batch.
-
-        Args:
-            x: (p,) candidate.
-            steps: (p,) signed steps, in the unknowns' units.
-            columns: (p,) which unknowns to move; all by default.
-            base: (n,) residuals at ``x`` where they are known.
-
-        Returns:
-            Residuals, and their changes by one step of each unknown.
-        """
+        """Evaluate a candidate and its neighbours in one batch; see `ResidualLike`."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         exact = wanted & self.exact
         probes = self._probes(np.flatnonzero(wanted & ~self.exact))
@@ -431,12 +421,7 @@ class Residuals:
         self._parts_of_data.append(part)
 
     def extended(self, solution: Solution, fewer: Residuals) -> Solution:
-        """Return a solution with what this has more, unknown but at its nominal value.
-
-        Args:
-            solution: Of other residuals of the same data.
-            fewer: Those residuals, whose unknowns are the first of this.
-        """
+        """Return a solution with what this has more unknown than others, at its nominal value."""
         rows, count = fewer.prior_rows.start, len(fewer.unknowns)
         more = [unknown.nominal for unknown in self.unknowns[count:]]
         x = np.concatenate([solution.x, more])
@@ -453,12 +438,7 @@ class Residuals:
         )
 
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
-        """Change the scales, and return a solution in the new ones.
-
-        Args:
-            solution: Residuals and Jacobian in the present scales.
-            noise: Sensor name to standard deviation in the sensor's unit.
-        """
+        """Change the scales to another noise, and return a solution in the new ones."""
         factor = self.factors(noise)
         self.set_noise(noise)
         return dataclasses.replace(
@@ -533,12 +513,9 @@ class Residuals:
         return slice(compared[0].rows.start, compared[-1].rows.stop) if compared else slice(0, 0)
 
     def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
-        """Return how far each sensor's residuals scatter around zero, dimensionless.
+        """Return the root mean square of each sensor's (n,) residuals, dimensionless.
 
-        Args:
-            residual: (n,) residuals in units of the noise.
-            robust: Take the median absolute residual, scaled to a normal distribution, instead of
-                the root mean square.
+        A robust one is the median absolute residual, scaled to a normal distribution.
         """
         found: dict[str, float] = {}
         for index, sensor in enumerate(self.samples.sensors):

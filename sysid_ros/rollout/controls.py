@@ -86,17 +86,7 @@ class Controls:
         candidates: NDArray[np.float64],
         timing: Timing,
     ) -> NDArray[np.float64]:
-        """Return the controls of one sequence.
-
-        Args:
-            run: The sequence.
-            steps: Number of steps.
-            candidates: (m, p) parameter values.
-            timing: Columns that say when this sequence's commands act.
-
-        Returns:
-            (m, steps, nu) controls: the mean of the delayed command over each step.
-        """
+        """Return the (m, steps, nu) means of the delayed commands of a run over each step."""
         control = np.zeros((len(candidates), steps, self._nu))
         columns = [*timing.updates.values(), *timing.messages.values()]
         for command, delays in zip(run.commands, self.delays(run, candidates, timing), strict=True):

@@ -114,12 +114,7 @@ class Lookup(NamedTuple):
 
 
 def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
-    """Find samples between the rows of a simulation; row k describes ``k * timestep``.
-
-    Args:
-        times: (n,) seconds from the start, or (n, k) for columns with times of their own.
-        timestep: Seconds.
-    """
+    """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
     position = np.maximum(times / timestep, 0.0)
     near = np.rint(position)
     position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)

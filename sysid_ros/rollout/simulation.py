@@ -240,14 +240,7 @@ class Simulator:
         self.close()
 
     def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
-        """Simulate every sequence with every candidate.
-
-        Args:
-            candidates: (m, p) parameter values.
-
-        Returns:
-            One prediction per sequence, in the order of the sequences.
-        """
+        """Simulate every sequence with (m, p) candidates; return one prediction per sequence."""
         every = np.arange(len(candidates))
         found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
         for block in self.simulate(candidates, [every] * len(self.runs)):
@@ -263,11 +256,7 @@ class Simulator:
         )
 
     def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model of its own with a candidate's values.
-
-        Args:
-            x: (p,) parameter values, or the first of them, the others being nominal.
-        """
+        """Return a model of its own with (p,) values, or the first, the others being nominal."""
         values = self._whole(x)
         model = self.model.__copy__() if self._build is None else self._build(values)
         self._writer.write(model, values)
@@ -285,9 +274,6 @@ class Simulator:
 
     def check(self, x: NDArray[np.float64]) -> None:
         """Check that a model can be built with a candidate's values, where it has to be.
-
-        Args:
-            x: (p,) parameter values, or the first of them, the others being nominal.
 
         Raises:
             CandidateError: The compiler or a callback refuses them.
