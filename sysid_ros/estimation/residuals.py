@@ -173,6 +173,7 @@ class Residuals:
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
         self._diverged = 0
         self._parts_of_data: list[Residuals] = []
+        self._alike: list[tuple[Record, NDArray[np.bool_]]] = []
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
@@ -554,7 +555,33 @@ class Residuals:
         beside: NDArray[np.float64] | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield the index of every sequence and its simulations."""
+        """Yield the index of every sequence and its simulations.
+
+        Where no unknown acts on simulations, those of one candidate serve all.
+        """
+        if self.exact.all() and not self._alike:
+            first = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+            found = {
+                run: ({k: v.copy() for k, v in block.rows.items()}, block.diverged.copy())
+                for run, block in self._rolled(candidates, first)
+            }
+            self._alike = [found[run] for run in range(len(self.runs))]
+        if self._alike:
+            for run, ((known, wild), some) in enumerate(zip(self._alike, jobs, strict=True)):
+                count = len(some)
+                rows = {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in known.items()}
+                yield run, Block(run, some, rows, np.broadcast_to(wild, count))
+            return
+        yield from self._rolled(candidates, jobs, beside, variants)
+
+    def _rolled(
+        self,
+        candidates: NDArray[np.float64],
+        jobs: Sequence[NDArray[np.int64]],
+        beside: NDArray[np.float64] | None = None,
+        variants: Sequence[Sequence[Run]] | None = None,
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield the index of every sequence and the simulations of its candidates."""
         for simulator, first, end in zip(
             self.simulators, self._first[:-1].tolist(), self._first[1:].tolist(), strict=True
         ):
