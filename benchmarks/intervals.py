@@ -47,7 +47,7 @@ from shared.common import (
 from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.identification import calculate_intervals
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import FitOptions, fit
 
 _WIDE = (0.9, 1.3)
 
@@ -142,7 +142,10 @@ def _fit_one(name: str, seed: int, draw: int) -> Draw:
         runs.append(noisy.record(clean, values, f'bag_{bag}', velocities=case.velocities))
     settings = SolverSettings(loss=case.loss)
     found = fit(
-        noisy.model(), noisy.unknowns(), runs, settings=settings, start='nominal', threads=1
+        noisy.model(),
+        noisy.unknowns(),
+        runs,
+        options=FitOptions(settings=settings, start='nominal', threads=1),
     )
     count = len(noisy.TRUTH)
     textbook = calculate_intervals([found.solution.residual], found.solution.jacobian)[1]
@@ -199,7 +202,9 @@ def _wrong(name: str, bags: int, number: int, seed: int, folder: Path) -> dict[s
             rng = np.random.default_rng([seed, number, bag])
             clean = noisy.happen(noisy.PLANTS[name], rng)
             runs.append(noisy.record(clean, _white(clean.values, rng), f'bag_{bag}'))
-        found = fit(noisy.model(), noisy.unknowns(), runs, start='nominal', threads=1)
+        found = fit(
+            noisy.model(), noisy.unknowns(), runs, options=FitOptions(start='nominal', threads=1)
+        )
         return {
             'values': found.solution.x[: len(noisy.TRUTH)].tolist(),
             'low': [interval.low for interval in found.intervals],

@@ -30,7 +30,7 @@ from shared.common import ends, measuring, run, simulated, trajectory
 
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
@@ -73,7 +73,7 @@ def _record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Tra
 
 def _fit_all(runs: list[Trajectory]) -> Fit:
     """Fit without memory."""
-    return fit(MODEL, _PARAMETERS, runs, threads=1, start='nominal')
+    return fit(MODEL, _PARAMETERS, runs, options=FitOptions(threads=1, start='nominal'))
 
 
 def _known_of(found: Fit) -> Known:
@@ -92,7 +92,9 @@ def _continued(known: Known, runs: list[Trajectory], forgetting: float) -> Conti
         parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
     ) -> Fit:
         del earlier
-        return fit(MODEL, parameters, runs, threads=1, start='nominal', memory=memory)
+        return fit(
+            MODEL, parameters, runs, options=FitOptions(threads=1, start='nominal'), prior=memory
+        )
 
     return continue_from(known, _PARAMETERS, again, forgetting=forgetting, level=_LEVEL)
 

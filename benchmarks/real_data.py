@@ -47,7 +47,7 @@ from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run,
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import CalibrationConfig, SolverConfig, validate
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.unknown import Unknown, make_unknowns
@@ -228,7 +228,7 @@ def _report_folds(name: str, robot: Robot) -> bool:
     began = time.monotonic()
     # What no model of this kind follows, as backlash, counts less.
     settings = SolverSettings(max_iterations=30, loss='huber')
-    full: Fit = fit(robot.spec, robot.unknowns, runs, settings=settings)
+    full: Fit = fit(robot.spec, robot.unknowns, runs, options=FitOptions(settings=settings))
     parts = _errors(robot, runs, full.solution.x)
     before = np.concatenate([part[:-1].ravel() for part in parts])
     after = np.concatenate([part[1:].ravel() for part in parts])

@@ -48,7 +48,7 @@ from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.quadratic import KEPT
-from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.fit import Fit, FitOptions
 from sysid_ros.identification.fit import fit as identify_parameters
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.unknown import Unknown, make_unknowns
@@ -264,7 +264,9 @@ def _fitted(example: Example, values: Floats, choice: Any) -> Fit:
         dataclasses.replace(unknown, nominal=float(value))
         for unknown, value in zip(example.unknowns, values, strict=True)
     ]
-    return identify_parameters(example.model, unknowns, [example.run], start=choice, threads=1)
+    return identify_parameters(
+        example.model, unknowns, [example.run], options=FitOptions(start=choice, threads=1)
+    )
 
 
 def _errors(found: Fit) -> Floats:

@@ -86,13 +86,7 @@ class FitContext:
         sequences: Sequence[Trajectory],
         opened: ExitStack | None = None,
     ) -> Simulator:
-        """Return what simulates candidates.
-
-        Args:
-            unknowns: What a candidate's values are.
-            sequences: What is simulated.
-            opened: Closes it instead of the fit's own stack.
-        """
+        """Return what simulates sequences; another stack may close it than the fit's own."""
         made = make_simulator(self.model, unknowns, sequences, self.threads, drives=self.drives)
         return (opened or self.opened).enter_context(made)
 

@@ -8,9 +8,11 @@ Left out, it would bend the parameters, and their intervals would not know of it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import mujoco
 import numpy as np
+from numpy.typing import NDArray
 
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.model.joints import SCALAR_JOINTS
@@ -42,6 +44,49 @@ _START_DEVIATIONS = 3.0
 _SLOPE_WINDOW = 0.025
 #: Starts are sought within so many of those standard deviations.
 _START_REACH = 10.0
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """What is unknown in a fit, in the order of its values.
+
+    Attributes:
+        parameters: What is identified.
+        timings: When the commands of each sequence act, beside a common delay.
+        force_delay: By how much measured forces are later than the motion; none or one.
+        starts: Where sequences start.
+    """
+
+    parameters: tuple[Unknown, ...]
+    timings: tuple[Unknown, ...] = ()
+    force_delay: tuple[Unknown, ...] = ()
+    starts: tuple[Unknown, ...] = ()
+
+    @classmethod
+    def of(cls, parameters: Sequence[Unknown], others: Sequence[Unknown]) -> Unknowns:
+        """Return parameters and others that are in this order."""
+        starts = [u for u in others if u.targets[0].attribute.startswith('initial_')]
+        delays = [u for u in others if u.name == FORCE_DELAY]
+        timings = [u for u in others if u not in starts and u not in delays]
+        return cls(tuple(parameters), tuple(timings), tuple(delays), tuple(starts))
+
+    @property
+    def every(self) -> tuple[Unknown, ...]:
+        """All of them."""
+        return (*self.parameters, *self.timings, *self.force_delay, *self.starts)
+
+    def of_parameters(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return those of (p, …) values that are the parameters'."""
+        return values[: len(self.parameters)]
+
+    def offsets(self, x: NDArray[np.float64]) -> dict[str, float]:
+        """Return sequence name to the seconds by which (p,) values let its commands act later."""
+        values = x[len(self.parameters) :]
+        return {
+            timing.targets[0].name: float(value)
+            for timing, value in zip(self.timings, values, strict=False)
+            if timing.targets[0].attribute == 'arrival_offset'
+        }
 
 
 def command_timings(
@@ -108,12 +153,8 @@ def torque_delay(
     """Return one unknown delay of all measured forces against the motion.
 
     A force is filtered on its way, and held for a step of its controller. What moves it in time
-    looks like damping, which is out of phase with the inertia as well.
-
-    Args:
-        model: The compiled model.
-        sequences: Whose motions are prescribed, or whose forces are read at their stamps.
-        known: Unknowns; a sensor whose delay is among them has one of its own.
+    looks like damping, which is out of phase with the inertia as well. A sensor whose delay is
+    among the known unknowns has one of its own.
     """
     own = {target.name for unknown in known for target in unknown.targets if _delays(target)}
     names = {
@@ -153,13 +194,8 @@ def initial_states(
 
     A run starts where noisy measurements say. What follows from the error is no noise: it goes on
     through the whole prediction, and where motion is little damped it is all of the error. The
-    measurements around the start keep its unknowns near; those after it say where it was.
-
-    Args:
-        model: The compiled model.
-        runs: The sequences, prepared.
-        noise: Sensor name to the standard deviation of its samples, in the sensor's unit.
-        known: Unknowns that may be starts already, which are not repeated.
+    measurements around the start keep its unknowns near; those after it say where it was. Starts
+    that are known unknowns already are not repeated.
     """
     starts = {
         (target.name, target.attribute, target.index or 0)

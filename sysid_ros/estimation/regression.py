@@ -43,7 +43,7 @@ from sysid_ros.estimation.solver.problem import FunctionResiduals, interrupt
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.instants import SampledForce, sampled_forces
+from sysid_ros.rollout.controls import SampledForce, sampled_forces
 from sysid_ros.rollout.inverse import IDENTITY, InverseSimulator, driving_lead
 from sysid_ros.rollout.runs import HeldCommand, Run, prepare
 from sysid_ros.rollout.simulation import Simulator

@@ -1,38 +1,119 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Measured minus predicted, in units of each sensor's noise."""
+"""Measured minus predicted, in units of each sensor's noise, and what each residual is."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.layout import Compared, Part, dead_sensors, lay_out, samples_of
+from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.solver.differences import Differences
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.problem import StepChanges
+from sysid_ros.model.units import reads_force
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.measurement import MeasurementModel, Signal, combined, measurement_models
+from sysid_ros.rollout.measurement import (
+    ON_STEP,
+    MeasurementModel,
+    Readings,
+    Signal,
+    combined,
+    measurement_models,
+)
+from sysid_ros.rollout.runs import Run
 from sysid_ros.rollout.simulation import Block, Simulator
 from sysid_ros.signals.trajectory import Trajectory
 
 Predicted = tuple[NDArray[np.float64], ...]
 Record = dict[str, NDArray[np.float64]]
 
+#: In place of a sensor's index: the residual is not of a measurement but of a prior.
+PRIOR = -1
 #: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
 #: candidate gives, and finite, so that the solver steps back. It is at least the first, and at
 #: least the second times the range of the channel, or so many SI units where it moved less. No
 #: residual is larger, or diverging would look better than being wrong.
 DIVERGED = 1e4
 _DIVERGED_RANGES = 10.0
-#: Simulations of the last candidate are kept up to this size, bytes.
-_LARGEST_MEMO = 16e6
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What each residual is.
+
+    Attributes:
+        sequence: (n,) index of the sequence; for the prior of what belongs to one sequence, that.
+        time: (n,) seconds from the sequence's start.
+        sensor: (n,) index into ``sensors``; ``PRIOR`` for what is not a measurement.
+        sensors: Names of the sensors.
+        variance: (n,) what is expected of the square of a residual that is not of a measurement;
+            None where that is 1 for each.
+        bags: For each sequence, the recording that it is from; empty where each is one.
+        encoder_steps: Sensor to the step of its encoder, in units of its noise; empty where they
+            are not known.
+        forces: Whether one of the sensors reads forces or torques.
+    """
+
+    sequence: NDArray[np.int64]
+    time: NDArray[np.float64]
+    sensor: NDArray[np.int64]
+    sensors: tuple[str, ...]
+    variance: NDArray[np.float64] | None = None
+    bags: tuple[str, ...] = ()
+    encoder_steps: Mapping[str, float] = field(default_factory=dict)
+    forces: bool = False
+
+
+@dataclass
+class _Compared:
+    """Which readings of a series are compared, and where their residuals are.
+
+    Attributes:
+        readings: What was measured, and what a simulation says instead.
+        mask: (n, k) whether a sample counts.
+        rows: Where the residuals are.
+        scale: (k,) what residuals are multiplied by.
+        limit: (k,) their largest size.
+    """
+
+    readings: Readings
+    mask: NDArray[np.bool_]
+    rows: slice
+    scale: NDArray[np.float64]
+    limit: NDArray[np.float64]
+
+    def picked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (…, counted) samples of (…, n, k) values."""
+        if self.mask.all():
+            return values.reshape(*values.shape[:-2], -1)
+        return values[..., self.mask]
+
+    def residual(self, block: Block, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (m, counted) residuals of a block of (…, p) candidates."""
+        if self.readings.lawful:
+            values = np.stack(
+                [
+                    self.readings.residual(
+                        {field: rows[place] for field, rows in block.rows.items()},
+                        candidates[candidate],
+                    )
+                    for place, candidate in enumerate(block.candidates)
+                ]
+            )
+        else:
+            values = self.readings.measured - self.readings.simulated(block.rows)
+        values *= self.scale
+        values[block.diverged] = self.limit
+        np.clip(values, -self.limit, self.limit, out=values)
+        return self.picked(values)
 
 
 class Residuals:
@@ -92,8 +173,10 @@ class Residuals:
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
         self._diverged = 0
         self._parts_of_data: list[Residuals] = []
+        self._alike: list[tuple[Record, NDArray[np.bool_]]] = []
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
+        self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
         self.memory = memory
         self._made: dict[str, Any] = {
             'laws': laws,
@@ -101,34 +184,99 @@ class Residuals:
             'enabled': enabled,
             'memory': memory,
         }
-        self._laws = measurement_models(self._all)
+        models = measurement_models(self._all)
         for signal, law in (laws or {}).items():
-            self._laws[signal] = combined(self._laws.get(signal, MeasurementModel()), law)
+            models[signal] = combined(models.get(signal, MeasurementModel()), law)
         acts = np.concatenate([simulator.acts() for simulator in self.simulators], axis=1)
         self._acts = acts[:count]
-        lawful = set().union(*(law.columns for law in self._laws.values()))
+        lawful = set().union(*(law.columns for law in models.values()))
         self.exact = np.array(
-            [j in lawful and not self._acts[j].any() for j in range(len(self.unknowns))], dtype=bool
+            [j in lawful and not self._acts[j].any() for j in range(count)], dtype=bool
         )
-        counts = [enabled[i] if enabled else (lambda _: True) for i in range(len(self.simulators))]
-        self._weights = [weights[i] if weights else {} for i in range(len(self.simulators))]
-        self.dead = dead_sensors(self.runs)
-        self._parts = lay_out(self.simulators, self._laws, self._all, counts, self.dead)
-        self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
+        self._weights = [
+            weights[i] if weights else {} for i, s in enumerate(self.simulators) for _ in s.runs
+        ]
+        counts = [
+            enabled[i] if enabled else (lambda _: True)
+            for i, s in enumerate(self.simulators)
+            for _ in s.runs
+        ]
+        self.dead = _dead_sensors(self.runs)
+        self._compared = self._lay_out(models, counts)
         self.priors = prior_rows(self.unknowns, memory)
-        owners = self._acts[self.priors.unknown].argmax(axis=1)
-        bags = tuple(run.sequence.bag or run.sequence.name for run in self.runs)
-        self.samples = samples_of(
-            self.simulators, self._parts, owners, self.dead, self.priors.variance, bags
-        )
+        self.samples = self._described()
         end = len(self.samples.time)
-        self.prior_rows = slice(end - len(owners), end)
+        self.prior_rows = slice(end - len(self.priors.unknown), end)
         self._extents = dict.fromkeys(self.samples.sensors, 1.0)
         for sensor, values in measured(self.runs):
             if sensor in self._extents:
                 self._extents[sensor] = max(self._extents[sensor], float(np.ptp(values)))
-        self._memo: tuple[bytes, dict[int, dict[str, NDArray[np.float64]]]] | None = None
         self.set_noise(noise)
+
+    def _lay_out(
+        self, models: Mapping[Signal, MeasurementModel], counts: Sequence[Callable[[str], bool]]
+    ) -> list[list[_Compared]]:
+        """Decide for each sequence which samples count.
+
+        That are those which were measured, of a sensor that moves, and simulated at any delay.
+        """
+        found: list[list[_Compared]] = []
+        place = 0
+        for run, counted in zip(self.runs, counts, strict=True):
+            found.append([])
+            for bare in run.readings:
+                readings = bare.under(models)
+                live = [counted(s) and s not in self.dead for s in readings.sensors]
+                mask = np.isfinite(readings.measured) & np.array(live, dtype=bool)
+                end = (run.steps - 1) * run.timestep
+                for k, law in enumerate(readings.laws):
+                    if law.delay is not None:
+                        unknown = self._all[law.delay]
+                        mask[:, k] &= readings.times >= unknown.max_value - ON_STEP
+                        mask[:, k] &= readings.times <= end + unknown.min_value + ON_STEP
+                rows = slice(place, place + int(mask.sum()))
+                place = rows.stop
+                ones = np.ones(len(live))
+                found[-1].append(_Compared(readings, mask, rows, ones, ones))
+        return found
+
+    def _described(self) -> Samples:
+        """Say what each residual is."""
+        every = [(run, compared) for run, own in enumerate(self._compared) for compared in own]
+        sensors = sorted(
+            {
+                sensor
+                for _, compared in every
+                for sensor, used in zip(
+                    compared.readings.sensors, np.atleast_1d(compared.mask.any(axis=0)), strict=True
+                )
+                if used
+            }
+        )
+        if not sensors:
+            never = f' (never moving: {", ".join(self.dead)})' if self.dead else ''
+            raise FitError(
+                f'Nothing to fit: {len(self.runs)} sequences without a measured sample{never}.'
+            )
+        ids = {sensor: number for number, sensor in enumerate(sensors)}
+        owners = self._acts[self.priors.unknown].argmax(axis=1)
+        sequence, time, sensor = [], [], []
+        for run, compared in every:
+            readings, mask = compared.readings, compared.mask
+            own = np.array([ids.get(name, PRIOR) for name in readings.sensors])
+            sequence.append(np.full(int(mask.sum()), run))
+            time.append(np.broadcast_to(readings.times[:, None], mask.shape)[mask])
+            sensor.append(np.broadcast_to(own, mask.shape)[mask])
+        measurements = sum(len(times) for times in time)
+        return Samples(
+            np.concatenate([*sequence, owners]),
+            np.concatenate([*time, np.zeros(len(owners))]),
+            np.concatenate([*sensor, np.full(len(owners), PRIOR)]),
+            tuple(sensors),
+            np.concatenate([np.ones(measurements), self.priors.variance]),
+            tuple(run.sequence.bag or run.sequence.name for run in self.runs),
+            forces=any(reads_force(s.model, sensor) for s in self.simulators for sensor in sensors),
+        )
 
     @property
     def diverged(self) -> int:
@@ -164,9 +312,8 @@ class Residuals:
     def set_noise(self, noise: Mapping[str, float]) -> None:
         """Change the scales, sensor name to standard deviation in the sensor's unit."""
         self.noise = {sensor: float(noise[sensor]) for sensor in self.samples.sensors}
-        for part in self._parts:
-            weights = self._weights[part.simulator]
-            for compared in part.compared:
+        for weights, own in zip(self._weights, self._compared, strict=True):
+            for compared in own:
                 sensors = compared.readings.sensors
                 sigma = np.array([self.noise.get(sensor, 1.0) for sensor in sensors])
                 extent = np.array([self._extents.get(sensor, 1.0) for sensor in sensors])
@@ -201,18 +348,17 @@ class Residuals:
         found = np.empty((len(candidates), len(self.samples.time)))
         every = np.arange(len(candidates))
         self.unstable = np.zeros(len(candidates), dtype=bool)
-        for part, block in self._simulate(candidates, [every] * len(self.runs)):
+        for run, block in self._simulate(candidates, [every] * len(self.runs)):
             self.unstable[block.candidates] |= block.diverged
-            for compared in part.compared:
-                values = self._residual(compared, block, candidates)
-                found[block.candidates, compared.rows] = values
+            for compared in self._compared[run]:
+                found[block.candidates, compared.rows] = compared.residual(block, candidates)
             if predicted is None:
                 continue
             for place, candidate in enumerate(block.candidates):
                 rows = {field: values[place] for field, values in block.rows.items()}
                 x = candidates[candidate]
-                predicted[part.index][candidate] = tuple(
-                    compared.readings.predicted(rows, x) for compared in part.compared
+                predicted[run][candidate] = tuple(
+                    compared.readings.predicted(rows, x) for compared in self._compared[run]
                 )
         found[:, self.prior_rows] = self.priors.residual(candidates)
         residual: NDArray[np.float64] = found.T
@@ -225,17 +371,7 @@ class Residuals:
         columns: NDArray[np.bool_] | None = None,
         base: NDArray[np.float64] | None = None,
     ) -> StepChanges:
-        """Evaluate a candidate and its neighbours in one batch.
-
-        Args:
-            x: (p,) candidate.
-            steps: (p,) signed steps, in the unknowns' units.
-            columns: (p,) which unknowns to move; all by default.
-            base: (n,) residuals at ``x`` where they are known.
-
-        Returns:
-            Residuals, and their changes by one step of each unknown.
-        """
+        """Evaluate a candidate and its neighbours in one batch; see `ResidualLike`."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         exact = wanted & self.exact
         probes = self._probes(np.flatnonzero(wanted & ~self.exact))
@@ -254,15 +390,15 @@ class Residuals:
             )
             for run in range(len(self.runs))
         ]
-        for part, block in self._simulate(candidates, jobs, candidates[0]):
+        for run, block in self._simulate(candidates, jobs, candidates[0]):
             moved = block.candidates > 0
             unstable |= bool(block.diverged[~moved].any())
             # Of the unknowns that a candidate moves, one acts on this sequence.
             chosen = [probes[candidate - 1] for candidate in block.candidates[moved]]
-            own = [int(probe[self._acts[probe, part.index]][0]) for probe in chosen]
+            own = [int(probe[self._acts[probe, run]][0]) for probe in chosen]
             wild[own] |= block.diverged[moved]
-            for compared in part.compared:
-                values = self._residual(compared, block, candidates)
+            for compared in self._compared[run]:
+                values = compared.residual(block, candidates)
                 if not moved.all():
                     residual[compared.rows] = values[~moved][0]
                     self._derive(compared, block, candidates[0], steps, exact, changes)
@@ -286,12 +422,7 @@ class Residuals:
         self._parts_of_data.append(part)
 
     def extended(self, solution: Solution, fewer: Residuals) -> Solution:
-        """Return a solution with what this has more, unknown but at its nominal value.
-
-        Args:
-            solution: Of other residuals of the same data.
-            fewer: Those residuals, whose unknowns are the first of this.
-        """
+        """Return a solution with what this has more unknown than others, at its nominal value."""
         rows, count = fewer.prior_rows.start, len(fewer.unknowns)
         more = [unknown.nominal for unknown in self.unknowns[count:]]
         x = np.concatenate([solution.x, more])
@@ -308,12 +439,7 @@ class Residuals:
         )
 
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
-        """Change the scales, and return a solution in the new ones.
-
-        Args:
-            solution: Residuals and Jacobian in the present scales.
-            noise: Sensor name to standard deviation in the sensor's unit.
-        """
+        """Change the scales to another noise, and return a solution in the new ones."""
         factor = self.factors(noise)
         self.set_noise(noise)
         return dataclasses.replace(
@@ -329,68 +455,41 @@ class Residuals:
 
     def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how much later than its stamps each command of a sequence acts, s."""
-        part = self._parts[index]
-        return self.simulators[part.simulator].delays(part.run, self._complete(x[None])[0])
+        simulator, run = self._place(index)
+        return simulator.delays(run, self._complete(x[None])[0])
 
     def common_delays(self) -> NDArray[np.float64]:
         """Return the (number of sequences, p) derivatives of the mean delay of their commands."""
-        found = [self.simulators[part.simulator].common_delay(part.run) for part in self._parts]
+        places = map(self._place, range(len(self.runs)))
+        found = [simulator.common_delay(run) for simulator, run in places]
         return np.array(found)[:, : len(self.unknowns)]
 
-    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
-        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
-        for index, simulator in enumerate(self.simulators):
-            simulator.retime(times[self._first[index] : self._first[index + 1]])
-        self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
-        self._memo = None
-
-    @property
-    def commands(self) -> int:
-        """Number of controls."""
-        return int(max(simulator.model.nu for simulator in self.simulators))
-
-    @property
-    def width(self) -> int:
-        """How many numbers a simulation records in each step, at most."""
-        return max(simulator.width for simulator in self.simulators)
-
-    @property
-    def delays_are_added(self) -> bool:
-        """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
-        return all(simulator.delays_are_added for simulator in self.simulators)
+    def _place(self, index: int) -> tuple[Simulator, int]:
+        """Return the simulator of a sequence, and its index there."""
+        owner = int(np.searchsorted(self._first, index, side='right')) - 1
+        return self.simulators[owner], index - int(self._first[owner])
 
     def records(self, x: NDArray[np.float64]) -> list[Record]:
         """Return what is recorded of each sequence's simulation with a (p,) candidate."""
         every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
         found: list[Record] = [{} for _ in self.runs]
-        for part, block in self._simulate(self._complete(x[None]), every):
-            found[part.index] = {field: rows[0].copy() for field, rows in block.rows.items()}
+        for run, block in self._simulate(self._complete(x[None]), every):
+            found[run] = {field: rows[0].copy() for field, rows in block.rows.items()}
         return found
 
-    def pushed(self, x: NDArray[np.float64], pushes: Sequence[NDArray[np.float64]]) -> list[Record]:
-        """Return what is recorded with a (p,) candidate whose commands are pushed in m ways.
-
-        Args:
-            x: The candidate.
-            pushes: For each sequence, (m, steps, nu) what is added to its commands.
-
-        Returns:
-            For each sequence, (m, n, width) records.
-        """
-        count = len(pushes[0])
+    def with_variants(
+        self, x: NDArray[np.float64], variants: Sequence[Sequence[Run]]
+    ) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of a (p,) candidate on m variants of each sequence."""
+        count = len(variants[0])
         candidates = np.repeat(self._complete(x[None]), count, axis=0)
-        found: list[list[Record]] = [[] for _ in self.runs]
-        for index, simulator in enumerate(self.simulators):
-            own = pushes[self._first[index] : self._first[index + 1]]
-            every = [np.arange(count)] * len(own)
-            for block in simulator.simulate(candidates, every, pushes=own):
-                self._diverged += int(block.diverged.sum())
-                rows = {field: values.copy() for field, values in block.rows.items()}
-                found[int(self._first[index]) + block.run].append(rows)
-        return [
-            {field: np.concatenate([rows[field] for rows in parts]) for field in parts[0]}
-            for parts in found
-        ]
+        found = np.empty((len(self.samples.time), count))
+        found[self.prior_rows] = self.priors.residual(x[None]).T
+        every = [np.arange(count)] * len(self.runs)
+        for run, block in self._simulate(candidates, every, variants=variants):
+            for compared in self._compared[run]:
+                found[compared.rows, block.candidates] = compared.residual(block, candidates).T
+        return found
 
     def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
         """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""
@@ -402,27 +501,22 @@ class Residuals:
 
     def of_record(self, index: int, x: NDArray[np.float64], record: Record) -> NDArray[np.float64]:
         """Return the residuals of one sequence, as `rows` has them."""
-        part, candidates = self._parts[index], self._complete(x[None])
+        candidates = self._complete(x[None])
         rows = {field: values[None] for field, values in record.items()}
         wild = np.array([not all(np.isfinite(values).all() for values in rows.values())])
-        block = Block(part.run, np.zeros(1, dtype=np.int64), rows, wild)
-        found = [self._residual(compared, block, candidates)[0] for compared in part.compared]
+        block = Block(index, np.zeros(1, dtype=np.int64), rows, wild)
+        found = [compared.residual(block, candidates)[0] for compared in self._compared[index]]
         return np.concatenate([np.zeros(0), *found])
 
     def rows(self, index: int) -> slice:
         """Return where the residuals of a sequence are."""
-        compared = self._parts[index].compared
-        if not compared:
-            return slice(0, 0)
-        return slice(compared[0].rows.start, compared[-1].rows.stop)
+        compared = self._compared[index]
+        return slice(compared[0].rows.start, compared[-1].rows.stop) if compared else slice(0, 0)
 
     def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
-        """Return how far each sensor's residuals scatter around zero, dimensionless.
+        """Return the root mean square of each sensor's (n,) residuals, dimensionless.
 
-        Args:
-            residual: (n,) residuals in units of the noise.
-            robust: Take the median absolute residual, scaled to a normal distribution, instead of
-                the root mean square.
+        A robust one is the median absolute residual, scaled to a normal distribution.
         """
         found: dict[str, float] = {}
         for index, sensor in enumerate(self.samples.sensors):
@@ -459,88 +553,46 @@ class Residuals:
         candidates: NDArray[np.float64],
         jobs: Sequence[NDArray[np.int64]],
         beside: NDArray[np.float64] | None = None,
-    ) -> Iterator[tuple[Part, Block]]:
-        """Yield every sequence with its simulations, no two of them for the same dynamics."""
-        keys = [bytes(x[: len(self.exact)][~self.exact].tobytes()) for x in candidates]
-        leaders = [keys.index(key) if self.exact.any() else i for i, key in enumerate(keys)]
-        known = self._memo[1] if self._memo is not None and self._memo[0] == keys[0] else {}
-        keep: dict[int, dict[str, NDArray[np.float64]]] = {}
-        for index, simulator in enumerate(self.simulators):
-            first = int(self._first[index])
-            own = jobs[first : first + len(simulator.runs)]
-            followers = [
-                {i: [c for c in some.tolist() if leaders[c] == i] for i in leaders} for some in own
-            ]
-            wanted = []
-            for run, some in enumerate(own):
-                leading = sorted({leaders[c] for c in some.tolist()})
-                if leading and leading[0] == 0 and first + run in known:
-                    leading = leading[1:]
-                    yield from self._shared(first + run, run, followers[run][0], known[first + run])
-                wanted.append(np.array(leading, dtype=np.int64))
-            for block in simulator.simulate(candidates, wanted, beside):
-                self._diverged += int(block.diverged.sum())
-                if block.candidates[0] == 0 and not block.diverged[0]:
-                    keep[first + block.run] = {k: v[:1].copy() for k, v in block.rows.items()}
-                yield self._parts[first + block.run], block
-                for place, leader in enumerate(block.candidates.tolist()):
-                    rest = [c for c in followers[block.run][leader] if c != leader]
-                    rows = {k: v[place : place + 1] for k, v in block.rows.items()}
-                    wild = bool(block.diverged[place])
-                    yield from self._shared(first + block.run, block.run, rest, rows, wild=wild)
-        size = sum(rows.nbytes for some in keep.values() for rows in some.values())
-        if keep and size < _LARGEST_MEMO:
-            self._memo = (keys[0], keep)
+        variants: Sequence[Sequence[Run]] | None = None,
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield the index of every sequence and its simulations.
 
-    def _shared(
+        Where no unknown acts on simulations, those of one candidate serve all.
+        """
+        if self.exact.all() and not self._alike:
+            first = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+            found = {
+                run: ({k: v.copy() for k, v in block.rows.items()}, block.diverged.copy())
+                for run, block in self._rolled(candidates, first)
+            }
+            self._alike = [found[run] for run in range(len(self.runs))]
+        if self._alike:
+            for run, ((known, wild), some) in enumerate(zip(self._alike, jobs, strict=True)):
+                count = len(some)
+                rows = {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in known.items()}
+                yield run, Block(run, some, rows, np.broadcast_to(wild, count))
+            return
+        yield from self._rolled(candidates, jobs, beside, variants)
+
+    def _rolled(
         self,
-        index: int,
-        run: int,
-        candidates: list[int],
-        rows: dict[str, NDArray[np.float64]],
-        *,
-        wild: bool = False,
-    ) -> Iterator[tuple[Part, Block]]:
-        """Yield the simulation of one candidate for others that differ in sensors' laws only."""
-        if candidates:
-            count = len(candidates)
-            yield (
-                self._parts[index],
-                Block(
-                    run,
-                    np.array(candidates, dtype=np.int64),
-                    {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in rows.items()},
-                    np.full(count, wild),
-                ),
-            )
-
-    @staticmethod
-    def _residual(
-        compared: Compared, block: Block, candidates: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return the (m, counted samples) residuals of one series."""
-        readings, limit = compared.readings, compared.limit
-        if readings.lawful:
-            values = np.stack(
-                [
-                    readings.residual(
-                        {field: rows[place] for field, rows in block.rows.items()},
-                        candidates[candidate],
-                    )
-                    for place, candidate in enumerate(block.candidates)
-                ]
-            )
-        else:
-            values = readings.measured - readings.simulated(block.rows)
-        values *= compared.scale
-        if block.diverged.any():
-            values[block.diverged] = limit
-        np.clip(values, -limit, limit, out=values)
-        return compared.picked(values)
+        candidates: NDArray[np.float64],
+        jobs: Sequence[NDArray[np.int64]],
+        beside: NDArray[np.float64] | None = None,
+        variants: Sequence[Sequence[Run]] | None = None,
+    ) -> Iterator[tuple[int, Block]]:
+        """Yield the index of every sequence and the simulations of its candidates."""
+        for simulator, first, end in zip(
+            self.simulators, self._first[:-1].tolist(), self._first[1:].tolist(), strict=True
+        ):
+            own = variants and variants[first:end]
+            for block in simulator.simulate(candidates, jobs[first:end], beside, own):
+                self._diverged += int(block.diverged.sum())
+                yield first + block.run, block
 
     def _derive(
         self,
-        compared: Compared,
+        compared: _Compared,
         block: Block,
         x: NDArray[np.float64],
         steps: NDArray[np.float64],
@@ -557,3 +609,12 @@ class Residuals:
         for column, derivative in found.items():
             if column in own and exact[column]:
                 changes[compared.rows, column] = steps[column] * compared.picked(derivative)
+
+
+def _dead_sensors(runs: Iterable[Run]) -> tuple[str, ...]:
+    """Return the sensors of which every sample is the same in all sequences."""
+    seen: dict[str, tuple[float, float]] = {}
+    for sensor, values in measured(runs):
+        low, high = seen.get(sensor, (np.inf, -np.inf))
+        seen[sensor] = (min(low, float(values.min())), max(high, float(values.max())))
+    return tuple(sorted(sensor for sensor, (low, high) in seen.items() if low == high))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
@@ -16,29 +16,30 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.arrivals import WithArrivals, choose_arrivals
+from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext
-from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.noise import encoder_steps, estimate_noise
+from sysid_ros.estimation.noise import arrival_jitter, encoder_steps, estimate_noise, smallest_noise
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
+    Unknowns,
     command_timings,
     initial_states,
     torque_delay,
 )
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.regression import aimed
-from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.least_squares import (
     LIMITS,
     Solution,
     SolverSettings,
     no_effect,
+    stopped,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.problem import FitLog, Iteration
+from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import Attempt
-from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.solver.starts import starts as spread_starts
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
     FirstSolution,
@@ -48,7 +49,7 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
-from sysid_ros.estimation.weighting import solve_weighted
+from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only
 from sysid_ros.inference.model_errors import terms
@@ -64,6 +65,11 @@ from sysid_ros.signals.trajectory import Trajectory
 _LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
+#: The noise of each sensor is estimated anew from the residuals at most so often, and not again
+#: once no estimate moved by more than this fraction.
+_WEIGHTINGS, _WEIGHT_TOLERANCE = 4, 0.02
+#: In chaotic motion the cost has no more digits than this.
+_WINDOW_TOLERANCE = 0.01
 _NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
 _STARTS_FIXED = (
     'The recordings are too many, or what they leave jumps too much, for their starts to be '
@@ -202,25 +208,59 @@ class Fit:
         return found
 
 
-def fit(  # noqa: PLR0913 (documented API)
+@dataclass(frozen=True)
+class FitOptions:
+    """How a fit is made.
+
+    Attributes:
+        settings: Solver, loss and the limit of iterations over all weightings together.
+        start: Where to start: ``nominal`` values, ``regression`` on the equations of motion,
+            ``windows`` that grow to whole sequences, or ``auto``, which takes what is of use.
+        windowed: Whether the values rest on windows also where whole sequences can be predicted:
+            on the longest that can, with unknown states at their starts (multiple shooting).
+        starts: Number of starts, spread over the bounds; the first is the nominal one. What
+            belongs to one sequence always starts where it was measured.
+        seed: Of the other starts.
+        threads: Simulation threads; 0 means one per core.
+        noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
+            it is then not estimated.
+        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+        judged: Whether to look for what the model lacks; not worth it where another fit follows.
+    """
+
+    settings: SolverSettings = field(default_factory=SolverSettings)
+    start: StartChoice = 'auto'
+    windowed: bool = False
+    starts: int = 1
+    seed: int = 0
+    threads: int = 0
+    noise: Mapping[str, float] = field(default_factory=dict)
+    drives: Drives | None = None
+    judged: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the choices.
+
+        Raises:
+            FitError: There is no such start, or windows have several.
+        """
+        check_choice(self.start)
+        if self.windowed and self.starts > 1:
+            raise FitError(
+                f'Windows lead from one start: expected starts of 1 with them, found {self.starts}.'
+            )
+
+
+def fit(
     model: mujoco.MjModel | mujoco.MjSpec,
     parameters: Sequence[Unknown],
-    sequences: Sequence[Trajectory],
+    trajectories: Sequence[Trajectory],
     *,
-    settings: SolverSettings | None = None,
-    start: StartChoice = 'auto',
-    windowed: bool = False,
-    starts: int = 1,
-    seed: int = 0,
-    threads: int = 0,
-    memory: JointPrior | None = None,
-    noise: Mapping[str, float] | None = None,
-    drives: Drives | None = None,
+    options: FitOptions | None = None,
+    prior: JointPrior | None = None,
     begun: Fit | None = None,
-    judged: bool = True,
+    observer: Observer | None = None,
     cancel: threading.Event | None = None,
-    observe: Callable[[Iteration], None] | None = None,
-    stage: Callable[[str], None] | None = None,
 ) -> Fit:
     """Fit parameters by weighted nonlinear least squares.
 
@@ -233,89 +273,79 @@ def fit(  # noqa: PLR0913 (documented API)
         model: The nominal model, which is not changed: a spec, or what it compiled to if no
             parameter needs another compilation.
         parameters: The unknowns.
-        sequences: The training data.
-        settings: Solver, loss and the limit of iterations over all weightings together.
-        start: Where to start: ``nominal`` values, ``regression`` on the equations of motion,
-            ``windows`` that grow to whole sequences, or ``auto``, which takes what is of use.
-        windowed: Whether the values rest on windows also where whole sequences can be predicted:
-            on the longest that can, with unknown states at their starts (multiple shooting).
-        starts: Number of starts, spread over the bounds; the first is the nominal one. What
-            belongs to one sequence always starts where it was measured.
-        seed: Of the other starts.
-        threads: Simulation threads; 0 means one per core.
-        memory: What is known of some parameters together, beside each one's own prior.
-        noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
-            it is then not estimated.
-        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+        trajectories: The training data.
+        options: How; by the defaults unless given.
+        prior: What is known of some parameters together, beside each one's own prior.
         begun: A fit to the same data with a model that hardly differs, of these parameters or
             others: this one goes on from there.
-        judged: Whether to look for what the model lacks; not worth it where another fit follows.
+        observer: Is told of stages and iterations.
         cancel: Ends the fit when it is set.
-        observe: Called after every iteration.
-        stage: Called with what begins, where that is more than iterations.
 
     Raises:
         FitError: There is nothing to fit, no parameter has an effect, one needs the spec, or
-            windows are asked for and not possible, as they are not with several starts.
+            windows are asked for and not possible.
         ModelError: The model does not compile with a candidate's values.
         CancelledError: ``cancel`` was set.
     """
-    settings = settings or SolverSettings()
-    check_choice(start)
+    options = options or FitOptions()
     check_distinct(parameters)
-    known = dict(noise or {})
-    if not sequences or not parameters:
+    if not trajectories or not parameters:
         raise FitError(
-            f'Nothing to fit: {len(sequences)} sequences and {len(parameters)} parameters.'
+            f'Nothing to fit: {len(trajectories)} sequences and {len(parameters)} parameters.'
         )
-    if windowed and starts > 1:
-        raise FitError(
-            f'Windows lead from one start: expected starts of 1 with them, found {starts}.'
-        )
-    strides = _strides(sequences, len(parameters))
-    sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
-    log = FitLog(observe, stage)
-    timings = command_timings(sequences, parameters)
+    strides = _strides(trajectories, len(parameters))
+    sequences = [_thinned(*each) for each in zip(trajectories, strides, strict=True)]
+    observer = observer or Nobody()
+    log = FitLog(observer.iteration, observer.stage)
     # Forces along a motion are smooth; simulations bend with every command and contact.
-    settings = dataclasses.replace(settings, smooth=all(s.motion is not None for s in sequences))
+    smooth = all(sequence.motion is not None for sequence in sequences)
     with ExitStack() as opened:
-        context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
-        unknowns = _all_unknowns(context, parameters, timings, sequences, begun)
-        simulator = context.simulator(unknowns, sequences)
-        whole = context.residuals(simulator, _first_noise(simulator, known, begun))
+        context = FitContext(
+            model,
+            dataclasses.replace(options.settings, smooth=smooth),
+            log,
+            known_noise=options.noise,
+            memory=prior,
+            drives=options.drives,
+            threads=options.threads,
+            cancel=cancel,
+            opened=opened,
+        )
+        unknowns = _all_unknowns(context, parameters, sequences, begun)
+        simulator = context.simulator(unknowns.every, sequences)
+        whole = context.residuals(simulator, _first_noise(simulator, options.noise, begun))
         first = _resumed(context, whole, begun)
-        if first is None and starts > 1:
-            first = initialize_from(context, whole, start, _spread(unknowns, starts, seed))
-        first = first or initialize(context, whole, start, windowed=windowed)
-        if not first.solution.jacobian[:, : len(parameters)].any():
+        if first is None and options.starts > 1:
+            spread = _spread(unknowns.every, options.starts, options.seed)
+            first = initialize_from(context, whole, options.start, spread)
+        first = first or initialize(context, whole, options.start, windowed=options.windowed)
+        if not unknowns.of_parameters(first.solution.jacobian.T).any():
             # Beside them, delays and arrivals may be unknown.
             raise no_effect(parameters)
         starts_fixed = False
         if first.window is None and context.may_go_on:
-            freed = _with_free_starts(context, first, sequences)
+            freed = _with_free_starts(context, first, unknowns, sequences)
             starts_fixed = freed is None
             first = freed or first
-        arrivals = choose_arrivals(first.residuals, whole=first.window is None, loss=settings.loss)
-        solution = solve_weighted(context, first, arrivals, once=not judged)
-        residuals, x = arrivals.residuals, solution.x
+        solution, residuals, arrivals = solve_weighted(context, first, once=not options.judged)
+        x = solution.x
         if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
             # It may not have arrived for jumps; where they are known, time goes into steps instead.
-            solution = with_steady_slopes(residuals, solution, settings.loss)
-        found = _inferred(context, residuals, solution, whole=first.window is None, judged=judged)
+            solution = with_steady_slopes(residuals, solution, options.settings.loss)
+        found, solution = _inferred(
+            context, residuals, solution, arrivals, judged=options.judged, window=first.window
+        )
         notes = (*found.notes, _STARTS_FIXED) if starts_fixed else found.notes
         found = dataclasses.replace(found, notes=notes)
-        count = len(parameters)
         # Residuals with free starts count the simulations of the whole as their own.
         counted = [residuals] if first.window is None or residuals is whole else [whole, residuals]
         return Fit(
             parameters=tuple(parameters),
-            solution=dataclasses.replace(solution, x=x[:count], trace=tuple(log.trace)),
+            solution=dataclasses.replace(
+                solution, x=unknowns.of_parameters(x), trace=tuple(log.trace)
+            ),
             inference=found,
-            offsets={
-                unknown.targets[0].name: float(offset)
-                for unknown, offset in zip(timings, x[count:], strict=False)
-                if unknown.targets[0].attribute == 'arrival_offset'
-            },
+            offsets=unknowns.offsets(x),
             noise=residuals.noise,
             rollouts=sum(part.evaluations for part in counted) + (begun.rollouts if begun else 0),
             diverged=sum(part.diverged for part in counted) + (begun.diverged if begun else 0),
@@ -328,21 +358,73 @@ def fit(  # noqa: PLR0913 (documented API)
             start_sentence=first.start.sentence,
             window=first.window,
             data_only=None
-            if memory is None
-            else data_only(solution, residuals.unknowns, residuals.samples, settings.loss),
-            memory=memory,
+            if prior is None
+            else data_only(solution, residuals.unknowns, residuals.samples, options.settings.loss),
+            memory=prior,
             unknowns=residuals.unknowns,
             values=x,
             samples=residuals.samples,
-            known_noise=frozenset(known) & frozenset(residuals.noise),
+            known_noise=frozenset(options.noise) & frozenset(residuals.noise),
             strides={
                 s.name: own
                 for s, own in zip(sequences, strides, strict=True)
                 if max(own, default=1) > 1
             },
-            arrival_errors=arrivals.errors(),
-            drives=drives,
+            arrival_errors={} if arrivals is None else arrivals.by_sequence(),
+            drives=options.drives,
         )
+
+
+def solve_weighted(
+    context: FitContext, first: FirstSolution, *, once: bool = False
+) -> tuple[Solution, Residuals, Arrivals | None]:
+    """Solve and estimate the noise in turns, until the estimates stand still.
+
+    Errors of the commands' arrival are told from the noise before it is estimated.
+
+    Args:
+        context: What all stages of the fit share.
+        first: Where from.
+        once: Whether one estimate is enough, as of a fit that another one follows.
+    """
+    residuals, solution, arrivals = first.residuals, first.solution, None
+    jitter = arrival_jitter([run.sequence for run in residuals.runs])
+    if first.window is not None or context.settings.loss != 'linear':
+        # Windows are too short to tell errors of messages; a robust loss takes what a late command
+        # does for outliers, and as errors those would spread.
+        jitter = 0.0
+    floors = smallest_noise(residuals.runs)
+    last = context.settings.accuracy
+    if first.window is not None:
+        last = max(last, _WINDOW_TOLERANCE)
+    robust = context.settings.loss != 'linear'
+    for weighting in range(1, _WEIGHTINGS + 1):
+        if not context.may_go_on:
+            at_limit = solution.status in LIMITS or not context.is_limited
+            return solution if at_limit else stopped(solution), residuals, arrivals
+        if jitter:
+            located = locate(residuals, solution, jitter, arrivals)
+            if located is not None:
+                arrivals, residuals, solution = located
+                last = ROUGH_TOLERANCE  # the errors are settled together with the values
+        white = solution.residual
+        if arrivals is not None:
+            white = arrivals.whitened(residuals, white)
+        ratio = residuals.spread(white, robust=robust)
+        estimated = [s for s in ratio if s not in context.known_noise]
+        moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
+        noise = dict(residuals.noise)
+        noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
+        settled = once or weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
+        known = residuals.rescaled(solution, noise)
+        # Weights that are to change again are not worth the last digits.
+        solution = context.solve(residuals, known.x, last if settled else ROUGH_TOLERANCE, known)
+        if settled:
+            break
+    if arrivals is not None:
+        # The last solve left the errors where they were: both together are at their optimum after.
+        arrivals, residuals, solution = settle(arrivals, residuals, solution)
+    return solution, residuals, arrivals
 
 
 def _strides(sequences: Sequence[Trajectory], unknowns: int) -> list[tuple[int, ...]]:
@@ -387,12 +469,13 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
 
 def _inferred(
     context: FitContext,
-    residuals: Residuals | WithArrivals,
+    residuals: Residuals,
     solution: Solution,
+    arrivals: Arrivals | None,
     *,
-    whole: bool,
     judged: bool,
-) -> Inference:
+    window: float | None,
+) -> tuple[Inference, Solution]:
     """Return intervals and verdicts, and what the model lacks where there is time for that."""
     steps = {
         sensor: step / residuals.noise[sensor]
@@ -402,33 +485,48 @@ def _inferred(
     if judged:
         context.log.stage('intervals and verdicts')
     # What a fit did not get to would pass for what its model lacks.
-    complete = judged and whole and solution.status not in LIMITS and not context.settings.rough
+    arrived = solution.status not in LIMITS and not context.settings.rough
+    complete = judged and window is None and arrived
     late = complete and context.is_late
+    jacobian = sharpened(residuals, solution)
+    lacking = terms(residuals, solution.x) if complete and not late else []
+    if arrivals is not None:
+        jacobian = arrivals.whitened_jacobian(residuals, jacobian)
+        lacking = [
+            term._replace(change=arrivals.whitened_changes(residuals, term.change[:, None])[:, 0])
+            for term in lacking
+        ]
+        solution = dataclasses.replace(
+            solution,
+            residual=arrivals.whitened(residuals, solution.residual),
+            jacobian=arrivals.whitened_jacobian(residuals, solution.jacobian),
+        )
     found = infer(
         solution,
-        sharpened(residuals, solution),
+        jacobian,
         residuals.unknowns,
         dataclasses.replace(residuals.samples, encoder_steps=steps),
         loss=context.settings.loss,
-        terms=terms(residuals, solution.x) if complete and not late else (),
+        terms=lacking,
     )
-    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late))
+    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late)), solution
 
 
 def _all_unknowns(
     context: FitContext,
     parameters: Sequence[Unknown],
-    timings: Sequence[Unknown],
     sequences: Sequence[Trajectory],
     begun: Fit | None,
-) -> tuple[Unknown, ...]:
+) -> Unknowns:
     """Return the parameters and what else is unknown: of a fit that goes on, what was."""
     if begun is not None and begun.window is None:
         own = {unknown.name: unknown for unknown in begun.unknowns}
         same = [dataclasses.replace(own.get(p.name, p), prior=p.prior) for p in parameters]
-        return (*same, *begun.unknowns[len(begun.parameters) :])
+        return Unknowns.of(same, begun.unknowns[len(begun.parameters) :])
+    timings = command_timings(sequences, parameters)
     delays = torque_delay(context.compiled, sequences, parameters)
-    return aimed(context.compiled, (*parameters, *timings, *delays), sequences)
+    every = aimed(context.compiled, (*parameters, *timings, *delays), sequences)
+    return Unknowns.of(every[: len(parameters)], every[len(parameters) :])
 
 
 def _first_noise(
@@ -458,7 +556,10 @@ def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstS
 
 
 def _with_free_starts(
-    context: FitContext, first: FirstSolution, sequences: Sequence[Trajectory]
+    context: FitContext,
+    first: FirstSolution,
+    unknowns: Unknowns,
+    sequences: Sequence[Trajectory],
 ) -> FirstSolution | None:
     """Go on with the states at the starts unknown as well; None where they are not to be had.
 
@@ -472,10 +573,10 @@ def _with_free_starts(
     states = initial_states(simulator.model, simulator.runs, whole.noise, whole.unknowns)
     if not states:
         return first
-    unknowns = (*whole.unknowns, *states)
-    if len(unknowns) * len(whole.samples.time) > _MOST_NUMBERS:
+    every = dataclasses.replace(unknowns, starts=(*unknowns.starts, *states)).every
+    if len(every) * len(whole.samples.time) > _MOST_NUMBERS:
         return None
-    residuals = context.residuals(context.simulator(unknowns, sequences), whole.noise)
+    residuals = context.residuals(context.simulator(every, sequences), whole.noise)
     residuals.also(whole)
     known = residuals.extended(first.solution, whole)
     solution = context.solve(residuals, known.x, ROUGH_TOLERANCE, known)
@@ -491,7 +592,9 @@ def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> NDArray[np.fl
     ]
     candidates = np.tile([unknown.nominal for unknown in unknowns], (count, 1))
     if columns:
-        candidates[:, columns] = spread([unknowns[column] for column in columns], count, seed=seed)
+        candidates[:, columns] = spread_starts(
+            [unknowns[column] for column in columns], count, seed=seed
+        )
     return candidates
 
 

@@ -14,14 +14,12 @@ import mujoco
 import numpy as np
 
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.estimation.arrivals import choose_arrivals
 from sysid_ros.estimation.context import FitContext
-from sysid_ros.estimation.nuisances import command_timings
+from sysid_ros.estimation.nuisances import Unknowns, command_timings
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution, Start
-from sysid_ros.estimation.weighting import solve_weighted
-from sysid_ros.identification.fit import Fit
+from sysid_ros.identification.fit import Fit, solve_weighted
 from sysid_ros.signals.trajectory import Trajectory
 
 
@@ -77,19 +75,16 @@ def with_arrivals_in(
             start = np.array([unknown.nominal for unknown in timings])
             solution = context.solve(residuals, start, ROUGH_TOLERANCE)
             first = FirstSolution(residuals, solution, Start('nominal', start, ''))
-            arrivals = choose_arrivals(residuals, whole=True, loss=settings.loss)
-            solution = solve_weighted(context, first, arrivals)
+            solution, _, arrivals = solve_weighted(context, first)
         except CancelledError:
             raise
         except FitError:  # nothing that was fitted is measured here, or simulations diverge
             return found
-        offsets = {
-            unknown.targets[0].name: float(value)
-            for unknown, value in zip(timings, solution.x, strict=True)
-            if unknown.targets[0].attribute == 'arrival_offset'
-        }
         return dataclasses.replace(
             found,
-            offsets={**found.offsets, **offsets},
-            arrival_errors={**found.arrival_errors, **arrivals.errors()},
+            offsets={**found.offsets, **Unknowns((), timings).offsets(solution.x)},
+            arrival_errors={
+                **found.arrival_errors,
+                **(arrivals.by_sequence() if arrivals else {}),
+            },
         )

@@ -23,13 +23,7 @@ class Observer(Protocol):
 
 
 def counted(observer: Observer, items: Iterable[_Item], count: int) -> Iterator[_Item]:
-    """Yield the parts of a stage, and tell how many of them are done.
-
-    Args:
-        observer: Its method ``part(done, count)`` is called, if it has one, after every part.
-        items: The parts; what an iterator does for each is part of it.
-        count: How many they are.
-    """
+    """Yield the parts of a stage, and call ``part(done, count)`` of the observer after each."""
     tell = getattr(observer, 'part', None)
     for done, item in enumerate(items, 1):
         yield item

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.config.calibration import Loss
 from sysid_ros.errors import listed
-from sysid_ros.estimation.layout import PRIOR, Samples
+from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.losses import curvature, rho
 from sysid_ros.model.unknown import Unknown
@@ -317,9 +317,8 @@ def channel_noises(linear: Linear, residual: Array) -> dict[int, Noise]:
     }
     freedom = sum(noise.freedom for noise in noises.values())
     growth = freedom / max(freedom - len(linear.free), 1.0)
-    taken = np.zeros(len(samples.sensors)) if samples.taken is None else samples.taken
     return {
-        c: dataclasses.replace(noise, innovation=noise.innovation * growth / (1.0 - taken[c]))
+        c: dataclasses.replace(noise, innovation=noise.innovation * growth)
         for c, noise in noises.items()
     }
 

@@ -13,7 +13,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Loss
-from sysid_ros.estimation.layout import Samples
+from sysid_ros.estimation.residuals import Samples
 from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.estimation.solver.problem import ResidualLike

@@ -20,7 +20,6 @@ from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
 from sysid_ros.errors import some
-from sysid_ros.estimation.arrivals import WithArrivals
 from sysid_ros.estimation.residuals import Record, Residuals
 from sysid_ros.inference.covariance import (
     CHANCE,
@@ -190,7 +189,7 @@ def _unconstrained(model: mujoco.MjModel) -> mujoco.MjModel:
     return free
 
 
-def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
+def terms(residuals: Residuals, x: Array) -> list[Term]:
     """Return what terms that the model may lack would do to the residuals at a (p,) candidate.
 
     Each is simulated in an amount so small that what it does is in proportion; what is between an
@@ -198,11 +197,6 @@ def terms(residuals: Residuals | WithArrivals, x: Array) -> list[Term]:
     There are none where motions are prescribed or driven by laws that MuJoCo lacks, and none that
     do nothing.
     """
-    if isinstance(residuals, WithArrivals):
-        return [
-            each._replace(change=residuals.of_change(each.change))
-            for each in terms(residuals.bare, residuals.bare_point(x))
-        ]
     if any(s.prescribed or s.drives is not None for s in residuals.simulators):
         return []
     motions = [

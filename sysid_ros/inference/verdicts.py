@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
-from sysid_ros.estimation.layout import PRIOR
+from sysid_ros.estimation.residuals import PRIOR
 from sysid_ros.inference.combinations import (
     Combination,
     DependentSet,

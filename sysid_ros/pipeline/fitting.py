@@ -32,7 +32,7 @@ from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, 
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import LIMITS, SolverSettings
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.estimators import with_trajectories
@@ -148,26 +148,27 @@ def fit_training(
             problem.spec,
             problem.parameters,
             problem.sequences('train'),
-            settings=SolverSettings(
-                solver.backend,
-                solver.loss,
-                solver.max_iterations,
-                solver.accuracy if judged else max(solver.accuracy, _UNJUDGED),
-                deadline=deadline_of(config) if deadline is None else deadline,
+            options=FitOptions(
+                settings=SolverSettings(
+                    solver.backend,
+                    solver.loss,
+                    solver.max_iterations,
+                    solver.accuracy if judged else max(solver.accuracy, _UNJUDGED),
+                    deadline=deadline_of(config) if deadline is None else deadline,
+                ),
+                start=solver.start,
+                windowed=config.estimator == 'windows',
+                starts=solver.starts,
+                seed=solver.seed,
+                threads=solver.threads,
+                noise=known_noise(config.statistics.noise, problem),
+                drives=problem.servos,
+                judged=judged,
             ),
-            start=solver.start,
-            windowed=config.estimator == 'windows',
-            starts=solver.starts,
-            seed=solver.seed,
-            threads=solver.threads,
-            memory=memory,
-            noise=known_noise(config.statistics.noise, problem),
+            prior=memory,
             cancel=cancel,
-            observe=observer.iteration,
-            stage=observer.stage,
-            drives=problem.servos,
+            observer=observer,
             begun=begun,
-            judged=judged,
         )
     except CancelledError:
         raise

@@ -24,7 +24,7 @@ from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval
 from sysid_ros.inference.covariance import linearised, threshold
@@ -215,21 +215,23 @@ def predicted(
         problem.spec,
         problem.parameters,
         stable,
-        settings=SolverSettings(
-            config.solver.backend,
-            config.solver.loss,
-            min(STEPS, config.solver.max_iterations),
-            _TOLERANCE,
-            rough=True,
-            deadline=deadline_of(config),
+        options=FitOptions(
+            settings=SolverSettings(
+                config.solver.backend,
+                config.solver.loss,
+                min(STEPS, config.solver.max_iterations),
+                _TOLERANCE,
+                rough=True,
+                deadline=deadline_of(config),
+            ),
+            start=start,
+            windowed=windowed,
+            threads=threads,
+            noise=known_noise(config.statistics.noise, problem),
+            drives=problem.servos,
         ),
-        start=start,
-        windowed=windowed,
-        threads=threads,
-        noise=known_noise(config.statistics.noise, problem),
-        drives=drives,
         begun=begun,
-        observe=observer.iteration if observer else None,
+        observer=observer,
     )
     told: tuple[InformationSource, ...] = ()
     if found.window is None:

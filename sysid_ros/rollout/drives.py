@@ -54,11 +54,7 @@ class Drives(Protocol):
         """Return a copy of a compiled model whose driven actuators exert what they are told."""
 
     def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> Stepper:
-        """Return what steps simulations.
-
-        Args:
-            model: A prepared model.
-            written: Targets, and for each the column of its value.
+        """Return what steps simulations of a prepared model, from targets and their columns.
 
         Raises:
             ParameterError: A target is a number of a law that its actuator does not have, or a
@@ -75,15 +71,7 @@ def no_law(target: Target) -> ParameterError:
 
 
 def check_compiled_once(unknowns: Sequence[Unknown], columns: Iterable[int]) -> None:
-    """Check that no unknown has to be compiled again, which laws between steps cannot follow.
-
-    Args:
-        unknowns: All of them.
-        columns: Those that the compiler reads.
-
-    Raises:
-        FitError: There is one.
-    """
+    """Check that the compiler reads none of some unknowns: laws between steps cannot follow it."""
     for column in columns:
         raise FitError(
             f'Parameter {unknowns[column].name!r} is read by the compiler: beside servos, expected '

@@ -209,7 +209,7 @@ class InverseSimulator(Simulator):
         candidates: Array,
         wanted: Sequence[NDArray[np.int64]],
         beside: Array | None = None,  # noqa: ARG002
-        pushes: Sequence[Array] | None = None,  # noqa: ARG002
+        variants: Sequence[Sequence[Run]] | None = None,  # noqa: ARG002
     ) -> Iterator[Block]:
         """Yield the forces along each motion for some candidates; see `Simulator.simulate`."""
         self.refused = {}

@@ -114,12 +114,7 @@ class Lookup(NamedTuple):
 
 
 def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
-    """Find samples between the rows of a simulation; row k describes ``k * timestep``.
-
-    Args:
-        times: (n,) seconds from the start, or (n, k) for columns with times of their own.
-        timestep: Seconds.
-    """
+    """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
     position = np.maximum(times / timestep, 0.0)
     near = np.rint(position)
     position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)
@@ -222,23 +217,13 @@ class Readings:
     def predicted(
         self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the (n, k) readings that a candidate predicts.
-
-        Args:
-            rows: Recorded field to (steps, width).
-            x: (p,) candidate.
-        """
+        """Return the (n, k) readings that a (p,) candidate predicts; rows are (steps, width)."""
         return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
 
     def residual(
         self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
     ) -> NDArray[np.float64]:
-        """Return the (n, k) measured minus predicted readings of one candidate.
-
-        Args:
-            rows: Recorded field to (steps, width); row k describes the state at ``k * timestep``.
-            x: (p,) candidate.
-        """
+        """Return the (n, k) measured minus predicted readings of a (p,) candidate."""
         state, _ = self._state(rows, x)
         if not self.lawful:
             return self.measured - state
@@ -256,12 +241,9 @@ class Readings:
         x: NDArray[np.float64],
         scale: NDArray[np.float64],
     ) -> dict[int, NDArray[np.float64]]:
-        """Return columns of a candidate and the (n, k) derivatives of the residual by them.
+        """Return columns of a (p,) candidate and the (n, k) derivatives of residuals by them.
 
-        Args:
-            rows: Recorded field to (steps, width).
-            x: (p,) candidate.
-            scale: (k,) what residuals are multiplied by.
+        Residuals are multiplied by (k,) scales.
         """
         state, slope = self._state(rows, x, slopes=True)
         found: dict[int, NDArray[np.float64]] = {}

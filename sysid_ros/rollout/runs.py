@@ -42,29 +42,19 @@ class HeldCommand:
     """
 
     def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Prepare the integral of the command.
-
-        Args:
-            times: (n,) seconds, strictly increasing.
-            values: (n,) commands.
-        """
+        """Prepare the integral of (n,) commands at increasing times, s."""
         self.times = times
         self._values = values
         self._integral = np.concatenate([[0.0], np.cumsum(values[:-1] * np.diff(times))])
 
     @property
-    def jumps(self) -> NDArray[np.float64]:
-        """(n,) by how much each sample differs from the one before it."""
-        return np.diff(self._values, prepend=self._values[0])
-
-    @property
     def changes(self) -> NDArray[np.bool_]:
         """(n,) whether a sample differs from the one before it."""
-        return np.asarray(self.jumps != 0)
+        return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
 
     def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
-        return HeldCommand(times, self._values)
+        return type(self)(times, self._values)
 
     def at(self, time: float) -> float:
         """Return the undelayed command at one time, in seconds."""
@@ -77,15 +67,7 @@ class HeldCommand:
         return held
 
     def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
-        """Return the mean of the delayed command over each step.
-
-        Args:
-            edges: (m + 1,) limits of the steps, seconds.
-            delay: Seconds by which the command arrives late.
-
-        Returns:
-            (m,) controls.
-        """
+        """Return the (m,) means over steps with (m + 1,) edges, s, of the command delayed by s."""
         at = edges - delay
         index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
         held = self._values[index]
@@ -102,12 +84,7 @@ class InterpolatedCommand(HeldCommand):
     """
 
     def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Prepare the integral of the command.
-
-        Args:
-            times: (n,) seconds, strictly increasing.
-            values: (n,) commands.
-        """
+        """Prepare the integral of (n,) commands at increasing times, s."""
         super().__init__(times, values)
         areas = (values[1:] + values[:-1]) / 2 * np.diff(times)
         self._integral = np.concatenate([[0.0], np.cumsum(areas)])
@@ -116,10 +93,6 @@ class InterpolatedCommand(HeldCommand):
     def changes(self) -> NDArray[np.bool_]:
         """(n,) False: no sample is a change by itself."""
         return np.zeros(len(self.times), dtype=bool)
-
-    def retimed(self, times: NDArray[np.float64]) -> InterpolatedCommand:
-        """Return the same values at other (n,) times, s."""
-        return InterpolatedCommand(times, self._values)
 
     def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the undelayed command at (n,) times, in seconds."""
@@ -216,8 +189,6 @@ class InterpolatedCommand(HeldCommand):
         return means
 
 
-#: Activation dynamics whose steady state is the control itself.
-_FILTERS = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
 #: Which recorded field a signal of the state is found in.
 _STATE_FIELDS = {
     SignalType.MjStateQPos: 'qpos',
@@ -353,7 +324,9 @@ def _activation(
     for actuator, column, held, _ in commands:
         if column != model.actuator_ctrladr[actuator]:
             continue
-        if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in _FILTERS:
+        # The steady state of these is the control itself.
+        filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
+        if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in filters:
             first = held.at(0.0)
             if model.actuator_ctrllimited[column]:
                 first = float(np.clip(first, *model.actuator_ctrlrange[column]))

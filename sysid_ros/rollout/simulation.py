@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,19 +13,18 @@ from typing import Any, NamedTuple, Self
 
 import mujoco
 import numpy as np
+from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sysid_ros.model.rebuild import CandidateError, Rebuild
 from sysid_ros.model.targets import Role, Target, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.contacts import WITHOUT, Contacts, may_touch
-from sysid_ros.rollout.controls import Controls, Timing
+from sysid_ros.rollout.controls import Controls, Timing, sampled_forces, take_apart
 from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
-from sysid_ros.rollout.instants import sampled_forces, take_apart
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.pool import Pool, unlogged
-from sysid_ros.rollout.runs import Run, prepare, retimed
+from sysid_ros.rollout.pool import WITHOUT, Contacts, Pool, may_touch, unlogged
+from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.signals.trajectory import Trajectory
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
@@ -40,13 +40,7 @@ _LARGEST_DRIVEN_RECORD = 128e6
 
 
 def most_at_once(size: int, threads: int, *, driven: bool) -> int:
-    """Return how many simulations are one batch at most.
-
-    Args:
-        size: What each of them records, bytes.
-        threads: Size of the pool.
-        driven: Whether laws are evaluated between steps.
-    """
+    """Return how many simulations, each of which records so many bytes, are one batch at most."""
     if driven:
         room = int(_LARGEST_DRIVEN_RECORD / max(size, 1))
         return min(max(room, _FEWEST_DRIVEN), _MOST_DRIVEN)
@@ -246,14 +240,7 @@ class Simulator:
         self.close()
 
     def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
-        """Simulate every sequence with every candidate.
-
-        Args:
-            candidates: (m, p) parameter values.
-
-        Returns:
-            One prediction per sequence, in the order of the sequences.
-        """
+        """Simulate every sequence with (m, p) candidates; return one prediction per sequence."""
         every = np.arange(len(candidates))
         found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
         for block in self.simulate(candidates, [every] * len(self.runs)):
@@ -269,11 +256,7 @@ class Simulator:
         )
 
     def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
-        """Return a model of its own with a candidate's values.
-
-        Args:
-            x: (p,) parameter values, or the first of them, the others being nominal.
-        """
+        """Return a model of its own with (p,) values, or the first, the others being nominal."""
         values = self._whole(x)
         model = self.model.__copy__() if self._build is None else self._build(values)
         self._writer.write(model, values)
@@ -292,18 +275,18 @@ class Simulator:
     def check(self, x: NDArray[np.float64]) -> None:
         """Check that a model can be built with a candidate's values, where it has to be.
 
-        Args:
-            x: (p,) parameter values, or the first of them, the others being nominal.
-
         Raises:
             CandidateError: The compiler or a callback refuses them.
         """
         if self._build is not None:
             self.compiled(x)
 
-    def controls(self, run: Run, steps: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence for one candidate's (p,) values."""
-        control: NDArray[np.float64] = self._controls.of(run, steps, x[None], Timing())[0]
+    def controls(
+        self, run: Run, steps: int, x: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
+        """Return the (steps, nu) controls of a sequence for one candidate, nominal unless given."""
+        whole = self._whole(np.zeros(0) if x is None else x)[None]
+        control: NDArray[np.float64] = self._controls.of(run, steps, whole, Timing())[0]
         return control
 
     def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -332,30 +315,12 @@ class Simulator:
     def _timing(self, index: int) -> Timing:
         return self._timings.get(index, Timing())
 
-    def retime(self, times: Sequence[Sequence[NDArray[np.float64]]]) -> None:
-        """Give the commands of each sequence other stamps, (n,) seconds for each series."""
-        self.runs = tuple(retimed(run, own) for run, own in zip(self.runs, times, strict=True))
-
-    @property
-    def width(self) -> int:
-        """How many numbers a simulation records in each step."""
-        return sum(self._widths)
-
-    @property
-    def delays_are_added(self) -> bool:
-        """Whether delays of commands are added to their stamps, and not left to MuJoCo."""
-        return self._build is None
-
-    def nominal_controls(self, run: Run, steps: int) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence at the nominal values."""
-        return self.controls(run, steps, np.array([p.nominal for p in self.parameters]))
-
     def simulate(
         self,
         candidates: NDArray[np.float64],
         wanted: Sequence[NDArray[np.int64]],
         beside: NDArray[np.float64] | None = None,
-        pushes: Sequence[NDArray[np.float64]] | None = None,
+        variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[Block]:
         """Simulate some candidates on each sequence.
 
@@ -363,8 +328,8 @@ class Simulator:
             candidates: (m, p) parameter values.
             wanted: For each sequence, the indices of the candidates to simulate it with.
             beside: (p,) what all of them differ from by no more than the step of a difference.
-            pushes: For each sequence, (m, steps, nu) what is added to the commands of each
-                candidate, to see what that does.
+            variants: For each sequence, what each candidate simulates in its place: the same with
+                commands at other times.
 
         Yields:
             One block per sequence, or several where their record would be large; those of a
@@ -382,7 +347,7 @@ class Simulator:
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 some = jobs[first : first + most]
-                yield from self._roll(some, steps, candidates, models, beside, pushes)
+                yield from self._roll(some, steps, candidates, models, beside, variants)
 
     def _compiled(
         self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
@@ -415,7 +380,7 @@ class Simulator:
         candidates: NDArray[np.float64],
         models: list[mujoco.MjModel] | None,
         beside: NDArray[np.float64] | None,
-        pushes: Sequence[NDArray[np.float64]] | None,
+        variants: Sequence[Sequence[Run]] | None,
     ) -> Iterator[Block]:
         count = len(jobs)
         runs = np.array([run for run, _ in jobs])
@@ -433,25 +398,69 @@ class Simulator:
                 for run in dict.fromkeys(runs.tolist()):
                     own = runs == run
                     state[:count][own] = self._initial(run, source, candidates[which[own]])
+        groups = self._groups(runs, which, variants)
         control = np.concatenate(
             [
                 self._controls.of(
-                    self.runs[run],
-                    steps,
-                    candidates[which[runs == run]],
-                    self._timing(run),
-                    None if pushes is None else pushes[run][which[runs == run]],
+                    told, steps, candidates[which[own]], self._timing(int(runs[own.start]))
                 )
-                for run in dict.fromkeys(runs.tolist())
+                for told, own in groups
             ]
         )
         out = {
             item: self._pool.buffer(item, (count, steps, width))
             for item, width in zip(self._record, self._widths, strict=True)
         }
+        self._rollout(batch, control, out, candidates[which], runs, beside)
+        self.rollouts += count
+        for told, own in groups:
+            run, rows = int(runs[own.start]), {k: v[own] for k, v in out.items()}
+            block = self._block(run, which[own], rows, candidates)
+            if self._sampled[run]:
+                in_force = functools.partial(
+                    self._controls.in_force, told, candidates[which[own]], self._timing(run)
+                )
+                take_apart(
+                    told,
+                    self._sampled[run],
+                    block.rows,
+                    self._controls.limited(control[own]),
+                    in_force,
+                    functools.partial(self._pool.values, places=ids[own]),
+                )
+            yield block
+
+    def _groups(
+        self,
+        runs: NDArray[np.int64],
+        which: NDArray[np.int64],
+        variants: Sequence[Sequence[Run]] | None,
+    ) -> list[tuple[Run, slice]]:
+        """Return the simulations beside each other that are told the same commands, and by what."""
+        found: list[tuple[Run, slice]] = []
+        for run in dict.fromkeys(runs.tolist()):
+            own = np.flatnonzero(runs == run)
+            if variants is None:
+                found.append((self.runs[run], slice(own[0], own[-1] + 1)))
+            else:
+                found += [(variants[run][which[at]], slice(at, at + 1)) for at in own]
+        return found
+
+    def _rollout(
+        self,
+        batch: Batch,
+        control: NDArray[np.float64],
+        out: dict[Any, NDArray[np.float64]],
+        candidates: NDArray[np.float64],
+        runs: NDArray[np.int64],
+        beside: NDArray[np.float64] | None,
+    ) -> None:
+        """Simulate the first of a batch under (m, steps, nu) controls."""
+        count, steps, _ = control.shape
+        ids = np.arange(count)
         with unlogged():
             if self._stepper is not None:
-                self._stepper.roll(batch, control, candidates[which], out)
+                self._stepper.roll(batch, control, candidates, out)
             elif self._contacts is None:
                 batch.rollout(steps, control, record=self._record, ids=ids, out=out)
             else:
@@ -461,35 +470,7 @@ class Simulator:
                 record = self._record if free.all() else (*self._record, _CONTACTS)
                 found = batch.rollout(steps, control, record=record, ids=ids, out=out)
                 for place in np.flatnonzero(~free):
-                    contacts = found[_CONTACTS][place]
-                    self._contacts.note(candidates[which[place]], runs[place], contacts)
-        self.rollouts += count
-        for run in dict.fromkeys(runs.tolist()):
-            places = np.flatnonzero(runs == run)
-            rows = slice(int(places[0]), int(places[-1]) + 1)
-            block = self._block(run, which[rows], {k: v[rows] for k, v in out.items()}, candidates)
-            self._take_apart(block, control[rows], candidates[which[rows]], places)
-            yield block
-
-    def _take_apart(
-        self,
-        block: Block,
-        control: NDArray[np.float64],
-        candidates: NDArray[np.float64],
-        places: NDArray[np.int64],
-    ) -> None:
-        """Let forces be read under the commands in force, where that is known; see `instants`."""
-        run, timing = self.runs[block.run], self._timing(block.run)
-        if not self._sampled[block.run]:
-            return
-        take_apart(
-            run,
-            self._sampled[block.run],
-            block.rows,
-            self._controls.limited(control),
-            lambda number, times: self._controls.in_force(run, number, times, candidates, timing),
-            lambda field: self._pool.values(field, places),
-        )
+                    self._contacts.note(candidates[place], runs[place], found[_CONTACTS][place])
 
     def _block(
         self,

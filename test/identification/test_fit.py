@@ -7,6 +7,8 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import mujoco
@@ -18,7 +20,7 @@ from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.estimation.solver.least_squares import SolverSettings
 from sysid_ros.estimation.solver.problem import Iteration
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
@@ -78,9 +80,20 @@ NOISY = measure(MODEL, SEVERAL, commands=COMMANDS, noise=NOISE)
 
 
 def quick(
-    model: mujoco.MjModel | mujoco.MjSpec, parameters: Any, sequences: Any, **options: Any
+    model: mujoco.MjModel | mujoco.MjSpec,
+    parameters: Any,
+    sequences: Any,
+    *,
+    begun: Fit | None = None,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] = lambda _: None,
+    **options: Any,
 ) -> Fit:
-    return fit(model, parameters, sequences, threads=1, **options)
+    observer = SimpleNamespace(stage=lambda _: None, iteration=observe)
+    chosen = FitOptions(threads=1, **options)
+    return fit(
+        model, parameters, sequences, options=chosen, begun=begun, observer=observer, cancel=cancel
+    )
 
 
 def values(found: Fit) -> dict[str, float]:
@@ -337,7 +350,9 @@ def test_a_rerun_gives_the_same_to_the_last_bit() -> None:
         measure(MODEL, SEVERAL, name=str(n), commands=COMMANDS, noise=NOISE, seed=n)
         for n in range(2)
     ]
-    first, second = (fit(MODEL, FREE, runs, threads=threads) for threads in (1, 3))
+    first, second = (
+        fit(MODEL, FREE, runs, options=FitOptions(threads=threads)) for threads in (1, 3)
+    )
     np.testing.assert_array_equal(first.solution.x, second.solution.x)
     np.testing.assert_array_equal(first.solution.residual, second.solution.residual)
     assert first.intervals == second.intervals

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.identification.fit import fit
 from sysid_ros.inference import Inference, infer

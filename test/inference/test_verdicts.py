@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.layout import PRIOR, Samples
+from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.combinations import separating

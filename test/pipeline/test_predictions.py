@@ -10,7 +10,7 @@ import pytest
 
 from builders.models import Drive, rod
 from builders.trajectories import measure
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.pipeline.predictions import Predictor, deviations
 from sysid_ros.signals.trajectory import Trajectory
@@ -30,7 +30,9 @@ def spec() -> mujoco.MjSpec:
 def fitted(spec: mujoco.MjSpec, training: Trajectory) -> Fit:
     model = spec.compile()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model, bounds=(0.01, 0.5))]
-    return fit(spec, unknowns, [training], noise=NOISE, start='nominal', threads=1)
+    return fit(
+        spec, unknowns, [training], options=FitOptions(noise=NOISE, start='nominal', threads=1)
+    )
 
 
 def test_predictions_are_off_by_as_much_as_their_deviations_say(spec: mujoco.MjSpec) -> None:

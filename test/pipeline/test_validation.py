@@ -13,7 +13,7 @@ import pytest
 
 from sysid_ros.config import ValidationConfig
 from sysid_ros.errors import ConfigError
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import Fitted, fit_training
 from sysid_ros.pipeline.predictions import Predictor, simulate
@@ -86,7 +86,9 @@ def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
     error = np.sqrt(np.diag(full.inference.covariance)[:2])
     for place, fold in enumerate(found.folds):
         rest = [run for i, run in enumerate(runs) if i != place]
-        alone = fit(problem.spec, problem.parameters, rest, threads=1).solution.x
+        alone = fit(
+            problem.spec, problem.parameters, rest, options=FitOptions(threads=1)
+        ).solution.x
         assert np.all(np.abs(np.array(fold.values) - alone) < 0.25 * error)
         # Errors of the values, from two bags, come on top of the noise.
         assert 0.8 < fold.after < 2 < fold.before

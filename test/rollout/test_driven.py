@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.identification.fit import fit
+from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
@@ -241,7 +241,9 @@ def test_a_fit_finds_the_friction_of_every_joint():
     start = {**TRUTH, 'friction_base': 0.06, 'load_friction_base': 0.05, 'friction_stribeck': 0.05}
     names = ('friction_base', 'load_friction_base', 'friction_stribeck')
     drives = joints(**{name: start[name] for name in names})
-    found = fit(MODEL, servo_unknowns(drives, names), runs, drives=drives, threads=2)
+    found = fit(
+        MODEL, servo_unknowns(drives, names), runs, options=FitOptions(drives=drives, threads=2)
+    )
     assert found.start == 'nominal'
     assert found.solution.success
     assert found.noise['ps'] == pytest.approx(3e-4, rel=0.15)
@@ -262,10 +264,9 @@ def test_windows_are_driven_by_servos_too():
         MODEL,
         [gain],
         [recorded(1.0, 0.0, 'run', 3e-4)],
-        start='windows',
-        drives=own,
-        threads=1,
-        settings=SolverSettings(max_iterations=20),
+        options=FitOptions(
+            start='windows', drives=own, threads=1, settings=SolverSettings(max_iterations=20)
+        ),
     )
     assert found.start == 'windows'
     assert found.solution.x[0] == pytest.approx(TRUTH['kt'], rel=3e-3)

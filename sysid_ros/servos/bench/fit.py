@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.estimation.layout import PRIOR, Samples
 from sysid_ros.estimation.noise import encoder_step, noise_of
 from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.problem import FitLog as Trace
 from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, StepChanges
