@@ -7,7 +7,7 @@ from __future__ import annotations
 from sysid_ros.estimation.arrivals import Arrivals
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import smallest_noise
-from sysid_ros.estimation.solver.least_squares import LIMITS, Solution, stopped
+from sysid_ros.estimation.solver.solver import LIMITS, Solution, stopped
 from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution
 
 #: The noise of each sensor is estimated anew from the residuals at most so often, and not again

@@ -28,14 +28,15 @@ from sysid_ros.estimation.nuisances import (
 )
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import (
+from sysid_ros.estimation.solver.solver import (
     LIMITS,
+    FitLog,
+    Iteration,
     Solution,
     SolverSettings,
     no_effect,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.problem import FitLog, Iteration
 from sysid_ros.estimation.solver.starts import Attempt
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import (
@@ -276,8 +277,6 @@ def fit(  # noqa: PLR0913 (documented API)
     sequences = [_thinned(*each) for each in zip(sequences, strides, strict=True)]
     log = FitLog(observe, stage)
     timings = command_timings(sequences, parameters)
-    # Forces along a motion are smooth; simulations bend with every command and contact.
-    settings = dataclasses.replace(settings, smooth=all(s.motion is not None for s in sequences))
     with ExitStack() as opened:
         context = FitContext(model, settings, log, known, memory, drives, threads, cancel, opened)
         unknowns = _all_unknowns(context, parameters, timings, sequences, begun)

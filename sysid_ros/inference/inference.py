@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from sysid_ros.config.calibration import Loss, VerdictKind
 from sysid_ros.errors import some
 from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.estimation.terms import Term
 from sysid_ros.inference.at_bounds import at_bounds
 from sysid_ros.inference.combinations import plus_minus

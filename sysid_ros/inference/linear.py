@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.layout import PRIOR, Samples
-from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.differences import (
+    ResidualLike,
+    have_jumps,
+    leave_jumps_out,
+    scales,
+)
 from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.estimation.solver.problem import ResidualLike
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference.dependence import split, threshold, triangle
 from sysid_ros.model.unknown import Unknown
 

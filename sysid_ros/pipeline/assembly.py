@@ -91,7 +91,7 @@ def assemble(
         curves,
         {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
         remembered.provenance(_provenance(config, command, seen)),
-        backend=config.solver.backend,
+        backend='mujoco',
         loss=config.solver.loss,
     )
     compared = by_windows(seen, fit)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from sysid_ros.alignment import Alignment, Format, write_series
 from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.errors import how_many, listed
-from sysid_ros.estimation.solver.least_squares import LIMITS
+from sysid_ros.estimation.solver.solver import LIMITS
 from sysid_ros.files import check_writable
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.held_out import with_arrivals_in

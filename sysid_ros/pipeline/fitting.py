@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 
@@ -61,7 +61,6 @@ def fit_training(
             problem.parameters,
             problem.sequences('train'),
             settings=SolverSettings(
-                config.solver.backend,
                 config.solver.loss,
                 config.solver.max_iterations,
                 config.solver.accuracy if judged else max(config.solver.accuracy, _UNJUDGED),

@@ -24,7 +24,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.layout import Samples
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.estimation.start.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
@@ -306,7 +306,6 @@ def predicted(
         problem.parameters,
         stable,
         settings=SolverSettings(
-            config.solver.backend,
             config.solver.loss,
             min(STEPS, config.solver.max_iterations),
             _TOLERANCE,

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from sysid_ros.config.calibration import SolverConfig
 from sysid_ros.errors import ModelError
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import LIMITS
+from sysid_ros.estimation.solver.solver import LIMITS
 from sysid_ros.identification.fit import Fit
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals.trajectory import Trajectory

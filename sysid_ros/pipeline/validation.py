@@ -23,8 +23,8 @@ from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import CancelledError, ConfigError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.losses import rho
+from sysid_ros.estimation.solver.solver import Solution, SolverSettings, solve
 from sysid_ros.estimation.start.motion import unmeasured
 from sysid_ros.estimation.start.windows import Cutter
 from sysid_ros.identification.fit import Fit
@@ -445,7 +445,7 @@ class _Refits:
         return solve(
             residuals,
             start,
-            settings=SolverSettings('mujoco', self._solver.loss, _FOLD_ITERATIONS, rough=True),
+            settings=SolverSettings(self._solver.loss, _FOLD_ITERATIONS, rough=True),
             tolerance=_TOLERANCE,
             cancel=cancel,
         )
@@ -819,7 +819,7 @@ def fit_windows(
                 solution = solve(
                     residuals,
                     start,
-                    settings=SolverSettings('mujoco', solver.loss, _WINDOW_ITERATIONS, rough=True),
+                    settings=SolverSettings(solver.loss, _WINDOW_ITERATIONS, rough=True),
                     tolerance=_TOLERANCE,
                     cancel=cancel,
                 )

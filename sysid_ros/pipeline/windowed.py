@@ -17,7 +17,7 @@ import numpy as np
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
+from sysid_ros.estimation.solver.solver import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.start.windows import Cutter, Window
 from sysid_ros.rollout.prediction import make_simulator, predict

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.identification.fit import Fit
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS

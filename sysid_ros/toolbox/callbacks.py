@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.problem import FunctionResiduals
+from sysid_ros.estimation.solver.differences import FunctionResiduals
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.simulation import Simulator

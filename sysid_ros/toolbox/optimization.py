@@ -16,11 +16,11 @@ import scipy.optimize
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Backend, Loss
+from sysid_ros.config.calibration import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, ResidualLike
+from sysid_ros.estimation.solver.differences import FunctionResiduals, ResidualLike
+from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.staging import parts_of, solve_in_stages
 from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
@@ -35,21 +35,10 @@ if TYPE_CHECKING:
     from sysid_ros.toolbox.stamps import StampShift
 
 
-#: Names of optimizers of the toolbox, and ours, to names of backends.
-_BACKENDS: dict[str, Backend] = {
-    'mujoco': 'mujoco',
-    'scipy': 'scipy-trf',
-    'scipy_parallel_fd': 'scipy-trf',
-    'scipy-trf': 'scipy-trf',
-    'scipy-dogbox': 'scipy-dogbox',
-    'scipy-lm': 'scipy-lm',
-}
-#: Values of scipy's setting ``method`` to names of backends.
-_METHODS: dict[str, Backend] = {
-    'trf': 'scipy-trf',
-    'dogbox': 'scipy-dogbox',
-    'lm': 'scipy-lm',
-}
+#: Names of the toolbox's optimizers, all of which mean the one solver here …
+_OPTIMIZERS = ('mujoco', 'scipy', 'scipy_parallel_fd')
+#: … and values of scipy's setting ``method``.
+_METHODS = ('trf', 'dogbox', 'lm')
 #: Stamps are those of a rollout where one step earlier leaves at most this part of the cost.
 _UNEXPLAINED = 0.1
 _ROLLOUT_TIMES = (
@@ -118,8 +107,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         residual_fn: From `build_residual_fn`, or any ``fn(x, params) -> (residuals, …)`` with
             ``x`` of shape (p,) or (p, m) and one array of shape (n,) or (n, m) per sequence;
             ``'scipy'`` only asks for the former.
-        optimizer: ``'mujoco'`` (``mujoco.minimize``), ``'scipy'`` (its trust region),
-            ``'scipy-dogbox'``, ``'scipy-lm'``; ``'scipy_parallel_fd'`` is ``'scipy'``, all
+        optimizer: ``'mujoco'``, ``'scipy'`` or ``'scipy_parallel_fd'``: one solver, all
             differences being made in one batch anyway.
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Warn when JᵀJ at the start is ill-conditioned.
@@ -149,7 +137,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         ModelError: No model can be built with the initial values.
         CancelledError: ``cancel`` was set.
     """
-    method = _backend(optimizer, backend)
+    _check_optimizer(optimizer, backend)
     params = initial_params.copy()
     if params.size == 0:
         warnings.warn('Nothing to fit: all parameters are frozen.', UserWarning, stacklevel=2)
@@ -170,7 +158,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     if check_conditioning:
         _check_conditioning(residuals, x0)
     search = _MinimumSearch(
-        SolverSettings(method, loss, max_iters, tolerance),
+        SolverSettings(loss, max_iters, tolerance),
         cancel,
         _printing(observe) if verbose else observe,
     )
@@ -336,10 +324,10 @@ def _printing(observe: Callable[[Iteration], None] | None) -> Callable[[Iteratio
     return say
 
 
-def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
-    """Return the name of the backend, and check that its settings are known."""
-    if optimizer not in _BACKENDS:
-        raise FitError(f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _BACKENDS, 6)}.')
+def _check_optimizer(optimizer: str, backend: dict[str, Any]) -> None:
+    """Check that the names of an optimizer and of its settings are known."""
+    if optimizer not in _OPTIMIZERS:
+        raise FitError(f'Unknown optimizer {optimizer!r}; {nearest(optimizer, _OPTIMIZERS)}.')
     for name in backend:
         if name in ('callback', 'iter_callback'):
             raise FitError(
@@ -348,12 +336,9 @@ def _backend(optimizer: str, backend: dict[str, Any]) -> Backend:
         if name not in _UNUSED:
             known = ('max_iters', 'loss', 'starts', 'seed', 'cancel', 'observe', *_UNUSED)
             raise FitError(f'Unknown setting {name!r} of optimize; {nearest(name, known)}.')
-    if not optimizer.startswith('scipy') or 'method' not in backend:
-        return _BACKENDS[optimizer]
-    method = backend['method']
+    method = backend.get('method', _METHODS[0])
     if method not in _METHODS:
         raise FitError(f'Unknown method {method!r}; {nearest(method, _METHODS)}.')
-    return _METHODS[method]
 
 
 class _OwnFunction:

@@ -17,7 +17,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 
 Array = NDArray[np.float64]
 

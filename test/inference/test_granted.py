@@ -12,7 +12,7 @@ import numpy as np
 from builders.models import Drive, rod
 from builders.trajectories import Measure, Sweep
 from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.identification.fit import fit
 from sysid_ros.inference.granted import Granted, granted

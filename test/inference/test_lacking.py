@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import Samples
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.estimation.terms import Term, TermKind
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.lacking import Lacks, lacking

@@ -13,7 +13,7 @@ from scipy.signal import lfilter
 
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.layout import PRIOR, Samples
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Inference, infer
 from sysid_ros.model.unknown import Unknown
 

@@ -17,7 +17,7 @@ from scipy.stats import binom, chi2
 
 from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.layout import PRIOR, Samples
-from sysid_ros.estimation.solver.least_squares import Solution
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Interval, infer
 from sysid_ros.model.unknown import Unknown
 

@@ -21,7 +21,7 @@ from sysid_ros.estimation.arrivals.pulses import Simulated, trial_of
 from sysid_ros.estimation.arrivals.responses import Responses, estimate, less_likely
 from sysid_ros.estimation.layout import ARRIVAL
 from sysid_ros.estimation.noise import arrival_jitter
-from sysid_ros.estimation.solver.problem import DerivedResiduals
+from sysid_ros.estimation.solver.differences import DerivedResiduals
 from sysid_ros.model.targets import Role
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from sysid_ros.estimation.arrivals.pulses import Trial
     from sysid_ros.estimation.arrivals.responses import System
     from sysid_ros.estimation.residuals import Residuals
-    from sysid_ros.estimation.solver.least_squares import Solution
-    from sysid_ros.estimation.solver.problem import StepChanges
+    from sysid_ros.estimation.solver.differences import StepChanges
+    from sysid_ros.estimation.solver.solver import Solution
     from sysid_ros.rollout.runs import Run
 
     #: Sequence, messages that have been moved, and until when one of them may act, s.

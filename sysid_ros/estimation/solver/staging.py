@@ -15,15 +15,17 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import (
+from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.solver import (
     LIMITS,
+    FitLog,
+    Iteration,
     Solution,
     SolverSettings,
     attempt,
+    interrupt,
     solve,
 )
-from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import FitLog, Iteration, interrupt
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 

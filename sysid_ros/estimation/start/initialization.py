@@ -19,13 +19,8 @@ from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import smallest_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import (
-    Solution,
-    SolverSettings,
-    attempt,
-    with_steady_slopes,
-)
 from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.solver import Solution, SolverSettings, attempt, with_steady_slopes
 from sysid_ros.estimation.solver.staging import is_stuck, solve_in_stages
 from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.start.regression import not_applicable, regress

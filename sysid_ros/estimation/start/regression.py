@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.problem import interrupt
+from sysid_ros.estimation.solver.solver import interrupt
 from sysid_ros.estimation.start.motion import (
     FEWEST_SAMPLES,
     dry_joints,

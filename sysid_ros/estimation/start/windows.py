@@ -25,7 +25,7 @@ from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.least_squares import Solution, attempt
+from sysid_ros.estimation.solver.solver import Solution, attempt
 from sysid_ros.estimation.start.motion import measured_joints, smoothed
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown

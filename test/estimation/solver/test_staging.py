@@ -12,7 +12,7 @@ from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import solve
+from sysid_ros.estimation.solver.solver import solve
 from sysid_ros.estimation.solver.staging import PARTS, parts_of, solve_in_stages
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.rollout.simulation import Simulator

@@ -13,7 +13,7 @@ import pytest
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings
+from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.estimation.start import Start
 from sysid_ros.estimation.start.initialization import choose
 from sysid_ros.model.unknown import make_unknowns
