@@ -318,7 +318,7 @@ class Differences:
         self.checked[:count] |= other.checked
         for name in ('size', 'central', 'wide', '_slopes'):
             getattr(self, name)[:count] = getattr(other, name)
-        self._noise = other._noise
+        self._noise, self._change = other._noise, other._change
 
     def at(
         self,

@@ -2,14 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Weighted nonlinear least squares with bounds, by Levenberg and Marquardt's method.
 
-With unit columns, gradient g and Hessian H of the cost, a step d solves the box-constrained problem
-
-    minimise  g·d + d·(H + μ I)·d / 2    inside the bounds.
-
-The dampings μ, the test of a step and the change of μ after it (Fletcher, A modified Marquardt
-subroutine for non-linear least squares, AERE-R 6799, 1971) are those of
-``mujoco.minimize.least_squares``, which evaluates one candidate after the other while they fail;
-here the next few of the ladder are one batch of simulations, and the best of them is taken.
+The Jacobian is one batch of simulations, a ladder of damped steps is another, and the best of the
+steps is taken.
 """
 
 from __future__ import annotations
@@ -21,7 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,44 +36,44 @@ from sysid_ros.estimation.solver.losses import (
     quadratic,
     rho,
 )
+from sysid_ros.estimation.solver.steps import (
+    GOOD_RATIO,
+    LADDER,
+    Point,
+    State,
+    Step,
+    bent,
+    converged,
+    least_fall,
+    next_damping,
+    next_ladder,
+    raised,
+)
 from sysid_ros.model.unknown import Unknown
 
 #: A Jacobian of a point before, which still holds.
 KEPT = 'kept'
 
-#: The first step is not damped. While steps fail, the damping rises by this factor from the least
-#: to the largest.
-_MU_MIN, _MU_FACTOR, _MU_MAX = 1e-4, 4.0, 1e5
 #: A step is taken if it lowers the cost by this part of what the gradient promises (Armijo).
 _ARMIJO = 1e-2
-#: The damping falls after a step that lowered the cost by more than the first part of what was
-#: predicted, and rises after one that lowered it by less than the second (Fletcher).
-_GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
-#: So many dampings are one batch, and one where the last step lowered the cost by more than this
-#: part of what was predicted.
-_LADDER, _LIKELY = 4, 0.5
-#: So many steps in a row that lower the cost by less than this part of what was predicted, or less
-#: than a step of one tolerance would, say that the slopes do not hold as far as the steps go.
-_POOR_STEPS, _LITTLE = 3, 0.1
+#: So many steps in a row that lower the cost by less than a step of one tolerance would say that
+#: the slopes do not hold as far as the steps go.
+_POOR_STEPS = 3
 #: A kept Jacobian shortens the next predicted step to this part at least, and has told what the
 #: last step changed in each of at least so many directions.
 _SHORTENED, _FEWEST_DIRECTIONS = 0.25, 3.0
-#: Where no step lowers the cost any more, a predicted step below so many tolerances means that the
-#: optimum is known as well as the function's own noise permits; so does a cost below the second
-#: part of the start's: it is a fit of exact data.
-_LOOSE, _EXACT_COST = 10.0, 1e-20
-#: Where data without noise leave no standard error to measure a step with, this part of the
-#: tolerance counts in units of the values: at an accuracy of .01, the seventh digit. Of values near
-#: zero it is the second in units of the scales.
-_OF_VALUE, _STEP_TOLERANCE = 1e-5, 1e-10
+#: A solve that ends so many standard errors from the optimum is not worth a look for jumps.
+_ROUGH = 1.0
+#: Where no step lowers the cost any more, a predicted step below so many tolerances, or the second
+#: in standard errors, means that the optimum is known as well as the function's own noise permits;
+#: so does a cost below the third part of the start's: it is a fit of exact data.
+_LOOSE, _LEAST, _EXACT_COST = 10.0, 1e-3, 1e-20
 #: Where time is limited, that of so many of the longest iterations is kept: another one, and
 #: differences that look for jumps and the rest of the intervals, if there are any.
 RESERVED = 3.0
 #: Each residual of a candidate whose residuals are not finite, in units of the largest at the start
 #: or of the noise if that is more.
 _PENALTY = 1e4
-#: An infinite bound is this far away, in units of the scales: no step is that long.
-_FAR = 1e12
 #: An effect of a parameter that has none at the start is looked for at these parts of the way from
 #: the lower to the upper bound or, where there is none, one scale from the start. It has none where
 #: the cost falls by less than the second: that is one standard error, or rounding.
@@ -267,100 +260,6 @@ class Solution:
         return self.differences is not None and bool(self.differences.wide.any())
 
 
-class Point(NamedTuple):
-    """What is known at one place: (p,) scaled variables, (n,) residuals, the cost."""
-
-    z: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    cost: float
-
-
-class Step(NamedTuple):
-    """A damping, the (p,) step that it gives in unit columns, and the (p,) candidate."""
-
-    damping: float
-    dx: NDArray[np.float64]
-    z: NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class State:
-    """Where a solve is.
-
-    Attributes:
-        point: The best so far.
-        jacobian: (n, p) derivative of the residuals by the scaled variables.
-        kind: How it was found.
-        model: The cost around the point.
-        damping: Of the next step.
-        ladder: How many dampings are tried at once.
-        poor: How many steps in a row lowered the cost by hardly anything.
-        stuck: Whether no step lowers the cost any more.
-    """
-
-    point: Point
-    jacobian: NDArray[np.float64]
-    kind: str
-    model: Quadratic
-    damping: float = 0.0
-    ladder: int = _LADDER
-    poor: int = 0
-    stuck: bool = False
-
-
-def converged(state: State, tolerance: float) -> str | None:
-    """Return why a solve is at its optimum, if it is."""
-    model, z = state.model, state.point.z
-    if state.point.cost == 0.0:
-        return 'cost'
-    if model.decrement <= tolerance * math.sqrt(model.alike):
-        return 'gradient'
-    least = np.maximum(_OF_VALUE * tolerance * np.abs(z), _STEP_TOLERANCE)
-    return 'step' if np.all(np.abs(model.newton * model.unit) <= least) else None
-
-
-def least_fall(state: State, tolerance: float) -> float:
-    """Return by how much a step of one tolerance lowers the cost."""
-    return 0.5 * state.model.variance * state.model.alike * tolerance**2
-
-
-def next_ladder(state: State, variables: Variables, tolerance: float) -> list[Step]:
-    """Return the next few damped steps, none where no damping promises to lower the cost."""
-    model, z, count = state.model, state.point.z, len(state.point.z)
-    lower = (np.maximum(variables.lower, -_FAR) - z) / model.unit
-    upper = (np.minimum(variables.upper, _FAR) - z) / model.unit
-    # The box solver ends by the size of the gradient, which becomes tiny with exact data.
-    size = float(np.linalg.norm(model.gradient)) or 1.0
-    problem = [(column / size)[:, None] for column in (model.gradient, lower, upper)]
-    scratch = np.zeros((count, count + 7))
-    steps: list[Step] = []
-    damping = state.damping
-    while len(steps) < state.ladder and damping < _MU_FACTOR * _MU_MAX:
-        # Begun elsewhere, it may end where the quadratic is above zero, if it is narrow.
-        dx = np.zeros((count, 1))
-        damped = model.hessian + damping * np.eye(count)
-        if mujoco.mju_boxQP(dx, scratch, None, damped, *problem) >= 0:
-            step = size * dx[:, 0]
-            if damping > 0 and model.fall(step) < least_fall(state, tolerance):
-                break
-            steps.append(Step(damping, step, z + model.unit * step))
-        damping = raised(damping)
-    return steps
-
-
-def raised(damping: float) -> float:
-    """Return the next damping of the ladder."""
-    return max(_MU_MIN, _MU_FACTOR * damping)
-
-
-def next_damping(damping: float, ratio: float) -> float:
-    """Return the damping after a step that lowered the cost by so much of what was predicted."""
-    if ratio > _GOOD_RATIO:
-        lowered = damping / _MU_FACTOR**2
-        return lowered if lowered >= _MU_MIN else 0.0
-    return raised(damping) if ratio < _POOR_RATIO else damping
-
-
 def solve(
     residuals: ResidualLike,
     start: NDArray[np.float64],
@@ -493,11 +392,10 @@ class _Run:
         """Return why the solve has ended, if it has."""
         status = converged(state, self._tolerance)
         if status is None and state.stuck:
-            exact = state.point.cost <= _EXACT_COST * self._trace[0].cost
             # Of residuals that jump, a standard error is all that can be told.
-            least = _LOOSE * self._tolerance
-            least = math.sqrt(state.model.alike) if self.differences.wide.any() else least
-            status = 'cost' if exact or state.model.decrement < least else 'stalled'
+            jumps = self.differences.wide.any()
+            told = jumps and state.model.decrement < math.sqrt(state.model.alike)
+            status = 'cost' if told or self._is_near(state) else 'stalled'
         if status is None and len(self._trace) > self._settings.max_iterations:
             status = 'iterations'
         if status is None:
@@ -505,24 +403,40 @@ class _Run:
             status = 'time' if late else None
         return status
 
+    def _is_near(self, state: State) -> bool:
+        """Return whether what is left to gain is of the size of the function's own noise."""
+        exact = state.point.cost <= _EXACT_COST * self._trace[0].cost
+        return exact or state.model.decrement < max(_LEAST, _LOOSE * self._tolerance)
+
     def advanced(self, state: State) -> State:
         """Try a ladder of damped steps in one batch, and go on from the best of them."""
         ladder = next_ladder(state, self.variables, self._tolerance)
         if not ladder:
             return self._mended(state) or replace(state, stuck=True)
         points = self.evaluate([step.z for step in ladder])
+        fall = state.point.cost - min(point.cost for point in points)
+        # A Jacobian of few columns costs no more than bent steps.
+        if len(state.point.z) > 2 * LADDER and fall < GOOD_RATIO * state.model.fall(ladder[0].dx):
+            pairs = zip(ladder, points, strict=True)
+            loss = self._settings.loss
+            curved = [bent(state, step, ahead, self.variables, loss) for step, ahead in pairs]
+            ladder += [step for step in curved if step is not None]
+            if len(ladder) > len(points):
+                points += self.evaluate([step.z for step in ladder[len(points) :]])
         step, point = min(zip(ladder, points, strict=True), key=lambda pair: pair[1].cost)
         if state.point.cost - point.cost > -_ARMIJO * float(state.model.gradient @ step.dx):
             return self._moved(state, step, point)
-        if state.kind == KEPT:
-            return self._mended(state) or state
-        return replace(state, damping=raised(ladder[-1].damping), ladder=_LADDER)
+        if state.kind == KEPT or self._is_near(state):
+            # What is wrong is rather the Jacobian than the length of a step.
+            return self._mended(state) or replace(state, stuck=True)
+        most = max(step.damping for step in ladder)
+        return replace(state, damping=raised(most), ladder=LADDER)
 
     def _moved(self, state: State, step: Step, point: Point) -> State:
         """Go to a point, with the Jacobian that led there if it holds."""
         fall, predicted = state.point.cost - point.cost, state.model.fall(step.dx)
         ratio = fall / predicted if predicted > 0 else 0.0
-        little = ratio < _LITTLE or fall <= least_fall(state, self._tolerance)
+        poor = fall <= least_fall(state, self._tolerance)
         if self._holds(state, point):
             moved = self._state(point, state.jacobian, KEPT)
         else:
@@ -530,8 +444,8 @@ class _Run:
         moved = replace(
             moved,
             damping=next_damping(step.damping, ratio),
-            ladder=1 if ratio > _LIKELY else _LADDER,
-            poor=state.poor + 1 if little else 0,
+            ladder=1 if ratio > GOOD_RATIO else LADDER,
+            poor=state.poor + 1 if poor else 0,
         )
         self._note(moved, float(np.linalg.norm(point.z - state.point.z)), step.damping)
         if converged(moved, self._tolerance):
@@ -570,7 +484,7 @@ class _Run:
             return self._renoted(self._state(state.point, self._differentiated(state.point)))
         # Sides of short differences differ by jumps, too, which no central difference mends.
         wider = None
-        if not (self._looked or self.differences.wide.any()):
+        if not (self._looked or self.differences.wide.any() or self._tolerance >= _ROUGH):
             self._looked = True
             wider = self._looked_at(state, self.differences.widen)
         return self._checked(wider or state) or wider
@@ -599,9 +513,8 @@ class _Run:
         )
         return state
 
-    def _state(self, point: Point, jacobian: NDArray[np.float64], kind: str | None = None) -> State:
-        if kind is None:
-            kind = CENTRAL if self.differences.central.any() else FORWARD
+    def _state(self, point: Point, jacobian: NDArray[np.float64], kind: str = '') -> State:
+        kind = kind or (CENTRAL if self.differences.central.any() else FORWARD)
         return State(point, jacobian, kind, self._model(point, jacobian))
 
     def _differentiated(self, point: Point) -> NDArray[np.float64]:

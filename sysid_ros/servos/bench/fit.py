@@ -128,10 +128,7 @@ class LogResiduals(FunctionResiduals):
         noise: Standard deviation of a measured position, rad.
         samples: What each residual is.
         prior_rows: Where the residuals of priors are.
-        at_once: Candidates are moved together, in arrays so short that a few dozen take no longer.
     """
-
-    at_once = 64
 
     def __init__(
         self,
