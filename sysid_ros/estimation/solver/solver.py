@@ -66,7 +66,7 @@ _SHORTENED, _FEWEST_DIRECTIONS = 0.25, 3.0
 _ROUGH = 1.0
 #: Where no step lowers the cost any more, a predicted step below so many tolerances, or the second
 #: in standard errors, means that the optimum is known as well as the function's own noise permits;
-#: so does a cost below the third part of the start's: it is a fit of exact data.
+#: so does a cost below the third part of the start's, or of what noise leaves: data are exact.
 _LOOSE, _LEAST, _EXACT_COST = 10.0, 1e-3, 1e-20
 #: Where time is limited, that of so many of the longest iterations is kept: another one, and
 #: differences that look for jumps and the rest of the intervals, if there are any.
@@ -405,7 +405,8 @@ class _Run:
 
     def _is_near(self, state: State) -> bool:
         """Return whether what is left to gain is of the size of the function's own noise."""
-        exact = state.point.cost <= _EXACT_COST * self._trace[0].cost
+        size = max(self._trace[0].cost, len(state.point.residual))
+        exact = state.point.cost <= _EXACT_COST * size
         return exact or state.model.decrement < max(_LEAST, _LOOSE * self._tolerance)
 
     def advanced(self, state: State) -> State:
