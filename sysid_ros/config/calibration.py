@@ -23,8 +23,6 @@ Seconds = Annotated[float, Field(ge=0.01, le=1e4)]
 Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
-#: Method of least squares; ``scipy`` is ``scipy-dogbox``.
-Backend = Literal['mujoco', 'scipy', 'scipy-trf', 'scipy-dogbox', 'scipy-lm']
 #: Loss on residuals in units of their noise, named as in scipy.
 Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
 #: Where a fit begins; ``auto`` takes what is of use.
@@ -222,7 +220,6 @@ class ServoConfig(Section):
 class SolverConfig(Section):
     """How the least-squares problem is solved."""
 
-    backend: Backend = Field(default='mujoco', description='which solver; scipy is scipy-dogbox')
     loss: Loss = Field(default='linear', description='loss on residuals in units of their noise')
     max_iterations: Annotated[int, Field(ge=1, le=10000)] = 200
     time: Seconds | None = Field(

@@ -37,9 +37,8 @@ from sysid_ros.estimation.motion import (
     turning,
     unmeasured,
 )
-from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.least_squares import SolverSettings, attempt
-from sysid_ros.estimation.solver.problem import FunctionResiduals, interrupt
+from sysid_ros.estimation.solver.differences import FunctionResiduals, scales
+from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrupt
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
@@ -268,7 +267,7 @@ def _solve(context: FitContext, torques: _Torques, unknowns: Sequence[Unknown]) 
     if not np.all(np.isfinite(residual)):
         return None
     floors = _SMALLEST_RESIDUAL * _spread(residual, torques.groups)
-    settings = SolverSettings(rough=True, smooth=True)
+    settings = SolverSettings(rough=True)
     for _ in range(_WEIGHTINGS):
         sigma = np.maximum(_spread(residual, torques.groups), floors)
 

@@ -20,8 +20,8 @@ from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.regression import not_applicable, regress
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import Solution, attempt
 from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.solver import Solution, attempt
 from sysid_ros.estimation.solver.starts import Attempt, solve_from
 from sysid_ros.estimation.windows import (
     LOST,

@@ -32,15 +32,17 @@ from sysid_ros.estimation.motion import measured_joints, smoothed
 from sysid_ros.estimation.noise import measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.least_squares import (
+from sysid_ros.estimation.solver.losses import cost
+from sysid_ros.estimation.solver.solver import (
     LIMITS,
+    FitLog,
+    Iteration,
     Solution,
     SolverSettings,
     attempt,
+    interrupt,
     solve,
 )
-from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import FitLog, Iteration, interrupt
 from sysid_ros.model.targets import Role, Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.runs import Run

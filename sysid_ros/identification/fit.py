@@ -29,15 +29,15 @@ from sysid_ros.estimation.nuisances import (
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.regression import aimed
 from sysid_ros.estimation.residuals import Residuals, Samples
-from sysid_ros.estimation.solver.least_squares import (
+from sysid_ros.estimation.solver.solver import (
     LIMITS,
+    FitLog,
     Solution,
     SolverSettings,
     no_effect,
     stopped,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.problem import FitLog
 from sysid_ros.estimation.solver.starts import Attempt
 from sysid_ros.estimation.solver.starts import starts as spread_starts
 from sysid_ros.estimation.start import (
@@ -297,12 +297,10 @@ def fit(
     sequences = [_thinned(*each) for each in zip(trajectories, strides, strict=True)]
     observer = observer or Nobody()
     log = FitLog(observer.iteration, observer.stage)
-    # Forces along a motion are smooth; simulations bend with every command and contact.
-    smooth = all(sequence.motion is not None for sequence in sequences)
     with ExitStack() as opened:
         context = FitContext(
             model,
-            dataclasses.replace(options.settings, smooth=smooth),
+            options.settings,
             log,
             known_noise=options.noise,
             memory=prior,

@@ -14,9 +14,13 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Loss
 from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.differences import have_jumps, leave_jumps_out, scales
-from sysid_ros.estimation.solver.least_squares import Solution
-from sysid_ros.estimation.solver.problem import ResidualLike
+from sysid_ros.estimation.solver.differences import (
+    ResidualLike,
+    have_jumps,
+    leave_jumps_out,
+    scales,
+)
+from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.inference.covariance import (
     ENOUGH,

@@ -88,7 +88,7 @@ def assemble(  # noqa: PLR0913 (what a result is made of)
         curves,
         {curve.sensor: sensor_unit(problem.model, curve.sensor) for curve in curves},
         remembered.provenance(_provenance(config, command, seen)),
-        backend=config.solver.backend,
+        backend='mujoco',
         loss=config.solver.loss,
     )
     compared = by_windows(seen, fit)

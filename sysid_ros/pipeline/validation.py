@@ -22,7 +22,7 @@ from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.least_squares import SolverSettings, solve
+from sysid_ros.estimation.solver.solver import SolverSettings, solve
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
@@ -240,7 +240,7 @@ def leave_out(
     """
     arrived = fit.as_fitted(sequences)
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
-    settings = SolverSettings('mujoco', solver.loss, _FOLD_ITERATIONS, rough=True)
+    settings = SolverSettings(solver.loss, _FOLD_ITERATIONS, rough=True)
     for name, family in families.items():
         if time.monotonic() > deadline:
             return

@@ -72,7 +72,7 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
         'calibrate',
         'calibration.yaml',
         '--set',
-        'solver.backend=scipy',
+        'solver.loss=huber',
         '--set',
         'solver.max_iterations=30',
         '--set',
@@ -83,7 +83,7 @@ def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysi
     assert done.code == 0
     result = CalibrationResult.load(quick.folder / 'elsewhere/deep/current/result.json')
     assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
-    assert result.solver.backend == 'scipy'
+    assert result.solver.loss == 'huber'
     assert '--set solver.max_iterations=30' in result.provenance.command
     assert not (quick.folder / 'out').exists()
 

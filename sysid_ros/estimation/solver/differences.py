@@ -1,70 +1,163 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The derivative of residuals by differences whose steps fit the noise of the function."""
+"""Residual functions, and their derivatives by differences whose steps fit their noise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.solver.problem import ResidualLike
+from sysid_ros.errors import FitError
 from sysid_ros.model.unknown import Unknown
 
-#: Step in units of a parameter's value. Rollouts without constraints repeat to rounding, those
-#: with friction and contacts to some 1e-13 of the state: at this step both the curvature and the
-#: noise of smooth problems are below 1e-5 of the derivative.
+#: The first step, in units of a parameter's value: both the curvature and the noise of smooth
+#: simulations are then below 1e-5 of the derivative.
 _STEP = 2e-6
+#: Longest steps in the same units, and those over jumps.
+_LONGEST, _LONGEST_WIDE = 1e-2, 0.2
 #: A value near zero counts as this part of the parameter's scale.
 _LEAST_UNIT = 0.01
-#: A step that changes the residuals by more than the first, root mean square and in units of the
-#: noise, is made shorter, down to the third, unless even then they change by more than the second.
-_LARGEST_CHANGE = 0.1
-_JUMP = 0.2
-_SMALLEST_STEP = 1e-9
-#: A change below so many roundings of the largest residual is made larger by a longer step.
-_ROUNDINGS = 1e5
-_LONGEST_STEP = 1e-2
 #: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
 _SCALE_OF_BOUNDS = 0.02
-#: Steps are this part of the tolerance of the solve, in standard errors, and at most the second:
-#: far above what simulations repeat to, and so short that few slopes change over them.
-_PART, _LONGEST = 0.5, 0.05
-#: Of residuals that are smaller than their noise, as those of exact data, the steps are as much
-#: shorter, but no shorter than this part.
-_EXACT = 1e-12
-#: A relative error of a column moves the optimum by about so many standard errors: accurate
-#: enough is a column with this part of the tolerance of the solve, at most the first, as intervals
-#: rest on it, too. The second can be had, and less where the tolerance itself is near it.
-_TOLERANCES = 0.3
-_LEAST_ACCURATE, _ACCURATE, _ACCURATE_TOLERANCES = 3e-3, 3e-5, 3.0
-#: Where a column is not accurate, a step is tried that would make it so many times as accurate as
-#: it needs to be, if noise is what spoils it, or that of a standard error if that is shorter.
-_DROWNED = 3.0
-#: What noise made of a slope says little of its standard error: so many steps are tried at most,
-#: each so many times longer than the one before.
-_LENGTHENINGS, _LONGER = 4, 1.5
-#: A step is found anew with columns that were wrong by so many times what is accurate enough.
-_CHANGED = 30.0
-#: Where residuals jump, as with every breakaway of a joint that sticks, slopes hold over so many
-#: standard errors, and at most over this part of a value.
-_WIDE, _LONGEST_COARSE = 3.0, 0.2
-#: They count where those of short steps are apart from them by this part, and change the residuals
-#: by so many times what short steps do. The steps are found in so many attempts, each at most so
-#: many times longer than the one before.
-_APART, _CLEAR, _WIDENINGS, _FASTEST = 0.3, 6.0, 6, 30.0
-#: They do not where the sides differ by more than this part of their mean.
-_BENT = 0.7
-#: A residual jumps where its change to one side differs from that to the other by so many times
-#: what is usual.
+#: Later steps are this part of the solve's tolerance, and at most the second, in standard errors.
+_PART, _MOST = 0.5, 0.05
+#: A relative error of a column moves the optimum by about so many standard errors. Columns are
+#: this accurate, in tolerances of the solve, and at least the second, as intervals rest on them.
+_TOLERANCES, _LEAST_ACCURATE = 1.0, 3e-3
+#: Where residuals jump, slopes hold over so many standard errors. They count where they differ
+#: from those of short steps by this part, and where both sides are within this part of their mean.
+_WIDE, _APART, _BENT = 3.0, 0.3, 0.7
+#: Wide steps change the residuals by so many times what short ones do; they are found in so many
+#: attempts, each at most so many times longer than the last.
+_CLEAR, _WIDENINGS, _FASTEST = 6.0, 6, 30.0
+#: A residual jumps where its changes to both sides differ by so many times what is usual.
 _JUMPS_APART = 8.0
 #: Where there are many residuals, no single one is that part of the squares of a smooth column.
 _MANY, _ONE_OF_MANY = 5000, 0.02
+_TINY = float(np.finfo(np.float64).tiny)
 
-FORWARD = 'forward'
-CENTRAL = 'central'
+FORWARD, CENTRAL = 'forward', 'central'
+
+
+class StepChanges(NamedTuple):
+    """Residuals at a point and their changes by a step of each unknown.
+
+    Attributes:
+        residual: (n,) at the point.
+        changes: (n, p) r(x + step_j e_j) - r(x); a column known as a formula holds the step times
+            the derivative, one that was not asked for zeros.
+        diverged: (p,) whether the moved candidate's simulation became unstable.
+        unstable: Whether that of the point did.
+    """
+
+    residual: NDArray[np.float64]
+    changes: NDArray[np.float64]
+    diverged: NDArray[np.bool_]
+    unstable: bool
+
+
+class ResidualLike(Protocol):
+    """What a solver needs of a residual function.
+
+    Attributes:
+        unknowns: What the values are.
+    """
+
+    unknowns: tuple[Unknown, ...]
+
+    @property
+    def unstable(self) -> NDArray[np.bool_]:
+        """Return (m,) whether each candidate of the last call became unstable."""
+
+    @property
+    def diverged(self) -> int:
+        """Return the number of simulations that became unstable so far."""
+
+    @property
+    def evaluations(self) -> int:
+        """Return the number of simulations so far: candidates times sequences."""
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Return which of the (p,) columns have no noise of a difference."""
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
+
+    def step_changes(
+        self,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        columns: NDArray[np.bool_] | None = None,
+        base: NDArray[np.float64] | None = None,
+    ) -> StepChanges:
+        """Evaluate a point and one step of each unknown in one batch.
+
+        Args:
+            x: (p,) values.
+            steps: (p,) signed, in the unknowns' units.
+            columns: (p,) which steps are wanted; all unless given.
+            base: (n,) residuals at ``x`` where they are known.
+        """
+
+
+class FunctionResiduals:
+    """A plain vectorised function as residuals; not finite ones count as diverged.
+
+    Attributes are those of `ResidualLike`; every column is a difference.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+        unknowns: Sequence[Unknown],
+    ) -> None:
+        """Wrap a function that maps (m, p) candidates to (n, m) residuals."""
+        self._function = function
+        self.unknowns = tuple(unknowns)
+        self.evaluations = self.diverged = 0
+        self.unstable = np.zeros(0, dtype=bool)
+        self.exact = np.zeros(len(self.unknowns), dtype=bool)
+
+    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (n, m) residuals of (m, p) candidates.
+
+        Raises:
+            FitError: The function returns another number of columns than it got candidates.
+        """
+        residual = np.asarray(self._function(candidates), dtype=np.float64)
+        if residual.ndim != 2 or residual.shape[1] != len(candidates):  # noqa: PLR2004
+            raise FitError(
+                f'Expected residuals of shape (n, {len(candidates)}) for {len(candidates)} '
+                f'candidates, got {residual.shape}.'
+            )
+        self.unstable = np.asarray(~np.isfinite(residual).all(axis=0))
+        self.evaluations += len(candidates)
+        self.diverged += int(self.unstable.sum())
+        return residual
+
+    def step_changes(
+        self,
+        x: NDArray[np.float64],
+        steps: NDArray[np.float64],
+        columns: NDArray[np.bool_] | None = None,
+        base: NDArray[np.float64] | None = None,
+    ) -> StepChanges:
+        """Evaluate a point and one step of each unknown in one call of the function."""
+        wanted = np.arange(len(x)) if columns is None else np.flatnonzero(columns)
+        moved = np.tile(x, (len(wanted), 1))
+        moved[np.arange(len(wanted)), wanted] += steps[wanted]
+        first = 1 if base is None else 0
+        values = self(np.concatenate([x[None, :], moved]) if first else moved)
+        residual = values[:, 0] if base is None else base
+        changes = np.zeros((len(residual), len(x)))
+        changes[:, wanted] = values[:, first:] - residual[:, None]
+        diverged = np.zeros(len(x), dtype=bool)
+        diverged[wanted] = self.unstable[first:]
+        return StepChanges(residual, changes, diverged, unstable=bool(first and self.unstable[0]))
 
 
 class Linearisation(NamedTuple):
@@ -83,24 +176,48 @@ class Linearisation(NamedTuple):
     unstable: bool = False
 
 
-class Probe(NamedTuple):
-    """A move of all parameters at once that tells whether their columns add up.
-
-    Attributes:
-        move: (p,) by which the values are moved.
-        changes: (p,) change of the residuals by each; infinite for columns that are not judged.
-    """
-
-    move: NDArray[np.float64]
-    changes: NDArray[np.float64]
-
-
 def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
     """Return the (p,) magnitudes of unknowns, in their units, never zero."""
     nominal = np.array([abs(unknown.nominal) for unknown in unknowns])
     spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
     scale = np.maximum(nominal, np.where(np.isfinite(spans), _SCALE_OF_BOUNDS * spans, 0.0))
     return np.where(scale > 0, scale, 1.0)
+
+
+class Variables:
+    """The scaled variables: a linear parameter's value over its scale, a logarithmic one's log.
+
+    Their (p,) bounds are ``lower`` and ``upper``.
+    """
+
+    def __init__(self, unknowns: Sequence[Unknown]) -> None:
+        self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
+        self._low = np.array([unknown.min_value for unknown in unknowns])
+        self._high = np.array([unknown.max_value for unknown in unknowns])
+        self._scale = np.where(self._log, 1.0, scales(unknowns))
+        self.lower, self.upper = self.of(self._low), self.of(self._high)
+
+    def of(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) variables of values."""
+        with np.errstate(divide='ignore', invalid='ignore'):
+            return np.where(self._log, np.log(x), x / self._scale)
+
+    def start(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) variables of values that are moved into the bounds."""
+        z = self.of(np.clip(x, self._low, self._high))
+        inside: NDArray[np.float64] = np.clip(z, self.lower, self.upper)
+        return inside
+
+    def values(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) values, inside the bounds, of variables."""
+        with np.errstate(over='ignore'):
+            x = np.where(self._log, np.exp(np.where(self._log, z, 0.0)), z * self._scale)
+        clipped: NDArray[np.float64] = np.clip(x, self._low, self._high)
+        return clipped
+
+    def slope(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the (p,) derivative of the values by the variables."""
+        return np.where(self._log, self.values(z), self._scale)
 
 
 def column_norms(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -132,34 +249,17 @@ def leave_jumps_out(one: NDArray[np.float64], other: NDArray[np.float64]) -> Non
     one[jumps] = other[jumps] = smaller
 
 
-class _Sides(NamedTuple):
-    """Differences to both sides.
-
-    Attributes:
-        columns: (k,) of which unknowns.
-        middle: (n, k) mean of the slopes to both sides.
-        skew: (k,) norm by which that to each side differs from it.
-    """
-
-    columns: NDArray[np.int64]
-    middle: NDArray[np.float64]
-    skew: NDArray[np.float64]
-
-
 class Differences:
     """Steps of the differences, chosen once per parameter and kept for a solve.
 
     Two-point differences that point away from the nearer bound, all columns in one batch. A column
-    whose neighbour diverged is differenced towards the other side. A step that changes the
-    residuals by a visible part of the noise is too coarse for a derivative, its scale having come
-    from wide bounds; shorter ones replace it from there on.
+    whose neighbour diverged is differenced towards the other side.
 
     Attributes:
         size: (p,) steps in units of the values, or of a part of the scales for values near zero.
         central: (p,) which columns are central differences.
         checked: (p,) which columns were found to be right, or made so.
-        wide: (p,) which columns are slopes over standard errors.
-        repairs: How often a column was differenced again with another step.
+        wide: (p,) which columns are slopes over standard errors, for residuals that jump.
     """
 
     def __init__(self, residuals: ResidualLike, tolerance: float = 1.0) -> None:
@@ -169,13 +269,9 @@ class Differences:
             residuals: The residual function.
             tolerance: How near to the optimum a solve is to end, in standard errors.
         """
-        self._accurate = min(
-            max(_TOLERANCES * tolerance, _ACCURATE),
-            _ACCURATE_TOLERANCES * tolerance,
-            _LEAST_ACCURATE,
-        )
         unknowns = residuals.unknowns
         self._residuals = residuals
+        self._accurate = min(_TOLERANCES * tolerance, _LEAST_ACCURATE)
         self._lower = np.array([unknown.min_value for unknown in unknowns])
         self._upper = np.array([unknown.max_value for unknown in unknowns])
         self._scale = scales(unknowns)
@@ -184,29 +280,23 @@ class Differences:
         self.central = np.zeros(len(unknowns), dtype=bool)
         self.checked = residuals.exact.copy()
         self.wide = np.zeros(len(unknowns), dtype=bool)
-        self._least = np.zeros(len(unknowns))
+        self._change = min(_PART * tolerance, _MOST)
         self._slopes = np.zeros(len(unknowns))
-        self._change = np.full(len(unknowns), min(_PART * tolerance, _LONGEST))
         self._noise = 1.0
-        self.repairs = 0
 
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the unknowns that are differenced centrally."""
-        return tuple(
-            unknown.name
-            for unknown, central in zip(self._residuals.unknowns, self.central, strict=True)
-            if central
-        )
+        named = zip(self._residuals.unknowns, self.central, strict=True)
+        return tuple(unknown.name for unknown, central in named if central)
 
     def take_steps(self, other: Differences) -> None:
         """Take over what was found for other residuals of the same, or the first, unknowns."""
         count = len(other.size)
-        self.size[:count], self.central[:count] = other.size, other.central
         self.checked[:count] |= other.checked
-        self.wide[:count], self._least[:count] = other.wide, other._least
-        self._slopes[:count], self._noise = other._slopes, other._noise
-        self._change[:count] = other._change
+        for name in ('size', 'central', 'wide', '_slopes'):
+            getattr(self, name)[:count] = getattr(other, name)
+        self._noise, self._change = other._noise, other._change
 
     def at(
         self,
@@ -221,11 +311,10 @@ class Differences:
             base: (n,) residuals there where they are known.
             columns: (p,) which unknowns; all unless given, and else the others' are zero.
         """
-        self._lengthen(x)
+        self._size_by_slopes(x)
         steps = self._steps(x)
         around = self._residuals.step_changes(x, steps, columns, base)
-        residual = around.residual
-        jacobian = around.changes
+        residual, jacobian = around.residual, around.changes
         jacobian /= steps
         unstable = around.unstable or not np.all(np.isfinite(residual))
         found = Linearisation(x, residual, jacobian, unstable=unstable)
@@ -235,37 +324,47 @@ class Differences:
         if wild.any():
             other = self._residuals.step_changes(x, -steps, wild, residual)
             jacobian[:, wild] = other.changes[:, wild] / -steps[wild]
-        self._adjust(found, steps)
         if self.central.any():
-            self._centre(found)
-        norms = column_norms(jacobian)
-        self._slopes = np.where(norms > 0, norms, self._slopes)
-        self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _EXACT, 1.0))
+            central, middle, _ = self._sides(x, steps, self.central, residual, jacobian)
+            jacobian[:, central] = middle
+        self._slopes = np.where(norms := column_norms(jacobian), norms, self._slopes)
+        self._noise = float(np.clip(np.sqrt(np.mean(residual**2)), _TINY, 1.0))
         return found
 
     def check(self, found: Linearisation) -> bool:
-        """Look for columns that a difference of this step does not give; mend them.
+        """Replace columns that a difference to one side does not give by central differences.
 
         All parameters move at once by their steps to the other side, or by half of them at a
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
-        columns; what is left over is curvature and noise, or a jump.
-        Columns that this could have spoilt are moved alone. Of those whose sides differ, central
-        differences serve, over longer steps where these say something else: over steps in which
-        noise is lost, but no longer than a standard error, over which jumps are lost as well.
+        columns; what is left over is curvature and noise. Columns that this could have spoilt are
+        moved alone.
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
 
         Returns:
-            Whether a column was changed by much.
+            Whether a column was changed.
         """
-        probe = self.probe(found)
-        if probe is None:
+        x, residual, jacobian, _ = found
+        steps = self._steps(x)
+        changes = column_norms(jacobian) * np.abs(steps)
+        judged = ~self.checked & ~self.central & (changes > 0)
+        self.checked[:] = True
+        if not judged.any():
             return False
-        moved = self._residuals((found.x + probe.move)[None, :])[:, 0]
-        return self.judge(found, probe, moved, unstable=bool(self._residuals.unstable[0]))
+        move = np.where(judged, np.where(self._is_inside(x - steps), -steps, steps / 2), 0.0)
+        moved = self._residuals((x + move)[None, :])[:, 0]
+        # What a column does not act on is left over by others.
+        left = np.sqrt((moved - residual - jacobian @ move) ** 2 @ (jacobian != 0))
+        limit = self._accurate * changes * np.sqrt(judged.sum())
+        doubted = judged & ((left > limit) | bool(self._residuals.unstable[0]))
+        columns, middle, skew = self._sides(x, steps, doubted, residual, jacobian)
+        wrong = skew > self._accurate * column_norms(middle)
+        jacobian[:, columns[wrong]] = middle[:, wrong]
+        self.central[columns[wrong]] = True
+        return bool(wrong.any())
 
-    def widen(self, found: Linearisation, alike: float = 1.0) -> bool:
+    def widen(self, found: Linearisation) -> bool:
         """Take slopes over standard errors where those of short steps say something else.
 
         Where a joint that sticks breaks away a sample earlier, residuals change by as much as they
@@ -275,7 +374,6 @@ class Differences:
 
         Args:
             found: What ``at`` returned; its Jacobian is mended in place.
-            alike: How many neighbouring residuals say as much as one.
 
         Returns:
             Whether a column was changed.
@@ -283,156 +381,44 @@ class Differences:
         x, residual, jacobian, _ = found
         norms = column_norms(jacobian)
         left = ~self._residuals.exact & (norms > 0)
-        self._least = _CLEAR * norms * np.abs(self._steps(x)) / np.sqrt(len(residual))
-        self.wide, wide = left.copy(), np.zeros(len(x), dtype=bool)
-        worth, size = self._worth(found, left, alike)
-        wider = np.zeros_like(jacobian)
+        self.wide = left.copy()  # longer units near zero
+        unit = self._unit(x)
+        goal = np.maximum(_WIDE, _CLEAR * norms * np.abs(self._steps(x)))
+        size = np.minimum(goal / np.maximum(norms * unit, _TINY), _LONGEST_WIDE)
+        wide, wider = np.zeros_like(left), np.zeros_like(jacobian)
         for _ in range(_WIDENINGS):
             if not left.any():
                 break
             steps = self._steps(x, size)
             ahead = self._residuals.step_changes(x, steps, left, residual)
             # Where one side goes on as the slope has it, the other does so, too.
-            apart = column_norms(ahead.changes - jacobian * steps)
-            left &= ~ahead.diverged & (apart > _APART * column_norms(ahead.changes))
-            sides = self._sides(x, steps, left, residual, ahead.changes / steps)
-            length, places = np.abs(steps[sides.columns]), sides.columns
-            across = column_norms(sides.middle) * length
-            apart = column_norms(sides.middle - jacobian[:, places]) * length
-            told = apart > _APART * across
-            places, across, slopes = places[told], across[told], sides.middle[:, told]
+            left &= ~ahead.diverged & _apart(ahead.changes, jacobian * steps)
+            columns, middle, skew = self._sides(x, steps, left, residual, ahead.changes / steps)
+            told = _apart(middle, jacobian[:, columns])
+            places, slopes = columns[told], middle[:, told]
+            across = column_norms(slopes)
             # Of jumps little is left over such steps, but of a curved valley more.
-            wide[places] = sides.skew[told] * length[told] < _BENT * across
+            wide[places] = skew[told] < _BENT * across
             wider[:, places] = slopes
             self.size[places] = np.where(wide[places], size[places], self.size[places])
-            longer = (across < worth[places] / 2) & (size[places] < _LONGEST_COARSE)
-            places, across, goal = places[longer], across[longer], worth[places[longer]]
+            across *= np.abs(steps[places])
             left[:] = False
-            left[places] = True
+            left[places] = (across < goal[places] / 2) & (size[places] < _LONGEST_WIDE)
             # What short steps change, too, tells nothing of how far the next one has to go.
-            told = np.maximum(across - goal / _CLEAR, goal / _FASTEST)
-            size[places] = np.minimum(size[places] * goal / told, _LONGEST_COARSE)
+            across = np.maximum(across - goal[places] / _CLEAR, goal[places] / _FASTEST)
+            size[places] = np.minimum(size[places] * goal[places] / across, _LONGEST_WIDE)
         self.wide = wide
         jacobian[:, wide] = wider[:, wide]
         self.central |= wide
         self.checked |= wide
-        self.repairs += int(wide.sum())
         return bool(wide.any())
 
-    def lengthen(self, found: Linearisation, alike: float) -> None:
-        """Keep steps at their standard errors where slopes are over these.
-
-        Args:
-            found: What ``at`` returned.
-            alike: How many neighbouring residuals say as much as one.
-        """
-        columns = self.wide & np.any(found.jacobian != 0, axis=0)
-        _, size = self._worth(found, columns, alike)
-        self.size[columns] = size[columns]
-
-    def clear(self, count: int) -> float:
-        """Return the norm of a change of so many residuals that jumps alone do not make."""
-        return float(self._least[self.wide].max(initial=0.0) * np.sqrt(count))
-
-    def _worth(
-        self, found: Linearisation, columns: NDArray[np.bool_], alike: float
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (p,) norms by which wide steps change the residuals, and these steps."""
-        norms = np.where(columns, column_norms(found.jacobian), 1.0)
-        worth = np.maximum(_WIDE * np.sqrt(alike), self._least * np.sqrt(len(found.residual)))
-        size = np.clip(worth / (norms * self._unit(found.x)), _SMALLEST_STEP, _LONGEST_COARSE)
-        return worth, size
-
-    def probe(self, found: Linearisation) -> Probe | None:
-        """Return where `check` looks; None where no column is a difference to one side."""
-        x, steps = found.x, self._steps(found.x)
-        changes = column_norms(found.jacobian) * np.abs(steps)
-        judged = ~self.checked & ~self.central & (changes > 0)
-        self.checked[:] = True
-        if not judged.any():
-            return None
-        inside = self._is_inside(x - steps)
-        move = np.where(judged, np.where(inside, -steps, steps / 2), 0.0)
-        return Probe(move, np.where(judged, changes, np.inf))
-
-    def judge(
-        self, found: Linearisation, probe: Probe, moved: NDArray[np.float64], *, unstable: bool
-    ) -> bool:
-        """Do the same as `check`, the probe being evaluated already.
-
-        Args:
-            found: What ``at`` returned; its Jacobian is mended in place.
-            probe: From `probe`.
-            moved: (n,) residuals after the probe's move.
-            unstable: Whether the simulation became unstable after the probe's move.
-        """
-        judged = np.isfinite(probe.changes)
-        left = moved - found.residual - found.jacobian @ probe.move
-        # What a column does not act on is left over by others.
-        left = np.sqrt(left**2 @ (found.jacobian != 0))
-        limit = self._accurate * probe.changes * np.sqrt(judged.sum())
-        doubted = judged & ((left > limit) | unstable)
-        if not doubted.any():
-            return False
-        self.repairs += int(doubted.sum())
-        before = found.jacobian[:, doubted]
-        self._mend(found, doubted)
-        changed = column_norms(found.jacobian[:, doubted] - before)
-        return bool(np.any(changed > _CHANGED * self._accurate * column_norms(before)))
-
-    def _mend(self, found: Linearisation, columns: NDArray[np.bool_]) -> None:
-        """Replace columns whose sides differ by central differences.
-
-        Args:
-            found: What ``at`` returned; its Jacobian is mended in place.
-            columns: (p,) which are doubted.
-        """
-        x, residual, jacobian, _ = found
-        steps = self._steps(x)
-        sides = self._sides(x, steps, columns, residual, jacobian)
-        left, middle, skew = sides.columns, sides.middle, sides.skew
-        norms = column_norms(middle)
-        apart = skew > self._accurate * norms
-        left, skew, norms = left[apart], skew[apart], norms[apart]
-        jacobian[:, left], self._slopes[left] = middle[:, apart], norms
-        self.central[left] = True
-        unit = self._unit(x)
-        # A value near zero may be moved by a part of its scale.
-        most = _LONGEST_STEP * np.maximum(self._scale / unit, 1.0)
-        for _ in range(_LENGTHENINGS):
-            size = self.size.copy()
-            norms = np.maximum(norms, np.finfo(np.float64).tiny)
-            drowned = _DROWNED * skew / (self._accurate * norms) * size[left]
-            size[left] = np.minimum(np.minimum(drowned, 1.0 / (norms * unit[left])), most[left])
-            steps = self._steps(x, size)
-            longer = size > _LONGER * self.size
-            if not longer[left].any():
-                return
-            ahead = self._residuals.step_changes(x, steps, longer, residual)
-            longer &= ~ahead.diverged
-            sides = self._sides(x, steps, longer, residual, ahead.changes / steps)
-            kept = np.isin(left, sides.columns)
-            before, norms = skew[kept], norms[kept]
-            left, middle, skew = sides.columns, sides.middle, sides.skew
-            apart = column_norms(middle - jacobian[:, left]) > self._accurate * norms
-            norms = column_norms(middle)
-            # Sides that come apart do so by curvature, not by noise.
-            kept = apart & (skew < before)
-            left, skew, norms = left[kept], skew[kept], norms[kept]
-            jacobian[:, left] = middle[:, kept]
-            self.size[left], self._slopes[left] = size[left], norms
-            self._change[left] = norms * np.abs(steps[left]) / self._noise
-            # Where noise was all that the sides differed by, one of them serves.
-            self.central[left] = skew >= self._accurate * norms
-
-    def _lengthen(self, x: NDArray[np.float64]) -> None:
-        """Lengthen steps that hardly change the residuals, by the slopes at the last point."""
+    def _size_by_slopes(self, x: NDArray[np.float64]) -> None:
+        """Choose steps by the slopes at the last point, values near zero by their scales."""
         known = (self._slopes > 0) & ~(self.wide | self._residuals.exact)
-        unit = self._unit(x)
-        most = _LONGEST_STEP * np.maximum(self._scale / unit, 1.0)
-        with np.errstate(divide='ignore', invalid='ignore'):
-            size = self._change * self._noise / (self._slopes * unit)
-        size = np.minimum(np.maximum(size, np.minimum(self.size, _STEP)), most)
+        size = self._change * self._noise / np.maximum(self._slopes * self._unit(x), _TINY)
+        longest = _LONGEST * np.maximum(self._scale / self._unit(x), 1.0)
+        size = np.clip(size, np.minimum(self.size, _STEP), longest)
         self.size = np.where(known, size, self.size)
 
     def _steps(
@@ -461,40 +447,6 @@ class Differences:
         unit: NDArray[np.float64] = np.maximum(np.abs(x), np.where(self._log, 0.0, least))
         return unit
 
-    def _adjust(self, found: Linearisation, steps: NDArray[np.float64]) -> None:
-        """Difference columns again whose change was too large or lost in rounding."""
-        x, residual, jacobian, _ = found
-        root = np.sqrt(len(residual))
-        change = column_norms(jacobian) * np.abs(steps) / root
-        free = ~self._residuals.exact & (change > 0)
-        coarse = free & (change > _LARGEST_CHANGE) & (self.size > _SMALLEST_STEP)
-        rounding = np.finfo(np.float64).eps * np.sqrt(np.mean(residual**2))
-        fine = free & (change < _ROUNDINGS * rounding) & (self.size < _LONGEST_STEP)
-        again = coarse | (fine & ~coarse)
-        if not again.any():
-            return
-        target = np.where(coarse, _LARGEST_CHANGE, _ROUNDINGS * rounding)
-        size = self.size * target / np.where(again, change, 1.0)
-        low = np.where(coarse, _SMALLEST_STEP, self.size)
-        high = np.where(coarse, self.size, _LONGEST_STEP)
-        size = np.where(again, np.clip(size, low, high), self.size)
-        renewed = self._steps(x, size)
-        other = self._residuals.step_changes(x, renewed, again, residual)
-        # A jump is as large for a short step: that would pass for a steep slope.
-        shorter = column_norms(other.changes) / root
-        jump = coarse & (shorter > np.sqrt(change * _LARGEST_CHANGE)) & (shorter > _JUMP)
-        good = again & ~other.diverged & ~jump
-        self.size = np.where(again & ~jump, size, self.size)
-        jacobian[:, good] = other.changes[:, good] / renewed[good]
-        self.repairs += int(again.sum())
-
-    def _centre(self, found: Linearisation) -> None:
-        """Turn two-point columns into means of both sides."""
-        x, residual, jacobian, _ = found
-        steps = self._steps(x)
-        sides = self._sides(x, steps, self.central, residual, jacobian)
-        jacobian[:, sides.columns] = sides.middle
-
     def _sides(
         self,
         x: NDArray[np.float64],
@@ -502,8 +454,8 @@ class Differences:
         columns: NDArray[np.bool_],
         residual: NDArray[np.float64],
         ahead: NDArray[np.float64],
-    ) -> _Sides:
-        """Return slopes to both sides of values, without jumps, where they can be had.
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return mean slopes between both sides of values, without jumps.
 
         Where there is no room behind a value, the sides are those of the point a step ahead of it.
 
@@ -513,12 +465,15 @@ class Differences:
             columns: (p,) which unknowns.
             residual: (n,) residuals at ``x``.
             ahead: (n, p) slopes over the steps ahead.
+
+        Returns:
+            (k,) columns that have two sides, (n, k) slopes, (k,) norms by which each side differs.
         """
         beside = self._is_inside(x - steps)
         away = np.where(beside, -steps, 2 * steps)
         found = columns & self._is_inside(x + away)
         if not found.any():
-            return _Sides(np.flatnonzero(found), ahead[:, found], np.zeros(0))
+            return np.flatnonzero(found), ahead[:, :0], np.zeros(0)
         more = self._residuals.step_changes(x, away, found, residual)
         places = np.flatnonzero(found & ~more.diverged)
         one = ahead[:, places]
@@ -526,4 +481,10 @@ class Differences:
         other = np.where(beside[places], -other, other - one)
         leave_jumps_out(one, other)
         middle = (one + other) / 2
-        return _Sides(places, middle, column_norms(one - middle))
+        return places, middle, column_norms(one - middle)
+
+
+def _apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return (k,) whether columns differ by more than a part of the first."""
+    apart: NDArray[np.bool_] = column_norms(one - other) > _APART * column_norms(one)
+    return apart

@@ -8,19 +8,15 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import FitError, nearest
-from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, attempt
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.solver.differences import ResidualLike, Variables
 from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.problem import Iteration, ResidualLike
+from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, attempt
 from sysid_ros.model.unknown import Unknown
-
-Method = Literal['sobol', 'lhs']
-METHODS: tuple[Method, ...] = get_args(Method)
 
 #: So many of the starts are solved, those with the least cost.
 _KEPT = 3
@@ -58,64 +54,42 @@ class MultiStart:
     attempts: tuple[Attempt, ...]
 
 
-def starts(
-    unknowns: Sequence[Unknown], count: int, method: Method = 'sobol', seed: int = 0
-) -> NDArray[np.float64]:
-    """Spread starts over the bounds; the first is the nominal one.
+def starts(unknowns: Sequence[Unknown], count: int, seed: int = 0) -> NDArray[np.float64]:
+    """Spread starts over the bounds by a scrambled Sobol sequence; the first is the nominal one.
 
     Args:
         unknowns: What is sampled; a logarithmic one by its logarithm.
         count: Number of starts.
-        method: ``sobol`` for a scrambled Sobol sequence, ``lhs`` for a Latin hypercube.
-        seed: Of the sample: the same seed gives the same starts.
+        seed: Of the sample.
 
     Returns:
         (count, p) values.
 
     Raises:
-        FitError: There is no such method, the count is not positive, or bounds are not finite or,
-            on a logarithmic scale, not positive.
+        FitError: The count is not positive, or bounds are not finite or, on a logarithmic scale,
+            not positive.
     """
-    if method not in METHODS:
-        raise FitError(
-            f'There is no method {method!r} of spreading starts; {nearest(str(method), METHODS)}.'
-        )
     if count < 1:
         raise FitError(f'Expected at least one start, got {count}.')
-    low = np.array([unknown.min_value for unknown in unknowns])
-    high = np.array([unknown.max_value for unknown in unknowns])
-    log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
     for unknown in unknowns:
-        limits = (unknown.min_value, unknown.max_value)
-        if not np.all(np.isfinite(limits)) or (unknown.scale == 'log' and limits[0] <= 0):
-            kind = 'positive and finite' if unknown.scale == 'log' else 'finite'
+        low, high, log = unknown.min_value, unknown.max_value, unknown.scale == 'log'
+        if not np.isfinite([low, high]).all() or (log and low <= 0):
+            kind = 'positive and finite' if log else 'finite'
             raise FitError(
                 f'Starts are spread over the bounds, which are expected to be {kind}; those of '
-                f'parameter {unknown.name!r} are [{limits[0]:g}, {limits[1]:g}].'
+                f'parameter {unknown.name!r} are [{low:g}, {high:g}].'
             )
-    nominal = np.array([unknown.nominal for unknown in unknowns])
-    unit = _sample(len(unknowns), count - 1, method, seed)
-    below, above = (np.where(log, np.log(np.where(log, b, 1.0)), b) for b in (low, high))
-    spread = below + unit * (above - below)
-    values = np.where(log, np.exp(np.where(log, spread, 0.0)), spread)
-    return np.concatenate([nominal[None, :], np.clip(values, low, high)])
-
-
-def _sample(size: int, count: int, method: Method, seed: int) -> NDArray[np.float64]:
-    """Return (count, size) points of the unit cube."""
-    if not count:
-        return np.zeros((0, size))
+    variables, size = Variables(unknowns), len(unknowns)
+    nominal = np.array([[unknown.nominal for unknown in unknowns]])
+    if count == 1:
+        return nominal
     from scipy.stats import qmc  # noqa: PLC0415 (slow to import, and few fits need it)
 
-    random = np.random.default_rng(seed)
-    if method == 'sobol':
-        # Balance needs a power of two; what is beyond the count is left out.
-        power = int(np.ceil(np.log2(count))) if count > 1 else 0
-        drawn = qmc.Sobol(size, seed=random).random_base2(power)[:count]
-    else:
-        drawn = qmc.LatinHypercube(size, seed=random).random(count)
-    points: NDArray[np.float64] = np.asarray(drawn, dtype=np.float64)
-    return points
+    # Balance needs a power of two; what is beyond the count is left out.
+    power = int(np.ceil(np.log2(count - 1)))
+    drawn = qmc.Sobol(size, seed=np.random.default_rng(seed)).random_base2(power)[: count - 1]
+    spread = variables.lower + np.asarray(drawn) * (variables.upper - variables.lower)
+    return np.concatenate([nominal, [variables.values(z) for z in spread]])
 
 
 def solve_from(
@@ -162,16 +136,11 @@ def solve_from(
     attempts = []
     for k in map(int, order):
         found = outcomes.get(k)
-        solved = None if isinstance(found, FitError) else found
-        attempts.append(
-            Attempt(
-                start=candidates[k].copy(),
-                start_cost=float(costs[k]),
-                unstable=bool(unstable[k]),
-                status=solved.status if solved else FAILED if found else NOT_SOLVED,
-                cost=solved.cost if solved else float('nan'),
-                x=solved.x if solved else candidates[k].copy(),
-            )
-        )
+        start, there, wild = candidates[k].copy(), float(costs[k]), bool(unstable[k])
+        if isinstance(found, Solution):
+            attempts.append(Attempt(start, there, wild, found.status, found.cost, found.x))
+        else:
+            status = FAILED if found else NOT_SOLVED
+            attempts.append(Attempt(start, there, wild, status, float('nan'), start))
     best = min(solutions, key=lambda solution: solution.cost)
     return MultiStart(best, tuple(attempts))

@@ -19,8 +19,7 @@ from typing import Any, Self
 from sysid_ros.config import ServoFitConfig
 from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ConfigError, ResultError, how_many
-from sysid_ros.estimation.solver.least_squares import SolverSettings
-from sysid_ros.estimation.solver.problem import Iteration
+from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer
@@ -40,7 +39,7 @@ from sysid_ros.servos.laws.servo import Servo
 _STUDIES = 'study.journal'
 #: The values of a fit are written this often, s.
 _PERIOD = 2.0
-_SOLVER = SolverSettings().backend
+_SOLVER = 'mujoco'
 #: Loads that differ by less than this part are one.
 _SAME_LOAD = 0.05
 #: A motor that is off for less than this part of all samples is never really off.

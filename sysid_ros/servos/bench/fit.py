@@ -16,9 +16,9 @@ from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
 from sysid_ros.estimation.noise import encoder_step, noise_of
 from sysid_ros.estimation.priors import prior_rows
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.least_squares import Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.problem import FitLog as Trace
-from sysid_ros.estimation.solver.problem import FunctionResiduals, Iteration, StepChanges
+from sysid_ros.estimation.solver.differences import FunctionResiduals, StepChanges
+from sysid_ros.estimation.solver.solver import FitLog as Trace
+from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, solve
 from sysid_ros.estimation.solver.starts import Attempt, starts
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
@@ -128,10 +128,7 @@ class LogResiduals(FunctionResiduals):
         noise: Standard deviation of a measured position, rad.
         samples: What each residual is.
         prior_rows: Where the residuals of priors are.
-        at_once: Candidates are moved together, in arrays so short that a few dozen take no longer.
     """
-
-    at_once = 64
 
     def __init__(
         self,

@@ -4,14 +4,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.problem import FunctionResiduals
+from sysid_ros.estimation.solver.differences import FunctionResiduals
 from sysid_ros.estimation.solver.starts import solve_from, starts
 from sysid_ros.model.unknown import Unknown
 
@@ -25,9 +23,8 @@ def tone(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.sin(7.0 * TIMES) - np.sin(x[:, 0] * TIMES)
 
 
-@pytest.mark.parametrize('method', ['sobol', 'lhs'])
-def test_starts_are_spread_over_the_bounds_and_begin_with_the_nominal_one(method: Any) -> None:
-    found = starts([FREQUENCY, GAIN], 17, method)
+def test_starts_are_spread_over_the_bounds_and_begin_with_the_nominal_one() -> None:
+    found = starts([FREQUENCY, GAIN], 17)
     assert found.shape == (17, 2)
     np.testing.assert_array_equal(found[0], [1.0, 1.0])
     assert np.all((found >= [0.5, 0.01]) & (found <= [20.0, 100.0]))
@@ -35,8 +32,8 @@ def test_starts_are_spread_over_the_bounds_and_begin_with_the_nominal_one(method
     unit = np.stack([(found[1:, 0] - 0.5) / 19.5, np.log(found[1:, 1] / 0.01) / np.log(1e4)])
     for row in unit:
         assert np.histogram(row, 4, (0, 1))[0].tolist() == [4, 4, 4, 4]
-    np.testing.assert_array_equal(found, starts([FREQUENCY, GAIN], 17, method))
-    assert not np.array_equal(found, starts([FREQUENCY, GAIN], 17, method, seed=1))
+    np.testing.assert_array_equal(found, starts([FREQUENCY, GAIN], 17))
+    assert not np.array_equal(found, starts([FREQUENCY, GAIN], 17, seed=1))
 
 
 def test_starts_that_cannot_be_spread_are_an_error() -> None:
@@ -45,8 +42,6 @@ def test_starts_that_cannot_be_spread_are_an_error() -> None:
         starts([free], 4)
     with pytest.raises(FitError, match="positive and finite; those of parameter 'gain'"):
         starts([Unknown('gain', (), 1.0, 0.0, 2.0, scale='log')], 4)
-    with pytest.raises(FitError, match="no method 'sobel' of spreading starts; nearest: sobol"):
-        starts([GAIN], 4, 'sobel')  # type: ignore[arg-type]
     with pytest.raises(FitError, match='at least one start, got 0'):
         starts([GAIN], 0)
 
