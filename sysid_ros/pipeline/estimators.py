@@ -158,11 +158,14 @@ def _not_by_forces(problem: Problem) -> str | None:
     training = problem.sequences('train')
     if not training:
         return 'there is no training sequence'
+    reason = not_prescribable(problem.model, training)
+    if reason is not None:
+        return reason
     for parameter in problem.parameters:
         for target in parameter.targets:
             if not _acts(problem.model, target):
                 return f'parameter {parameter.name!r} does not act on the forces of a given motion'
-    return not_prescribable(problem.model, training)
+    return None
 
 
 def _acts(model: mujoco.MjModel, target: Target) -> bool:

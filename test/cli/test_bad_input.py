@@ -148,10 +148,10 @@ def _without_efforts(message: Any) -> Any:
 @pytest.mark.parametrize('command', ['preflight', 'calibrate'])
 def test_a_bag_without_commands(project: Any, refused: Callable[..., str], command: str):
     _rewrite(project.folder / 'train', lambda t, m: _without_efforts(m) if t == STATES else None)
-    assert refused(command, 'calibration.yaml') == (
+    assert refused(command, 'calibration.yaml').startswith(
         "Expected commands for every actuator in bag 'train', found none for shoulder, elbow, "
         'whose joints move by up to 1.8 rad: record them or map them, as `sysid map BAG MODEL` '
-        "proposes; if the motors were off, say undriven: ['*'] in the configuration."
+        "proposes; if the motors were off, say undriven: ['*'] in the configuration"
     )
 
 
@@ -159,19 +159,9 @@ def test_a_bag_without_commands(project: Any, refused: Callable[..., str], comma
 @pytest.mark.parametrize('command', ['preflight', 'calibrate'])
 def test_a_bag_with_efforts_only(project: Any, refused: Callable[..., str], command: str):
     _rewrite(project.folder / 'train', lambda t, m: m if t == STATES else None)
-    assert 'could drive motors, but the actuators of the model are' in refused(
-        command, 'calibration.yaml'
-    )
-    for line in (project.folder / 'arm.xml').read_text().splitlines():
-        if '<position' in line:
-            joint = line.split('"')[1]
-            project.replace_in_model(
-                line.strip(), f'<motor name="{joint}" joint="{joint}" gear="50"/>'
-            )
-    assert (
-        'let the measured efforts drive the model, under actuators of the mapping `shoulder: '
-        '{topic: /joint_states, field: effort, label: shoulder, scale: 0.02}`;'
-    ) in refused(command, 'calibration.yaml')
+    sentence = refused(command, 'calibration.yaml')
+    assert 'nor do its forces tell' in sentence
+    assert 'command_delay' in sentence
 
 
 @pytest.mark.slow

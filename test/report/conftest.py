@@ -352,7 +352,7 @@ def rich_result() -> CalibrationResult:
             config={
                 'model': 'models/six_axis_arm.xml',
                 'bags': [{'path': bag, 'role': role} for bag, role in SEQUENCES],
-                'solver': {'backend': 'mujoco', 'loss': 'linear', 'max_iterations': 200},
+                'solver': {'loss': 'linear', 'max_iterations': 200},
             },
             input_mode='position commands of 6 actuators, zero-order held',
         ),
