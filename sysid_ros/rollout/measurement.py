@@ -112,6 +112,22 @@ class Lookup(NamedTuple):
         result: NDArray[np.float64] = before + self.weights * (after - before)
         return result
 
+    def slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the change of (steps, k) rows per step at the samples.
+
+        It is that of the straight line that a sample lies on: forces jump where controllers update
+        their commands, and what is smoothed over neighbouring steps is the slope of nothing that
+        is compared. On a row two lines meet, and their mean counts.
+        """
+        pick = np.take_along_axis if self.rows.ndim > 1 else np.take
+        rise = np.diff(values, axis=0)
+        after = pick(rise, np.minimum(self.rows, len(rise) - 1), axis=0)
+        before = pick(rise, np.clip(self.rows - 1, 0, len(rise) - 1), axis=0)
+        inside = np.zeros(len(self.rows), dtype=bool) if self.weights is None else self.weights > 0
+        return np.where(
+            inside if inside.ndim > 1 else inside[:, None], after, 0.5 * (after + before)
+        )
+
 
 def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
     """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
@@ -296,4 +312,4 @@ class Readings:
         state = np.array(self._with_held(at(values), rows))
         if not slopes:
             return state, np.empty((0, 0))
-        return state, at(np.gradient(values, self.timestep, axis=0))
+        return state, at.slopes(values) / self.timestep
