@@ -106,6 +106,3 @@ def listed(names: Iterable[str], limit: int = MOST_NAMED) -> str:
 def how_many(things: Sized, what: str) -> str:
     """Return the number of things with their name, as ``1 bag`` or ``2 bags``."""
     return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'
-
-
-some = listed

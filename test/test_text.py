@@ -26,7 +26,7 @@ from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
 from sysid_ros.config import MappingConfig, load_mapping
-from sysid_ros.errors import AlignmentError, nearest, some
+from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.export.actuators import actuators_text, drives_of
 from sysid_ros.export.export import parameters_text
@@ -90,7 +90,7 @@ def test_no_name_moves_the_cursor_or_begins_a_line(width: int) -> None:
 
 def test_no_name_makes_more_of_an_error_than_a_sentence() -> None:
     for name in EVERY:
-        error = AlignmentError(f'Joint {name} is not in {some(NAMES)}; {nearest(name, NAMES)}.')
+        error = AlignmentError(f'Joint {name} is not in {listed(NAMES)}; {nearest(name, NAMES)}.')
         assert not unseen(str(error))
         assert '\n' not in str(error)
         assert len(str(error)) <= 1000

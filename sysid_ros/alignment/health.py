@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.bags import Field, TopicColumns
 from sysid_ros.errors import MOST_NAMED, how_many
-from sysid_ros.vocabulary import SECOND_NS as SECOND_NS
+from sysid_ros.vocabulary import SECOND_NS
 
 #: Begin and end, s from the first measurement of a bag.
 Span = tuple[float, float]

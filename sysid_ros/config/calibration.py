@@ -13,7 +13,6 @@ from pydantic import Field, field_validator, model_validator
 
 from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section
-from sysid_ros.errors import MOST_NAMED as MOST_NAMED
 from sysid_ros.errors import listed
 
 Share = Annotated[float, Field(ge=0, lt=1)]

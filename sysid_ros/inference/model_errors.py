@@ -19,7 +19,7 @@ import scipy
 from mujoco.rollout import Rollout
 from numpy.typing import NDArray
 
-from sysid_ros.errors import some
+from sysid_ros.errors import listed
 from sysid_ros.estimation.residuals import Record, Residuals
 from sysid_ros.inference.covariance import (
     CHANCE,
@@ -107,7 +107,7 @@ class Term(NamedTuple):
 def _title(terms: Sequence[Term]) -> str:
     """Say what terms of a kind are."""
     places = [repr(term.where) for term in terms if term.where]
-    return f'{terms[0].lack} of {some(places)}' if places else str(terms[0].lack)
+    return f'{terms[0].lack} of {listed(places)}' if places else str(terms[0].lack)
 
 
 class _Trial(NamedTuple):
@@ -425,7 +425,7 @@ def lacking(linear: Linear, terms: Sequence[Term], half: Array) -> Lacks:
         for each, x, by in zip(causes, linear.x, shift, strict=True)
     )
     follow = '; '.join(f'{each.title} ({each.sigmas:.2g} standard errors)' for each in found)
-    also = f' Instead of the first, it may be {some(titles)}.' if titles else ''
+    also = f' Instead of the first, it may be {listed(titles)}.' if titles else ''
     note = (
         f'The model lacks something; residuals follow {follow}.{also} Intervals allow for what '
         'any of that would change.'

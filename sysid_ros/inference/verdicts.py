@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import MOST_NAMED, VerdictKind
+from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.errors import MOST_NAMED, listed
 from sysid_ros.estimation.residuals import PRIOR
 from sysid_ros.inference.combinations import (
     Combination,
@@ -323,5 +324,5 @@ def widest(value: float, unknown: Unknown) -> float:
 
 def _listed(names: Sequence[str]) -> str:
     if len(names) > MOST_NAMED + 1:
-        return f'{", ".join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} others'
+        return listed(names)
     return names[0] if len(names) == 1 else f'{", ".join(names[:-1])} and {names[-1]}'

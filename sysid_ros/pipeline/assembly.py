@@ -13,10 +13,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind, HealthFinding, spans_of
+from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.errors import some
+from sysid_ros.errors import listed
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
@@ -43,7 +43,7 @@ from sysid_ros.results.result import (
 from sysid_ros.results.summary import Validation, provenance_now, summarise, tool_errors
 from sysid_ros.signals.timeseries import Method, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
-from sysid_ros.vocabulary import Quantity
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 Values = NDArray[np.float64]
 
@@ -299,7 +299,7 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         times = np.sort(np.concatenate([np.zeros(0), *found]))
         if len(times):
             at = np.round(SECOND_NS * (times + begins.get(sequence.name, 0.0))).astype(np.int64)
-            moments = some([f'{time:.2f} s' for time in times])
+            moments = listed([f'{time:.2f} s' for time in times])
             yield HealthFinding(
                 bag=sequence.name,
                 subject='commands',

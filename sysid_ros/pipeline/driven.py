@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from sysid_ros.alignment.health import SECOND_NS, FindingKind
+from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -36,8 +36,8 @@ from sysid_ros.alignment.pairs import (
     topic_columns,
 )
 from sysid_ros.bags import BagColumns
-from sysid_ros.errors import ConfigError, FitError, nearest, some
-from sysid_ros.vocabulary import Quantity, is_command
+from sysid_ros.errors import ConfigError, FitError, listed, nearest
+from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
 #: A joint moves from these ranges on, rad (2°) and m: brakes and servos give.
 _MOVES_RAD, _MOVES_M = 0.035, 0.005
@@ -218,7 +218,7 @@ def _no_commands(
     off = "'*'" if len(silent) >= model.nactuator else ', '.join(silent)
     return (
         f'Expected commands for every actuator in bag {bag.path.name!r}, found none for '
-        f'{some(silent, 6)}{moves}{next(unused, "")}: record them or map them, as '
+        f'{listed(silent)}{moves}{next(unused, "")}: record them or map them, as '
         f'`sysid map BAG MODEL` proposes{by_efforts}; if the motors were off, say '
         f'undriven: [{off}] in the configuration.'
     )

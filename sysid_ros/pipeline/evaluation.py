@@ -24,7 +24,7 @@ from sysid_ros.config import (
     ThresholdsConfig,
     load_calibration,
 )
-from sysid_ros.errors import ConfigError, ResultError, how_many, nearest, some
+from sysid_ros.errors import ConfigError, ResultError, how_many, listed, nearest
 from sysid_ros.estimation.residuals import DIVERGED
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
@@ -152,7 +152,7 @@ def evaluate(
         content = ''.join(map(sha256, files_in(recording.path)))
         hashes[recording.alignment.bag] = hashlib.sha256(content.encode()).hexdigest()
     if not errors:
-        names = some(hashes)
+        names = listed(hashes)
         raise ConfigError(f'Expected measurements of what the model senses in {names}, found none.')
     fitted = () if forecast.result is None else forecast.result.parameters
     return Evaluation(
@@ -271,7 +271,7 @@ def judge_evaluation(
     """
     cases = [] if baseline is None else list(_model_cases(found, baseline))
     changed = [case for case in cases if not case.passed]
-    blame = f'; the model has another {some(c.name for c in changed)}' if changed else ''
+    blame = f'; the model has another {listed(c.name for c in changed)}' if changed else ''
     before = {(e.bag, e.name): e.error for e in (baseline.errors if baseline else ())}
     places = {'': Place(found.model, 0)}
     for value in found.values:

@@ -37,7 +37,7 @@ from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, some
+from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, listed
 from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
@@ -322,7 +322,7 @@ def _mapping(
         if not mapping_of(best).sensors:
             raise AlignmentError(
                 f'Nothing in {bag.path.name!r} is a joint of the model {model.name!r} '
-                f'({some(joint.name for joint in spec.joints)}); name the right model, or write '
+                f'({listed(joint.name for joint in spec.joints)}); name the right model, or write '
                 'what belongs together after the proposal of `sysid map BAG MODEL`.'
             ) from err
         return best
@@ -381,7 +381,7 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         if pair.role is PairRole.SENSOR and not similarities(pair.labels, [pair.name]).any()
     ]
     if guessed:
-        named = some(f'{pair.name} is {",".join(pair.labels)}' for pair in guessed)
+        named = listed(f'{pair.name} is {",".join(pair.labels)}' for pair in guessed)
         least = min(pair.score for pair in guessed)
         yield (
             'Is that right? Guessed from motion and order, not from names, scores from '
@@ -399,8 +399,8 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         lines = 'the mapping has lines for them, which are commented out'
     if columns:
         yield (
-            f'How many N·m (N) is a unit of {some(dict.fromkeys(columns))}? They are no torques of '
-            f'this model, and no efforts of their message are compared: {lines}, where that is the '
+            f'How many N·m (N) is a unit of {listed(dict.fromkeys(columns))}? They are no torques '
+            f'of this model, and no efforts of their message are compared: {lines}, where that is the '
             'scale.'
         )
 
@@ -432,7 +432,7 @@ def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str
         return ()
     note = (
         f'{len(still)} of the {len(joints)} joints of the model never move in the training '
-        f'recordings, so nothing of them is identified ({some(still, 6)}): is an encoder '
+        f'recordings, so nothing of them is identified ({listed(still)}): is an encoder '
         'silent, or is this the model of another robot?'
     )
     return (note,)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.errors import some
+from sysid_ros.errors import listed
 from sysid_ros.pipeline.init import CalibrationProposal, ProposedTarget
 from sysid_ros.text import one_line
 from sysid_ros.yaml_text import scalar
@@ -65,7 +65,7 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         how = 'proposed from names and motion, in the unit of the model.'
         doubtful = [pair.name for pair in proposal.mapping.pairs if not pair.confident]
         if doubtful:
-            how += f' Not certain, and commented out there: {some(doubtful)}: look at them.'
+            how += f' Not certain, and commented out there: {listed(doubtful)}: look at them.'
     chosen = 'auto' if proposal.mapping is None else scalar(mapping)
     lines += ['', *_folded([f'Which column is which joint: {how}', *proposal.questions])]
     lines.append(f'mapping: {chosen}')

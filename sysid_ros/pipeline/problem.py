@@ -42,7 +42,6 @@ from sysid_ros.errors import (
     ParameterError,
     listed,
     nearest,
-    some,
 )
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
@@ -167,7 +166,7 @@ def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFindin
             kinds.setdefault(topic, {}).setdefault(kind, []).append(recording.path.name)
     for topic, bags in kinds.items():
         if len(bags) > 1:
-            said = '; '.join(f'{kind} in {some(names, 3)}' for kind, names in bags.items())
+            said = '; '.join(f'{kind} in {listed(names)}' for kind, names in bags.items())
             detail = f'{said}; no delay is right for all: set stamps or leave bags out'
             first = next(iter(bags.values()))[0]
             yield HealthFinding(first, topic, FindingKind.UNLIKE_STAMPS, len(bags), detail)

@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import how_many, some
+from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.inference.model_errors import TermKind
 from sysid_ros.results.diagnostics import MOTION, moving
@@ -198,7 +198,7 @@ def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     ]
     wrong = f'Residuals follow {title}: {100 * share:.2g} % of the remaining cost.'
     if delays:
-        wrong += f' Beside that, {some(delays)} cannot be right: make it a parameter, too.'
+        wrong += f' Beside that, {listed(delays)} cannot be right: make it a parameter, too.'
     yield _Seen(
         wrong if share > _MOST_SHARE else '',
         'No other delay or clock explains what is left.',
@@ -213,7 +213,7 @@ def _lacking_times(result: CalibrationResult) -> tuple[str, float]:
     """Return what clocks or delays the model lacks, and the part of the remaining cost they are."""
     lacking = () if result.inference is None else result.inference.lacking
     found = [term for term in lacking if term.lack in _WRONG_TIMES]
-    return some(term.title for term in found), sum(term.share for term in found)
+    return listed(term.title for term in found), sum(term.share for term in found)
 
 
 def _stable(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
@@ -262,7 +262,7 @@ def _moving(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
 
 def _same_of(names: Iterable[str]) -> str:
     """Return a clause on where else the same is wrong; empty where it is not."""
-    others = some(dict.fromkeys(names))
+    others = listed(dict.fromkeys(names))
     return f'; the same of {others}' if others else ''
 
 
@@ -453,8 +453,8 @@ def _verdicts(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     allowed = config.allowed_verdicts
     bad = [own for own in result.parameters if own.verdict_kind not in allowed]
     wrong = (
-        f'{some(f"{own.name} is {own.verdict}" for own in bad)}: leave that out of parameters, fix '
-        'it by a prior, record motion that determines it, or allow the verdict in '
+        f'{listed(f"{own.name} is {own.verdict}" for own in bad)}: leave that out of parameters, '
+        'fix it by a prior, record motion that determines it, or allow the verdict in '
         'gate.allowed_verdicts.'
     )
     yield _Seen(wrong if bad else '', 'All verdicts are allowed.', len(bad), 0, 'parameters')
@@ -489,8 +489,8 @@ def _bands(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     # Where a recording starts is not in them: small errors may leave them.
     if outside and result.held_out_after > _MORE:
         yield _Seen(
-            f'Bands that should hold 95 % of the held-out samples hold {some(outside)}: the model '
-            'errs by more than noise and intervals say.'
+            f'Bands that should hold 95 % of the held-out samples hold {listed(outside)}: the '
+            'model errs by more than noise and intervals say.'
         )
 
 
@@ -511,7 +511,7 @@ def _each_sensor(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         for error in _predicted_worse(result)
     ]
     if worse:
-        yield _Seen(f'The nominal model predicts better: {some(worse)}.')
+        yield _Seen(f'The nominal model predicts better: {listed(worse)}.')
 
 
 def _ahead(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
@@ -525,7 +525,7 @@ def _ahead(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
                 figures = f'{other:.3g} to {joint.after:.3g} {joint.unit} at {seconds:g} s'
                 worse[joint.sensor] = f'{joint.sensor} ({figures})'
         if worse:
-            found = some(worse.values())
+            found = listed(worse.values())
             yield _Seen(f'Shortly after measured states, {said} predicts better: {found}.')
 
 
@@ -600,7 +600,7 @@ def _model(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     kind = VerdictKind.MODEL_LIMITED
     limited = [own.name for own in result.parameters if own.verdict_kind is kind]
     if limited:
-        yield _Seen(f'The model lacks something that moves {some(limited)}: see their verdicts.')
+        yield _Seen(f'The model lacks something that moves {listed(limited)}: see their verdicts.')
 
 
 def _time_step(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
@@ -629,7 +629,7 @@ def _mapping(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     if unsure and FindingKind.ASSUMED_ORDER in kinds:
         yield _Seen(
             'Which command is which joint was assumed, and other sensors move about as the model '
-            f'predicts for {some(unsure)}: the second-best mapping is near.'
+            f'predicts for {listed(unsure)}: the second-best mapping is near.'
         )
 
 
@@ -640,7 +640,7 @@ def _recordings(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         if finding.kind.grade is Grade.FAULT
     )
     if found:
-        yield _Seen(f'Recordings have faults that are not left out: {some(found)}.')
+        yield _Seen(f'Recordings have faults that are not left out: {listed(found)}.')
 
 
 #: Checks of the fit itself: where one is not passed, no value is the robot's.
@@ -729,7 +729,7 @@ class _Steps:
         return ('sysid', 'calibrate', self.config, *more)
 
     def _map(self) -> tuple[Any, ...]:
-        of = f' of {some(dict.fromkeys(self.doubtful))}' if self.doubtful else ''
+        of = f' of {listed(dict.fromkeys(self.doubtful))}' if self.doubtful else ''
         say = f'Check the mapping{of}: propose it from the motion, look, and calibrate with it.'
         propose = ('sysid', 'map', self.bags[0], self.model, '-o', 'mapping.yaml')
         return say, propose, self._calibrate('--set', 'mapping=mapping.yaml')
@@ -769,7 +769,7 @@ class _Steps:
             for own in self.result.parameters
             if own.verdict_kind is VerdictKind.AT_BOUND and (own.value or own.asked)
         ]
-        say = f'Widen the bounds of {some(names)} if physics allows it, and calibrate again.'
+        say = f'Widen the bounds of {listed(names)} if physics allows it, and calibrate again.'
         return say, self._calibrate()
 
     def _record(self) -> tuple[Any, ...]:
@@ -783,7 +783,7 @@ class _Steps:
     def _excite(self) -> tuple[Any, ...]:
         blind = (VerdictKind.NOT_EXCITED, VerdictKind.CONFOUNDED)
         names = [own.name for own in self.result.parameters if own.verdict_kind in blind]
-        of = f' that tells of {some(names)}' if names else ''
+        of = f' that tells of {listed(names)}' if names else ''
         launch = ('ros2', 'launch', 'sysid_ros', 'excite.launch.xml', f'model:={self.model}')
         return (
             f'Record a motion{of}, or leave that out of parameters: design it, run it, record it.',
@@ -797,7 +797,7 @@ class _Steps:
             'play, an elastic joint; or a mass, length, gain or unit of efforts that is wrong.'
         )
         if worse := {error.sensor for error in _predicted_worse(self.result)}:
-            say += f' Or leave {some(sorted(worse))} out of sensors.'
+            say += f' Or leave {listed(sorted(worse))} out of sensors.'
         return say, ('sysid', 'inspect', self.bags[0], self.model)
 
     def _use(self) -> tuple[Any, ...]:

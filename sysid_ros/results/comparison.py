@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.config import MemoryConfig
 from sysid_ros.config.calibration import Role
-from sysid_ros.errors import ResultError, nearest, some
+from sysid_ros.errors import ResultError, listed, nearest
 from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.headline import headline
@@ -233,9 +233,9 @@ def what_changed(
     other = [name for name, content in now.items() if then.get(name) != content]
     other += [name for name in then if name not in now]
     if model:
-        yield f'Model changed: {some(model)}.'
+        yield f'Model changed: {listed(model)}.'
     if other:
-        yield f'Recordings changed: {some(other)}.'
+        yield f'Recordings changed: {listed(other)}.'
     numbers = [case for case in cases if not math.isnan(case.value - case.baseline) and not model]
     robot = [case.name for case in numbers if not (case.bag or case.passed)] if other else []
     code = [
@@ -245,14 +245,14 @@ def what_changed(
         and (case.bag not in other if case.bag else not other)
     ]
     if robot:
-        yield f'Robot changed: {some(robot)}.'
+        yield f'Robot changed: {listed(robot)}.'
     if code:
         newer = [
             f'{name} {versions[1].get(name, "none")} → {version}'
             for name, version in versions[0].items()
             if versions[1].get(name) != version
         ]
-        yield f'Code changed ({", ".join(newer) or "the versions are the same"}): {some(code)}.'
+        yield f'Code changed ({", ".join(newer) or "the versions are the same"}): {listed(code)}.'
 
 
 def _recordings(result: CalibrationResult) -> dict[str, str]:

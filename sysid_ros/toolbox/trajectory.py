@@ -19,7 +19,7 @@ import numpy as np
 from mujoco.rollout import Rollout
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, nearest, some
+from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, listed, nearest
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
 from sysid_ros.signals import SignalMapping, SignalType
 from sysid_ros.signals.timeseries import write_arrays
@@ -405,7 +405,7 @@ def _controls(model: mujoco.MjModel, control: TimeSeries) -> Array:
     if missing:
         raise FitError(
             f'Expected a command for each of the {model.nu} controls of the model, '
-            f'missing: {some(missing)}.'
+            f'missing: {listed(missing)}.'
         )
     values = control.matrix[:, columns]
     for row, column in np.argwhere(~np.isfinite(values)):
@@ -440,7 +440,7 @@ def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missi
     if missing and not allow_missing and not by_place:
         raise FitError(
             f'Expected measurements of all {model.nsensor} sensors of the model, missing: '
-            f'{some(missing)}; pass allow_missing_sensors=True to fit without them.'
+            f'{listed(missing)}; pass allow_missing_sensors=True to fit without them.'
         )
 
 

@@ -8,13 +8,13 @@ import numpy as np
 
 from sysid_ros.alignment.health import (
     MOST_SPANS,
-    SECOND_NS,
     FindingKind,
     Grade,
     HealthFinding,
     aggregated,
     spans_where,
 )
+from sysid_ros.vocabulary import SECOND_NS
 
 
 def _finding(subject: str, count: int, detail: str, bag: str = 'bag') -> HealthFinding:
