@@ -400,8 +400,8 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
     if columns:
         yield (
             f'How many N·m (N) is a unit of {listed(dict.fromkeys(columns))}? They are no torques '
-            f'of this model, and no efforts of their message are compared: {lines}, where that is the '
-            'scale.'
+            f'of this model, and no efforts of their message are compared: {lines}, where that is '
+            'the scale.'
         )
 
 
