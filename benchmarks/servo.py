@@ -52,11 +52,11 @@ from shared.common import (
 from shared.servo_logs import FITTED, PREDICTED, TRUTH, near, record
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error, servo_for
-from sysid_ros.servos.bench.trials import import_optuna, open_study, sample_servo
-from sysid_ros.servos.formats.logs import ServoLog, read_logs
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.logs import ServoLog, read_logs
+from sysid_ros.servos.pendulum import errors_by_log, mean_error, servo_for
+from sysid_ros.servos.servo import Servo
+from sysid_ros.servos.trials import import_optuna, open_study, sample_servo
 
 #: Coefficients that made BAM's logs.
 _PUBLISHED = {

@@ -44,8 +44,7 @@ from sysid_ros.config import (
 )
 from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.targets import KINDS, Kind
-from sysid_ros.servos.laws.friction import FRICTION_LAWS
-from sysid_ros.servos.laws.servo import actuator_type
+from sysid_ros.servos.servo import FRICTION_LAWS, actuator_type
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(

@@ -123,7 +123,7 @@ def fit(
     from sysid_ros.report.tables import print_result
     from sysid_ros.results.headline import verdict_line
     from sysid_ros.results.result import StartKind
-    from sysid_ros.servos.bench.calibration import calibrate_servo
+    from sysid_ros.servos.calibration import calibrate_servo
 
     with progress_for(quiet=quiet) as progress:
         done = calibrate_servo(config, command=context.obj, observer=progress)
@@ -181,9 +181,9 @@ def _evaluate(
 ) -> int:
     """Print how well a file of coefficients predicts logs."""
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
-    from sysid_ros.servos.formats.logs import check_motor, read_logs
-    from sysid_ros.servos.formats.parameter_file import read_parameters
+    from sysid_ros.servos.logs import check_motor, read_logs
+    from sysid_ros.servos.pendulum import errors_by_log, mean_error
+    from sysid_ros.servos.servo import read_parameters
 
     servo, values = read_parameters(file, actuator)
     logs = read_logs(logdir)
@@ -201,7 +201,7 @@ def _evaluate(
 
 def _mean_error(errors: Mapping[str, float]) -> str:
     from sysid_ros.errors import how_many
-    from sysid_ros.servos.bench.pendulum import mean_error
+    from sysid_ros.servos.pendulum import mean_error
 
     mean = 1e3 * mean_error(errors)
     return f'Mean absolute error of {how_many(errors, "log")}: {mean:.4f} mrad.'
@@ -245,7 +245,7 @@ def compare(
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import print_laws
-    from sysid_ros.servos.bench.calibration import compare_laws
+    from sysid_ros.servos.calibration import compare_laws
 
     with progress_for(quiet=quiet) as progress:
         found = compare_laws(config, names, output=output, observer=progress)
@@ -286,7 +286,7 @@ def plot(
 
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.tables import print_log_errors
-    from sysid_ros.servos.formats.logs import read_logs
+    from sysid_ros.servos.logs import read_logs
     from sysid_ros.servos.pictures import predict_logs, read_candidates, write_pictures
 
     candidates = read_candidates(params, actuator)
@@ -325,8 +325,8 @@ def export(
     Prints the joint and the actuator that stand for a servo in plain MJCF, and writes them.
     """
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.servos.formats.mjcf import plain_servo, write_servo
-    from sysid_ros.servos.formats.parameter_file import read_parameters
+    from sysid_ros.servos.mjcf import plain_servo, write_servo
+    from sysid_ros.servos.servo import read_parameters
 
     servo, values = read_parameters(params, actuator)
     plain = plain_servo(servo, values, kp=kp, vin=vin)
@@ -361,7 +361,7 @@ def logs(
 
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.report.tables import print_alignment
-    from sysid_ros.servos.formats.from_bag import convert_servo
+    from sysid_ros.servos.from_bag import convert_servo
 
     alignment, made, paths = convert_servo(bag, loaded, output)
     entries = [

@@ -22,7 +22,7 @@ from sysid_ros.report.numbers import interval, padded, rounded, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.comparison import Entry
 from sysid_ros.results.fleet import FleetResult
-from sysid_ros.servos.bench.calibration import LawComparison
+from sysid_ros.servos.calibration import LawComparison
 from sysid_ros.servos.pictures import Predictions
 
 #: Parts of limits are shown from here on; the others are far away.

@@ -64,10 +64,8 @@ from sysid_ros.pipeline.driven import (
     without_undriven,
 )
 from sysid_ros.rollout.drives import no_law
-from sysid_ros.servos.formats.parameter_file import read_parameters
-from sysid_ros.servos.laws.friction import Coefficient
-from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.joints import ServoDrive, ServoJoints, starting_values
+from sysid_ros.servos.servo import Coefficient, Servo, read_parameters
 from sysid_ros.signals.trajectory import Trajectory
 
 #: Ends of the names of files in MJCF.

@@ -23,8 +23,7 @@ from sysid_ros.pipeline.film import Motion, draw_motion
 from sysid_ros.pipeline.problem import parameters_of
 from sysid_ros.results.result import CalibrationResult, EstimatorKind, ModelChange
 from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft
-from sysid_ros.servos.formats.parameter_file import write_servos
-from sysid_ros.servos.laws.joints import ServoJoints
+from sysid_ros.servos.joints import ServoJoints, write_servos
 
 REPORT = 'report.html'
 MODEL = 'mjcf'

@@ -6,21 +6,7 @@
 one simulation of it; ``read_parameters`` reads the coefficients.
 """
 
-from __future__ import annotations
+from sysid_ros.servos.joints import ServoController, ServoDrive, ServoJoints
+from sysid_ros.servos.servo import read_parameters
 
-import importlib
-
-#: Public names and where they are defined; each is loaded when it is first asked for.
-_PUBLIC = {
-    'ServoController': 'sysid_ros.servos.laws.joints',
-    'ServoDrive': 'sysid_ros.servos.laws.joints',
-    'ServoJoints': 'sysid_ros.servos.laws.joints',
-    'read_parameters': 'sysid_ros.servos.formats.parameter_file',
-}
-
-
-def __getattr__(name: str) -> object:
-    """Find a public name."""
-    if name not in _PUBLIC:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    return getattr(importlib.import_module(_PUBLIC[name]), name)
+__all__ = ['ServoController', 'ServoDrive', 'ServoJoints', 'read_parameters']

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.files import replace_file
-from sysid_ros.servos.bench.pendulum import predict
-from sysid_ros.servos.formats.logs import ServoLog, check_motor
-from sysid_ros.servos.formats.parameter_file import read_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import ServoLog, check_motor
+from sysid_ros.servos.pendulum import predict
+from sysid_ros.servos.servo import Servo, read_parameters
 from sysid_ros.text import file_stems, one_line
 
 Array = NDArray[np.float64]

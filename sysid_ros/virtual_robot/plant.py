@@ -28,7 +28,7 @@ from sysid_ros.excitation.drives import (
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.targets import Target, Writer, resolve
-from sysid_ros.servos.laws.joints import ServoController, ServoJoints
+from sysid_ros.servos.joints import ServoController, ServoJoints
 from sysid_ros.virtual_robot.commands import CommandQueue, TrajectoryCommand
 
 #: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sysid_ros.servos.formats.logs import ServoLog
+from sysid_ros.servos.logs import ServoLog
 
 GRAVITY = 9.80665
 FASTEST = 100.0

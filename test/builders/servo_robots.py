@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import mujoco
 
-from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.joints import ServoDrive, ServoJoints
+from sysid_ros.servos.servo import Servo
 
 #: Of all laws, so that each takes what it has.
 VALUES = {

@@ -15,9 +15,8 @@ import pytest
 from PIL import Image
 
 from builders.recordings import M1, record
-from sysid_ros.servos.formats.logs import write_log
-from sysid_ros.servos.formats.parameter_file import write_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import write_log
+from sysid_ros.servos.servo import Servo, write_parameters
 
 pytestmark = pytest.mark.slow
 

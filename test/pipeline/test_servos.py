@@ -22,8 +22,7 @@ from sysid_ros.model.loading import load_spec
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.problem import joints_of, parameters_of
-from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.servo import Servo, read_parameters, write_parameters
 from sysid_ros.virtual_robot import Noise, Plant
 
 pytestmark = pytest.mark.usefixtures('undrawn')

@@ -18,8 +18,8 @@ from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.joints import ServoController, ServoDrive, ServoJoints
+from sysid_ros.servos.servo import Servo
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.servos.bench.pendulum import stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import stack_logs
+from sysid_ros.servos.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 

@@ -9,13 +9,14 @@ import math
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.laws.friction import (
+from sysid_ros.servos.servo import (
+    ACTUATORS,
     CONSTANT_UNITS,
     FRICTION_COEFFICIENTS,
     FRICTION_LAWS,
     UNITS,
+    Servo,
 )
-from sysid_ros.servos.laws.servo import ACTUATORS, Servo
 
 #: Names and order in BAM's parameter files, after those of the motor.
 FRICTION_NAMES = {

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from builders.servo_robots import drive, driven_arm
-from sysid_ros.servos.bench.pendulum import GRAVITY, simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import FRICTION_LAWS
-from sysid_ros.servos.laws.joints import ServoController, ServoJoints
+from sysid_ros.servos.joints import ServoController, ServoJoints
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import GRAVITY, simulate, stack_logs
+from sysid_ros.servos.servo import FRICTION_LAWS
 
 MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
 _TOTAL = MASS + ARM_MASS

@@ -14,10 +14,9 @@ import yaml
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.bench.pendulum import simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import Coefficient
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import simulate, stack_logs
+from sysid_ros.servos.servo import Coefficient, Servo
 
 SERVO = """
 name: xm430

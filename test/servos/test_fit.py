@@ -14,10 +14,10 @@ import pytest
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.identification.fit import Fit
-from sysid_ros.servos.bench.fit import LogResiduals, ServoFitSettings, fit_servo
-from sysid_ros.servos.bench.pendulum import errors_by_log, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog, read_logs
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.fit import LogResiduals, ServoFitSettings, fit_servo
+from sysid_ros.servos.logs import ServoLog, read_logs
+from sysid_ros.servos.pendulum import errors_by_log, stack_logs
+from sysid_ros.servos.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 

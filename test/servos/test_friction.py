@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.servos.laws.friction import FRICTION_LAWS, friction_law
+from sysid_ros.servos.servo import FRICTION_LAWS, friction_law
 
 P = {
     'friction_base': 0.1,

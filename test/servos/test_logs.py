@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import LogError
-from sysid_ros.servos.formats.logs import (
+from sysid_ros.servos.logs import (
     ServoLog,
     check_motor,
     read_log,

@@ -11,10 +11,15 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ModelError, ParameterError
-from sysid_ros.servos.formats.mjcf import plain_servo, write_servo
-from sysid_ros.servos.laws.friction import Coefficient, friction_law
-from sysid_ros.servos.laws.motors import MOTOR_LAWS
-from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
+from sysid_ros.servos.mjcf import plain_servo, write_servo
+from sysid_ros.servos.servo import (
+    ACTUATORS,
+    MOTOR_LAWS,
+    ActuatorType,
+    Coefficient,
+    Servo,
+    friction_law,
+)
 
 LIMITED = {**ACTUATORS['mx106'].coefficients, 'current_limit': Coefficient(2.0, 1.0, 4.0)}
 MX = ACTUATORS['mx106'].constants

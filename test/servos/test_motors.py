@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from sysid_ros.servos.laws.motors import MOTOR_LAWS, limited_goal
+from sysid_ros.servos.servo import MOTOR_LAWS, limited_goal
 
 VOLTAGE = {'kt': 0.5, 'R': 2.0, 'kp': 10.0, 'vin': 10.0, 'error_gain': 0.1, 'max_pwm': 0.8}
 CURRENT = {

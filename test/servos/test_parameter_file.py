@@ -12,9 +12,14 @@ from typing import Any
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters
-from sysid_ros.servos.laws.friction import FRICTION_LAWS
-from sysid_ros.servos.laws.servo import ACTUATORS, Scheme, Servo
+from sysid_ros.servos.servo import (
+    ACTUATORS,
+    FRICTION_LAWS,
+    Scheme,
+    Servo,
+    read_parameters,
+    write_parameters,
+)
 
 M1 = {
     'kt': 0.4,

@@ -12,8 +12,9 @@ import pytest
 
 from sysid_ros.cli import main
 from sysid_ros.errors import FitError
-from sysid_ros.servos.bench.fit import ServoFitSettings, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import (
+from sysid_ros.servos.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
+from sysid_ros.servos.pendulum import (
     candidate,
     errors_by_log,
     predict,
@@ -21,8 +22,7 @@ from sysid_ros.servos.bench.pendulum import (
     simulate,
     stack_logs,
 )
-from sysid_ros.servos.formats.logs import PERIOD, Commands, ServoLog, write_log
-from sysid_ros.servos.laws.servo import Scheme, Servo
+from sysid_ros.servos.servo import Scheme, Servo
 from test.builders.recordings import M1, record, record_raw
 
 SERVO = Servo.named('xl330', 'm1')

@@ -22,11 +22,10 @@ from sysid_ros.config import ServoFitConfig
 from sysid_ros.errors import CancelledError, ConfigError, LogError, ParameterError, ResultError
 from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.servos.bench import calibration
-from sysid_ros.servos.bench.calibration import ServoCalibration, calibrate_servo, compare_laws
-from sysid_ros.servos.formats.logs import ServoLog, write_log
-from sysid_ros.servos.formats.parameter_file import read_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos import calibration
+from sysid_ros.servos.calibration import ServoCalibration, calibrate_servo, compare_laws
+from sysid_ros.servos.logs import ServoLog, write_log
+from sysid_ros.servos.servo import Servo, read_parameters
 
 pytestmark = pytest.mark.slow
 

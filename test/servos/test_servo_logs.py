@@ -19,8 +19,8 @@ from sysid_ros.bags import BagWriter, read_bag
 from sysid_ros.cli import main
 from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
-from sysid_ros.servos.formats.from_bag import align_servo, logs_of
-from sysid_ros.servos.formats.logs import ServoLog, read_logs
+from sysid_ros.servos.from_bag import align_servo, logs_of
+from sysid_ros.servos.logs import ServoLog, read_logs
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000

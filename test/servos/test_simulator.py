@@ -14,11 +14,16 @@ import pytest
 from numpy.typing import NDArray
 
 from builders import pendulum_reference as reference
-from sysid_ros.servos.bench.pendulum import simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import FRICTION_LAWS, Coefficient
-from sysid_ros.servos.laws.motors import MOTOR_LAWS
-from sysid_ros.servos.laws.servo import ACTUATORS, ActuatorType, Servo
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import simulate, stack_logs
+from sysid_ros.servos.servo import (
+    ACTUATORS,
+    FRICTION_LAWS,
+    MOTOR_LAWS,
+    ActuatorType,
+    Coefficient,
+    Servo,
+)
 
 MX = ACTUATORS['mx106']
 LIMITED = Coefficient(2.0, 1.0, 4.0)

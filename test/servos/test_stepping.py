@@ -11,7 +11,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from builders.servo_robots import arm, drive, driven_arm
-from sysid_ros.servos.laws.joints import ServoController, ServoJoints, ServoStepper
+from sysid_ros.servos.joints import ServoController, ServoJoints, ServoStepper
 
 STEPS = 400
 

@@ -12,10 +12,10 @@ import pytest
 
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError, ParameterError, ResultError
-from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
-from sysid_ros.servos.bench.trials import BestTrial, Method, open_study, sample_servo
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import errors_by_log, mean_error
+from sysid_ros.servos.servo import Servo
+from sysid_ros.servos.trials import BestTrial, Method, open_study, sample_servo
 
 SERVO = Servo.named('xl330', 'm1')
 

@@ -28,12 +28,11 @@ from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
-from sysid_ros.servos.bench.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
-from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error, predict, servo_for
-from sysid_ros.servos.bench.trials import LIBRARIES, TRIALS, BestTrial, open_study, sample_servo
-from sysid_ros.servos.formats.logs import ServoLog, check_motor, read_logs, split
-from sysid_ros.servos.formats.parameter_file import write_parameters
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
+from sysid_ros.servos.logs import ServoLog, check_motor, read_logs, split
+from sysid_ros.servos.pendulum import errors_by_log, mean_error, predict, servo_for
+from sysid_ros.servos.servo import Servo, write_parameters
+from sysid_ros.servos.trials import LIBRARIES, TRIALS, BestTrial, open_study, sample_servo
 
 #: File beside the coefficients in which studies of trials begin.
 _STUDIES = 'study.journal'

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import mujoco
@@ -23,8 +24,8 @@ from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.targets import Role, Target, element_names
 from sysid_ros.rollout.drives import no_law
-from sysid_ros.servos.laws.motors import limited_goal
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.servo import Servo, limited_goal, write_parameters
+from sysid_ros.text import file_stems
 
 Array = NDArray[np.float64]
 
@@ -546,3 +547,24 @@ class ServoController:
         own[data.efc_id[rows]] = data.efc_force[rows]
         found: NDArray[np.float64] = (data.qfrc_constraint - own)[self._joints.dofs]
         return found
+
+
+def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float]) -> None:
+    """Write a file of coefficients for each driven actuator.
+
+    Args:
+        folder: Where to.
+        joints: The driven joints.
+        values: Path of a target to its value; coefficients that are missing are the servo's.
+    """
+    stems = file_stems(joints.actuators)
+    for actuator, joint, stem in zip(joints.actuators, joints.joints, stems, strict=True):
+        drive = joints.drive_of(actuator)
+        dof = joints.dofs[joints.place(actuator)]
+        found = {**starting_values(drive.servo), **drive.values, 'q_offset': 0.0}
+        found['armature'] = float(joints.model.dof_armature[dof])
+        for name, start in found.items():
+            element = f'joint/{joint}' if name == 'armature' else f'actuator/{actuator}'
+            found[name] = values.get(f'{element}/{name}', start)
+        coefficients = {name: found[name] for name in drive.servo.coefficients}
+        write_parameters(folder / f'{stem}.json', drive.servo, coefficients)

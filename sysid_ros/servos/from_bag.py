@@ -26,8 +26,8 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.bags import BagColumns, read_bag
 from sysid_ros.config import ChannelMapping, MarkerConfig, ServoBagConfig
 from sysid_ros.errors import AlignmentError, nearest
-from sysid_ros.servos.formats.logs import ON, PERIOD, Commands, ServoLog, write_log
-from sysid_ros.servos.laws.friction import CONSTANT_UNITS
+from sysid_ros.servos.logs import ON, PERIOD, Commands, ServoLog, write_log
+from sysid_ros.servos.servo import CONSTANT_UNITS
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.timeseries import Method
 from sysid_ros.signals.trajectory import Trajectory

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ResultError, nearest
-from sysid_ros.servos.bench.fit import checked
-from sysid_ros.servos.bench.pendulum import errors_by_log, mean_error
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.fit import checked
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import errors_by_log, mean_error
+from sysid_ros.servos.servo import Servo
 
 Method = Literal['cmaes', 'random', 'nsgaii']
 #: What samples, by the names of the packages.

@@ -18,8 +18,7 @@ from sysid_ros.config.section import explain
 from sysid_ros.errors import LogError, listed, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
-from sysid_ros.servos.laws.friction import CONSTANT_UNITS
-from sysid_ros.servos.laws.servo import ACTUATORS
+from sysid_ros.servos.servo import ACTUATORS, CONSTANT_UNITS
 
 #: The motor is on where ``torque_enable`` is more than this, between 0 and 1.
 ON = 0.5

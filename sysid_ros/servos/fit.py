@@ -25,10 +25,9 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.servos.bench.pendulum import PendulumLogs, simulate, stack_logs
-from sysid_ros.servos.formats.logs import ServoLog
-from sysid_ros.servos.laws.friction import UNITS
-from sysid_ros.servos.laws.servo import Servo
+from sysid_ros.servos.logs import ServoLog
+from sysid_ros.servos.pendulum import PendulumLogs, simulate, stack_logs
+from sysid_ros.servos.servo import UNITS, Servo
 
 Array = NDArray[np.float64]
 
