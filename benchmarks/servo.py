@@ -33,7 +33,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from shared.common import (
@@ -52,7 +52,7 @@ from shared.common import (
 from shared.servo_logs import FITTED, PREDICTED, TRUTH, near, record
 
 from sysid_ros.errors import ConfigError
-from sysid_ros.servos.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.fit import fit_servo, values_of
 from sysid_ros.servos.logs import ServoLog, read_logs
 from sysid_ros.servos.pendulum import errors_by_log, mean_error, servo_for
 from sysid_ros.servos.servo import Servo
@@ -117,10 +117,10 @@ class Problem(NamedTuple):
         """Return the mean over logs of the mean absolute error, rad."""
         return mean_error(errors_by_log(self.servo, values, self.logs))
 
-    def fitted(self, settings: ServoFitSettings) -> Outcome:
+    def fitted(self, **settings: Any) -> Outcome:
         """Fit by least squares."""
         began = time.monotonic()
-        found = fit_servo(self.servo, self.logs, settings=settings)
+        found = fit_servo(self.servo, self.logs, **settings)
         seconds = time.monotonic() - began
         values = values_of(self.servo, found, {})
         intervals = {
@@ -156,8 +156,8 @@ def compare(*, data: Path = DATA, model: AnyOf = _MODELS, runs: int = 3, seeds: 
     for law in model:
         servo = Servo.named('xl330', law)
         problem = Problem(servo, read_logs(data / 'bam_xl330' / law))
-        problem.fitted(ServoFitSettings(starts=1))  # imports and caches
-        fits = [problem.fitted(ServoFitSettings(seed=seed)) for seed in range(runs)]
+        problem.fitted(starts=1)  # imports and caches
+        fits = [problem.fitted(seed=seed) for seed in range(runs)]
         rows = {'least squares': fits}
         for factor in factors:
             rows[f'CMA-ES, {factor} times as long'] = [
@@ -211,8 +211,7 @@ def _ends(law: str, problem: Problem, seeds: int) -> str:
             draw = np.random.default_rng(seed)
             coefficients = problem.servo.coefficients.items()
             first = {name: draw.uniform(low, high) for name, (_, low, high) in coefficients}
-            settings = ServoFitSettings(seed=seed, first=first if scattered else None)
-            outcome = problem.fitted(settings)
+            outcome = problem.fitted(seed=seed, first=first if scattered else None)
             reached += outcome.error <= _AT_FLOOR[law]
             slowest = max(slowest, outcome.seconds)
         counts.append(reached)

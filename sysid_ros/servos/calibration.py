@@ -28,7 +28,7 @@ from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import provenance_now, summarise
-from sysid_ros.servos.fit import POSITION, ServoFitSettings, checked, fit_servo, values_of
+from sysid_ros.servos.fit import POSITION, checked, fit_servo, values_of
 from sysid_ros.servos.logs import ServoLog, check_motor, read_logs, split
 from sysid_ros.servos.pendulum import errors_by_log, mean_error, predict, servo_for
 from sysid_ros.servos.servo import Servo, write_parameters
@@ -39,11 +39,9 @@ _STUDIES = 'study.journal'
 #: The values of a fit are written this often, s.
 _PERIOD = 2.0
 _SOLVER = 'mujoco'
-#: Loads that differ by less than this part are one.
-_SAME_LOAD = 0.05
-#: A motor that is off for less than this part of all samples is never really off.
-_OFF = 0.01
-_LOADS = 'logs with at least two masses or lengths that differ by a factor of 1.5'
+#: Loads that differ by this factor tell what depends on them.
+_OTHER_LOAD = 1.5
+_LOADS = f'logs with at least two masses or lengths that differ by a factor of {_OTHER_LOAD}'
 _OFF_LOGS = 'lift_and_drop, where the motor is switched off and back-EMF vanishes'
 _SLOW = 'slow motion through rest under load: up_and_down, half_sine'
 _FAST = 'fast motion with a light load: sin_time_square'
@@ -84,10 +82,7 @@ def calibrate_servo(
     """Fit a servo to logs and write coefficients, result and report.
 
     As in BAM, the file of coefficients holds the values of the fit while it runs, too. ``command``
-    is how the user asked for it, for the provenance.
-
-    Raises:
-        SysidError: The request, its logs or the output cannot be used.
+    is the user's command line, for the provenance.
     """
     observer = observer or Nobody()
     training, held_out = _read(config)
@@ -104,7 +99,10 @@ def calibrate_servo(
             fit = fit_servo(
                 servo,
                 training,
-                settings=_settings(config, config.fixed),
+                starts=config.starts,
+                seed=config.seed,
+                fixed=config.fixed,
+                reset_period=config.reset_period,
                 cancel=cancel,
                 observe=progress.iteration,
             )
@@ -120,10 +118,6 @@ def calibrate_servo(
         progress.log(values)
     errors = errors_by_log(servo, values, (*training, *held_out), config.reset_period)
     return ServoCalibration(servo, values, result, errors, output, result_path, report_path)
-
-
-def _settings(config: ServoFitConfig, fixed: Mapping[str, float]) -> ServoFitSettings:
-    return ServoFitSettings(config.starts, config.seed, fixed, reset_period=config.reset_period)
 
 
 def _fit_by_trials(
@@ -161,7 +155,10 @@ def _fit_by_trials(
     fit = fit_servo(
         servo,
         training,
-        settings=dataclasses.replace(_settings(config, config.fixed), starts=1, first=found.values),
+        starts=1,
+        fixed=config.fixed,
+        first=found.values,
+        reset_period=config.reset_period,
         cancel=cancel,
         observe=progress.iteration,
     )
@@ -181,7 +178,7 @@ def _fit_by_trials(
 
 
 def _read(config: ServoFitConfig) -> tuple[tuple[ServoLog, ...], tuple[ServoLog, ...]]:
-    """Return the logs of a request that are fitted, and those that are held out."""
+    """Return the logs that are fitted, and those that are held out."""
     logs = read_logs(config.logdir)
     check_motor(logs, config.actuator)
     return (logs, ()) if config.validation_kp is None else split(logs, config.validation_kp)
@@ -250,14 +247,13 @@ def _gaps(
         yield 'Nothing is held out: --validation-kp says which logs shall be.'
     # Torques of gravity where the pendulum is level, over g: kg·m.
     loads = [(log.mass + log.arm_mass / 2) * log.length for log in training]
-    if servo.friction.load and max(loads) <= (1 + _SAME_LOAD) * min(loads):
+    if servo.friction.load and max(loads) < _OTHER_LOAD * min(loads):
         names = ', '.join(name for name in servo.coefficients if name.startswith('load_'))
         yield (
-            f'All logs have one load, from which friction that depends on load ({names}) is '
+            f'All logs have about one load, from which friction that depends on load ({names}) is '
             f'told by the form of the law alone: record {_LOADS}.'
         )
-    off = sum(float((log.enabled == 0).sum()) for log in training)
-    if 'kt' in servo.coefficients and off < _OFF * sum(map(len, training)):
+    if 'kt' in servo.coefficients and all(log.enabled.all() for log in training):
         yield (
             'The motor is never off: viscous friction and back-EMF brake alike, and only the form '
             f'of the law tells kt, R and friction_viscous apart; record {_OFF_LOGS}.'
@@ -275,7 +271,6 @@ class _Progress:
         training: Sequence[ServoLog],
         held_out: Sequence[ServoLog],
     ) -> None:
-        """Begin to watch a fit."""
         self.observer = observer
         self._config, self._servo = config, servo
         self._names = [name for name in servo.coefficients if name not in config.fixed]
@@ -292,14 +287,12 @@ class _Progress:
             self._run.finish()
 
     def iteration(self, iteration: Iteration) -> None:
-        """Write the values of an iteration, if it is time."""
         self.observer.iteration(iteration)
         self._number += 1
         found = dict(zip(self._names, iteration.x, strict=False))
         self._write({**self._config.fixed, **found})
 
     def sampled(self, found: BestTrial) -> None:
-        """Write the best values of trials, and say how good they are, if it is time."""
         self._number = found.trials
         if self._write(found.values):
             self.observer.stage(
@@ -385,11 +378,6 @@ def compare_laws(
     """Fit several friction laws to the same logs; model and output of the request do not matter.
 
     Coefficients of each are written into a folder, ``m1.json`` and so on, where one is given.
-
-    Raises:
-        LogError: Logs cannot be read, or are of another servo.
-        ParameterError: There is no such law, or a known coefficient is of none of them.
-        SysidError: A fit is not possible, or the folder cannot be written.
     """
     observer = observer or Nobody()
     training, held_out = _read(config)
@@ -407,7 +395,15 @@ def compare_laws(
     for servo in servos:
         observer.stage(f'fitting {servo.name} to {how_many(training, "log")}')
         fixed = {name: v for name, v in config.fixed.items() if name in servo.coefficients}
-        fit = fit_servo(servo, training, settings=_settings(config, fixed), cancel=cancel)
+        fit = fit_servo(
+            servo,
+            training,
+            starts=config.starts,
+            seed=config.seed,
+            fixed=fixed,
+            reset_period=config.reset_period,
+            cancel=cancel,
+        )
         values = values_of(servo, fit, fixed)
         training_error, held_out_error = (
             mean_error(errors_by_log(servo, values, logs, config.reset_period)) if logs else nan

@@ -19,14 +19,15 @@ from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.differences import FunctionResiduals, StepChanges
 from sysid_ros.estimation.solver.solver import FitLog as Trace
 from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.starts import Attempt, starts
+from sysid_ros.estimation.solver.starts import Attempt
+from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.servos.logs import ServoLog
-from sysid_ros.servos.pendulum import PendulumLogs, simulate, stack_logs
+from sysid_ros.servos.pendulum import FEWEST, REST, ROUNDING, PendulumLogs, simulate, stack_logs
 from sysid_ros.servos.servo import UNITS, Servo
 
 Array = NDArray[np.float64]
@@ -39,74 +40,46 @@ _PLACES = {
 }
 #: The one thing that is compared, by its name in results.
 POSITION = 'position'
-#: A start is known from its first sample to so many standard deviations of the noise.
+#: The start of a log is known from its first sample to so many standard deviations of the noise,
+#: and the velocity there to those over `REST`.
 _START_DEVIATIONS = 3.0
-#: The velocity at a start is known to those standard deviations over this time, s.
-_SLOPE_WINDOW = 0.025
-#: Starts are sought within so many of the deviations that they are known to.
-_START_REACH = 10.0
-#: A joint that does not move over so many samples is at rest at the first.
-_AT_REST = 10
 #: Lengths of windows, s, and how many starts go on from each.
 _WINDOWS = ((0.1, 3), (0.3, 2), (1.0, 2))
-#: Windows of fewer samples say little of forces.
-_FEWEST_SAMPLES = 4
-#: Ends that are nearer to each other, in parts of the bounds' distance, are one.
-_SAME = 1e-6
-#: Most iterations over windows, and over whole logs with starts as measured.
-_IN_WINDOWS, _ITERATIONS = 15, 25
-#: Most iterations of a turn with unknown starts, and most turns. The noise is estimated after each.
-_TURN, _TURNS = 12, 4
-#: No turn follows one that changed the estimate of the noise by less than this part.
-_SAME_NOISE = 0.01
-
-
-def unknowns_of(servo: Servo, fixed: Mapping[str, float]) -> tuple[Unknown, ...]:
-    """Return the coefficients that are to be found, each of an actuator or a joint."""
-    found = []
-    for name, (initial, low, high) in servo.coefficients.items():
-        if name not in fixed:
-            element, attribute = _PLACES.get(name, ('actuator', name))
-            target = Target(element, servo.type.name, attribute, None, -1, UNITS[name])
-            found.append(Unknown(name, (target,), initial, low, high))
-    return tuple(found)
+#: Most iterations of a solve that leads to a start, or of a turn with unknown starts.
+_ITERATIONS = 15
+#: Most turns. The noise is estimated after each; none follows one that changed it by less than the
+#: part.
+_TURNS, _SAME_NOISE = 4, 0.01
 
 
 class Starts(NamedTuple):
-    """States at the starts of logs that are unknown.
-
-    Attributes:
-        unknowns: Positions, then velocities.
-        log: The index of each one's log.
-        positions: How many of them are positions.
-    """
+    """Unknown states at the starts of logs: positions, then velocities, and the log of each."""
 
     unknowns: tuple[Unknown, ...]
     log: NDArray[np.int64]
     positions: int
 
 
-def starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts:
+def _starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts:
     """Return position and velocity at the start of each log, near what was measured.
 
     What follows from an error of the start is no noise: it goes on through the whole prediction.
     Where nothing moves at first, dry friction holds the joint: it is at rest.
-    ``noise`` is the standard deviation of a measured position, rad.
     """
     every = np.arange(len(names))
-    moving = every[np.ptp(bench.readings.position[:_AT_REST], axis=0) > 0]
+    moving = every[np.ptp(bench.readings.position[: bench.resting], axis=0) > 0]
     wide = _START_DEVIATIONS * noise
     parts = (
         ('initial_qpos', 'rad', bench.position[0], wide, every),
-        ('initial_qvel', 'rad/s', bench.speed[0], wide / _SLOPE_WINDOW, moving),
+        ('initial_qvel', 'rad/s', bench.speed[0], wide / REST, moving),
     )
     unknowns = tuple(
         Unknown(
             f'{attribute} of {names[log]}',
             (Target('sequence', names[log], attribute, 0, 0, unit),),
             float(values[log]),
-            float(values[log]) - _START_REACH * deviation,
-            float(values[log]) + _START_REACH * deviation,
+            -np.inf,
+            np.inf,
             prior=(float(values[log]), deviation),
         )
         for attribute, unit, values, deviation, logs in parts
@@ -119,8 +92,7 @@ class LogResiduals(FunctionResiduals):
     """The residual vector of a set of logs as a function of the candidates.
 
     Residuals are ordered by log, then time; the rows of priors follow. Of an encoder at rest, one
-    reading counts: see `PendulumLogs.repeated`. Starts belong to one log each, so that those of all
-    logs are moved together for their derivatives.
+    reading counts: see `PendulumLogs.repeated`.
 
     Attributes:
         unknowns: Coefficients, then starts, positions before velocities, where wanted.
@@ -140,17 +112,19 @@ class LogResiduals(FunctionResiduals):
         starts: bool = False,
         reset_period: float | None = None,
     ) -> None:
-        """Lay out the residual vector of logs with these names; the noise is in rad.
-
-        With ``starts``, the states at the starts are unknown; they are as measured otherwise.
-        """
+        """Lay out the residuals; with ``starts``, states at the starts are unknown as well."""
         self.servo, self.bench, self.names = servo, bench, tuple(names)
         self._fixed = dict(fixed or {})
         self._reset_period = reset_period
-        own = unknowns_of(servo, self._fixed)
+        own = []
+        for name, (initial, low, high) in servo.coefficients.items():
+            if name not in self._fixed:
+                element, attribute = _PLACES.get(name, ('actuator', name))
+                target = Target(element, servo.type.name, attribute, None, -1, UNITS[name])
+                own.append(Unknown(name, (target,), initial, low, high))
         self._count = len(own)
-        self._starts = starts_of(bench, names, noise) if starts else None
-        super().__init__(self._errors, own + (self._starts.unknowns if self._starts else ()))
+        self._starts = _starts_of(bench, names, noise) if starts else None
+        super().__init__(self._errors, (*own, *(self._starts.unknowns if self._starts else ())))
         self.noise = noise
         self._priors = prior_rows(self.unknowns)
         counted = (bench.readings.counted & ~bench.repeated).T  # by log, then time
@@ -211,7 +185,10 @@ class LogResiduals(FunctionResiduals):
         columns: NDArray[np.bool_] | None = None,
         base: Array | None = None,
     ) -> StepChanges:
-        """Evaluate a candidate and its neighbours in one batch, as of `ResidualLike`."""
+        """Evaluate a candidate and its neighbours in one batch, as of `ResidualLike`.
+
+        A start belongs to one log: those of all logs are moved together.
+        """
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
         groups = [np.array([j]) for j in range(self._count)]
         if self._starts is not None:
@@ -254,30 +231,15 @@ class LogResiduals(FunctionResiduals):
         )
 
 
-@dataclasses.dataclass(frozen=True)
-class ServoFitSettings:
-    """How a servo is fitted.
-
-    Attributes:
-        starts: Number of starts, spread over the bounds; the first is the servo's usual one.
-        seed: Of the others.
-        fixed: Coefficients that are known, by name.
-        first: Values to begin with in place of the usual ones, by name; others stay the usual.
-        reset_period: Every so many seconds predictions go on from the measured state, s.
-    """
-
-    starts: int = 8
-    seed: int = 0
-    fixed: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    first: Mapping[str, float] | None = None
-    reset_period: float | None = None
-
-
-def fit_servo(
+def fit_servo(  # noqa: PLR0913 (documented API)
     servo: Servo,
     logs: Sequence[ServoLog],
     *,
-    settings: ServoFitSettings | None = None,
+    starts: int = 8,
+    seed: int = 0,
+    fixed: Mapping[str, float] | None = None,
+    first: Mapping[str, float] | None = None,
+    reset_period: float | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
 ) -> Fit:
@@ -286,16 +248,23 @@ def fit_servo(
     From several starts, over windows that grow, then over whole logs, whose states at the start
     are unknown in the end. Intervals and verdicts are those of every other identification.
 
-    The servo is in the steps that `servo_for` gives for the logs, which are of one sampling period,
-    or raw. ``observe`` is called after every iteration over whole logs.
+    Args:
+        servo: In the steps that `servo_for` gives for the logs.
+        logs: Of one sampling period, or raw.
+        starts: Number of starts, spread over the bounds; the first is the servo's usual one.
+        seed: Of the others.
+        fixed: Coefficients that are known, by name.
+        first: Values to begin with in place of the usual ones, by name; others stay the usual.
+        reset_period: Every so many seconds predictions go on from the measured state, s.
+        cancel: Ends it when set.
+        observe: Called after every iteration over whole logs.
 
     Raises:
         FitError: There is nothing to fit, periods differ, or logs are too short.
         ParameterError: A fixed or first coefficient is not one of the servo's.
         CancelledError: ``cancel`` was set.
     """
-    settings = settings or ServoFitSettings()
-    fixed = checked(servo, settings.fixed)
+    fixed = checked(servo, fixed or {})
     if not logs or len(fixed) == len(servo.coefficients):
         raise FitError(f'Nothing to fit: {len(logs)} logs, and {len(fixed)} coefficients fixed.')
     trace = Trace(observe)
@@ -304,24 +273,22 @@ def fit_servo(
     # What only leads to a start is as good in long steps.
     quick, whole = (
         LogResiduals(
-            servo,
-            bench,
-            names,
-            noise,
-            fixed=fixed,
-            starts=free,
-            reset_period=settings.reset_period,
+            servo, bench, names, noise, fixed=fixed, starts=free, reset_period=reset_period
         )
         for bench, free in (
             (stack_logs(servo, logs, steps=1), False),
             (stack_logs(servo, logs), True),
         )
     )
-    first = _first(quick, settings.first)
-    beginnings, attempts = _grow_windows(quick, settings, first, cancel)
+    values = list(spread(quick.unknowns, starts, seed=seed))
+    if first is not None:
+        given = [checked(servo, first).get(u.name, u.nominal) for u in quick.unknowns]
+        bounds = np.array([(u.min_value, u.max_value) for u in quick.unknowns])
+        values[0] = np.clip(given, *bounds.T)
+    beginnings, attempts = _grow_windows(quick, values, cancel)
     # Windows may lead away from values that were good for whole logs.
-    beginnings += [] if first is None else [first]
-    ends = (_roughly(quick, x, _ITERATIONS, cancel) for x in beginnings)
+    beginnings += [] if first is None else values[:1]
+    ends = (_roughly(quick, x, cancel) for x in beginnings)
     best = min(ends, key=lambda end: end.cost)
     solution = _settle(whole, best.x, trace, cancel)
     step = encoder_step(np.concatenate([log.position for log in logs]))
@@ -343,10 +310,10 @@ def fit_servo(
         diverged=0,
         seconds=trace.seconds,
         sequences=names,
-        attempts=attempts if settings.starts > 1 else (),
+        attempts=attempts if starts > 1 else (),
         start='windows',
         start_sentence=(
-            f'the best of {settings.starts} starts over windows of a tenth of a second that grew '
+            f'the best of {starts} starts over windows of a tenth of a second that grew '
             'to whole logs'
         ),
         unknowns=whole.unknowns,
@@ -361,11 +328,7 @@ def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, f
 
 
 def checked(servo: Servo, values: Mapping[str, float]) -> dict[str, float]:
-    """Return values of coefficients, all of which the servo has.
-
-    Raises:
-        ParameterError: It does not have one of them.
-    """
+    """Return values of coefficients, or raise a ParameterError where the servo lacks one."""
     for name in values:
         if name not in servo.coefficients:
             hint = nearest(name, servo.coefficients)
@@ -386,10 +349,7 @@ def _first(residuals: LogResiduals, values: Mapping[str, float] | None) -> Array
 
 
 def _grow_windows(
-    whole: LogResiduals,
-    settings: ServoFitSettings,
-    first: Array | None,
-    cancel: threading.Event | None,
+    whole: LogResiduals, values: Sequence[Array], cancel: threading.Event | None
 ) -> tuple[list[Array], tuple[Attempt, ...]]:
     """Return the best values for windows that grow, and what became of all starts.
 
@@ -398,37 +358,31 @@ def _grow_windows(
     horizon leads the fit into the valley of the next. Solved over whole logs, half of the starts of
     m6 that are spread over the bounds find nothing better than where they are.
     """
-    unknowns = whole.unknowns
-    span = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
-    values = list(starts(unknowns, settings.starts, seed=settings.seed))
-    if first is not None:
-        values[0] = first
+    span = np.array([unknown.max_value - unknown.min_value for unknown in whole.unknowns])
     attempts: list[Attempt] = []
     for seconds, kept in _WINDOWS:
-        fewest = _FEWEST_SAMPLES * whole.bench.readings.period
-        samples = max(round(seconds / whole.bench.dt), fewest)
+        samples = max(round(seconds / whole.bench.dt), FEWEST * whole.bench.readings.period)
         if attempts and samples > int(whole.bench.lengths.max()):
             break
         windows = whole.windows(samples)
-        ends = [_roughly(windows, x, _IN_WINDOWS, cancel) for x in values]
+        ends = [_roughly(windows, x, cancel) for x in values]
         if not attempts:
             attempts = [
                 Attempt(x, end.trace[0].cost, False, 'windows', end.cost, end.x)  # noqa: FBT003
                 for x, end in zip(values, ends, strict=True)
             ]
-        values = []
+        kept_values: list[Array] = []
         for end in sorted(ends, key=lambda end: end.cost)[:kept]:
             # Several starts may lead to one place.
-            if all(np.any(np.abs(end.x - other) > _SAME * span) for other in values):
-                values.append(end.x)
-    return values, tuple(sorted(attempts, key=lambda attempt: attempt.start_cost))
+            if all(np.any(np.abs(end.x - x) > ROUNDING * span) for x in kept_values):
+                kept_values.append(end.x)
+        values = kept_values
+    return kept_values, tuple(sorted(attempts, key=lambda attempt: attempt.start_cost))
 
 
-def _roughly(
-    residuals: LogResiduals, x: Array, limit: int, cancel: threading.Event | None
-) -> Solution:
+def _roughly(residuals: LogResiduals, x: Array, cancel: threading.Event | None) -> Solution:
     """Return a solution that only serves as a start."""
-    settings = SolverSettings(max_iterations=limit, rough=True)
+    settings = SolverSettings(max_iterations=_ITERATIONS, rough=True)
     return solve(residuals, x, settings=settings, tolerance=ROUGH_TOLERANCE, cancel=cancel)
 
 
@@ -437,10 +391,10 @@ def _settle(
 ) -> Solution:
     """Solve with unknown starts, and estimate the noise, in turns."""
     point = np.array([*x, *(unknown.nominal for unknown in residuals.unknowns[len(x) :])])
-    rough = SolverSettings(max_iterations=_TURN, rough=True)
+    rough = SolverSettings(max_iterations=_ITERATIONS, rough=True)
     for turn in range(_TURNS):
         # Differences are checked where the noise is nearly known.
-        settings = rough if turn == 0 else SolverSettings(max_iterations=_TURN)
+        settings = rough if turn == 0 else SolverSettings(max_iterations=_ITERATIONS)
         try:
             solution = solve(residuals, point, settings=settings, cancel=cancel, observe=trace)
         except CancelledError:

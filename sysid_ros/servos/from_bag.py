@@ -26,7 +26,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.bags import BagColumns, read_bag
 from sysid_ros.config import ChannelMapping, MarkerConfig, ServoBagConfig
 from sysid_ros.errors import AlignmentError, nearest
-from sysid_ros.servos.logs import ON, PERIOD, Commands, ServoLog, write_log
+from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
 from sysid_ros.servos.servo import CONSTANT_UNITS
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.timeseries import Method
@@ -43,14 +43,7 @@ _STILL = 0.01
 def convert_servo(
     path: Path, config: ServoBagConfig, output: Path
 ) -> tuple[Alignment, tuple[ServoLog, ...], tuple[Path, ...]]:
-    """Write the logs of a bag into a folder, which is made where there is none.
-
-    Returns:
-        What is to be said about the recording, the logs, and their files.
-
-    Raises:
-        SysidError: In one sentence, what is wrong; nothing was written.
-    """
+    """Write the logs of a bag into a folder, and return the recording's runs, logs, and files."""
     given = [getattr(config, name) for name in (*_FIELDS, 'control', 'command', 'torque_enable')]
     given += [config.segments.marker, config.segments.contacts]
     topics = [item.topic for item in given if isinstance(item, (ChannelMapping, MarkerConfig))]
@@ -65,7 +58,7 @@ def convert_servo(
 
 
 def align_servo(bag: BagColumns, config: ServoBagConfig) -> Alignment:
-    """Return the runs of a servo in a bag with all that is to be said about their recording.
+    """Return the runs of a servo in a bag, and what was found about their recording.
 
     Raises:
         AlignmentError: The bag has not what the configuration names.
@@ -93,10 +86,8 @@ def logs_of(alignment: Alignment, config: ServoBagConfig) -> tuple[ServoLog, ...
 
     They are raw ones, of the readings of the position and of the commands when they came. With
     ``dt`` they are evenly sampled, and positions are interpolated linearly, as velocities, load and
-    control always are; goals and the motor's state are held until the next message.
-
-    Raises:
-        AlignmentError: Nothing moves.
+    control always are; goals and the motor's state are held until the next message. Where nothing
+    moves, an AlignmentError says so.
     """
     several = len(alignment.sequences) > 1
     logs = tuple(
@@ -206,7 +197,7 @@ def _log(run: Trajectory, config: ServoBagConfig, suffix: str) -> ServoLog:
         dt=PERIOD if config.dt is None else config.dt,
         position=measured.interpolate(times)[:, measured.get_indices('position')[1][0]],
         goal=np.zeros(len(times)) if goal is None else goal,
-        enabled=(enabled > ON).astype(np.float64),
+        enabled=(enabled != 0).astype(np.float64),
         speed=_sampled(run, 'velocity', times, 'linear'),
         load=_sampled(run, 'load', times, 'linear'),
         control=_sampled(run, 'control', times, 'linear'),
@@ -224,7 +215,7 @@ def _commands(run: Trajectory, first: float, last: float, enabled: float) -> Com
     return Commands(
         times - first,
         np.zeros(len(times)) if goal is None else goal,
-        np.full(len(times), enabled) if on is None else (on > ON).astype(np.float64),
+        np.full(len(times), enabled) if on is None else (on != 0).astype(np.float64),
     )
 
 

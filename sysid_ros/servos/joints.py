@@ -100,12 +100,9 @@ def starting_values(servo: Servo) -> dict[str, float]:
 
 
 class ServoGroup(NamedTuple):
-    """Joints whose servos have the same laws, with numbers of their own.
+    """Joints whose servos have the same laws, with (k,) numbers of their own.
 
-    Attributes:
-        servo: The laws.
-        places: (k,) places of the joints among all driven ones.
-        numbers: What the laws read, (k,) each.
+    ``places`` (k,) are those of the joints among all driven ones.
     """
 
     servo: Servo
@@ -244,7 +241,6 @@ class ServoJoints:
         return ServoStepper(self, model, columns)
 
     def _number(self, target: Target) -> tuple[int, str]:
-        """Return place and name of a number of a law."""
         if target.name not in self._places:
             raise no_law(target)
         place = self._places[target.name]
@@ -258,7 +254,6 @@ class ServoJoints:
         return place, target.attribute
 
     def _check_undecided(self, target: Target) -> None:
-        """Check that no law decides what a field of the model is."""
         if target.element == 'joint' and target.attribute in _DECIDED:
             names = self.joints
         elif target.element == 'actuator':
@@ -290,7 +285,6 @@ class ServoJoints:
             )
 
     def _check(self, model: mujoco.MjModel) -> None:
-        """Check that nothing else moves the joints, and that the model has friction at all."""
         direct = np.isin(model.actuator_trntype, TO_JOINT)
         for joint in self._joints:
             rows = np.flatnonzero(direct & (model.actuator_trnid[:, 0] == joint)).tolist()
@@ -382,18 +376,15 @@ def consecutive(places: NDArray[np.int64]) -> NDArray[np.int64] | slice:
 
 
 class ServoStepper:
-    """Steps simulations whose candidates have numbers of servos' laws.
+    """Steps simulations whose candidates have numbers of servos' laws."""
 
-    Attributes:
-        fields: Fields of the model that it writes.
-    """
-
+    #: Fields of the model that it writes.
     fields = frozenset({'dof_frictionloss', 'dof_damping'})
 
     def __init__(
         self, joints: ServoJoints, model: mujoco.MjModel, columns: Mapping[tuple[int, str], int]
     ) -> None:
-        """Take a prepared model, and which column holds which number of the joint at a place."""
+        """Take a prepared model, and the column of each number of the joint at a place."""
         self._joints = joints
         self._timestep = float(model.opt.timestep)
         self._columns = dict(columns)
@@ -550,12 +541,9 @@ class ServoController:
 
 
 def write_servos(folder: Path, joints: ServoJoints, values: Mapping[str, float]) -> None:
-    """Write a file of coefficients for each driven actuator.
+    """Write a file of coefficients for each driven actuator into a folder.
 
-    Args:
-        folder: Where to.
-        joints: The driven joints.
-        values: Path of a target to its value; coefficients that are missing are the servo's.
+    Values are by the path of a target; coefficients that are missing are the servo's.
     """
     stems = file_stems(joints.actuators)
     for actuator, joint, stem in zip(joints.actuators, joints.joints, stems, strict=True):

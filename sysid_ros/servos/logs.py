@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +21,6 @@ from sysid_ros.files import replace_file
 from sysid_ros.json_text import read_object
 from sysid_ros.servos.servo import ACTUATORS, CONSTANT_UNITS
 
-#: The motor is on where ``torque_enable`` is more than this, between 0 and 1.
-ON = 0.5
 #: Names in the catalogue that are laws for one and the same servo.
 _SAME_SERVO = (frozenset({'xl330', 'xl330i'}),)
 #: Time between samples that BAM's tools and recordings have, s.
@@ -160,13 +159,10 @@ class ServoLog:
 
 
 def read_log(path: Path) -> ServoLog:
-    """Read a raw or processed log.
+    """Read a raw or processed log, or raise a LogError.
 
     ``dt`` says how far the samples of a processed one are apart; a log without it is a raw one,
     whose entries have stamps. A column that some entries lack was not recorded.
-
-    Raises:
-        LogError: The file cannot be read, is no log, or its stamps cannot be used.
     """
     try:
         file = _File.model_validate(read_object(path, LogError))
@@ -187,7 +183,7 @@ def read_log(path: Path) -> ServoLog:
         dt=file.dt or PERIOD,
         position=np.asarray(columns['position']),
         goal=np.asarray(columns['goal_position']),
-        enabled=(np.asarray(columns['torque_enable']) > ON).astype(np.float64),
+        enabled=(np.asarray(columns['torque_enable']) != 0).astype(np.float64),
         speed=columns['speed'],
         load=columns['load'],
         control=columns['control'],
@@ -198,11 +194,7 @@ def read_log(path: Path) -> ServoLog:
 
 
 def read_logs(folder: Path) -> tuple[ServoLog, ...]:
-    """Read all logs ``*.json`` of a folder, by name.
-
-    Raises:
-        LogError: There is no such folder, it holds no logs, or one of them cannot be read.
-    """
+    """Read all logs ``*.json`` of a folder, by name, or raise a LogError."""
     if not folder.is_dir():
         parent = folder.parent.iterdir() if folder.parent.is_dir() else ()
         beside = sorted(place.name for place in parent if place.is_dir())
@@ -248,7 +240,6 @@ def _check_increasing(path: Path, stamps: Array, what: str) -> None:
 
 
 def _commands(path: Path, file: _File, origin: float) -> Commands | None:
-    """Return the commands of a raw log that have stamps of their own."""
     if file.commands is None:
         return None
     columns = (file.commands.timestamp, file.commands.goal_position, file.commands.torque_enable)
@@ -260,22 +251,18 @@ def _commands(path: Path, file: _File, origin: float) -> Commands | None:
         )
     stamps, goal, on = (np.array(column, dtype=np.float64) for column in columns)
     _check_increasing(path, stamps, 'command')
-    return Commands(stamps - origin, goal, (on > ON).astype(np.float64))
+    return Commands(stamps - origin, goal, (on != 0).astype(np.float64))
 
 
 def write_log(path: Path, log: ServoLog) -> None:
-    """Write a log, raw or processed as it is; what was not recorded is left out.
-
-    Raises:
-        ResultError: The folder cannot be written.
-    """
+    """Write a log, raw or processed as it is; what was not recorded is left out."""
     signals = {
         'position': log.position,
         'speed': log.speed,
         'load': log.load,
         'control': log.control,
         'goal_position': log.goal,
-        'torque_enable': log.enabled > ON,
+        'torque_enable': log.enabled != 0,
         'timestamp': log.times,
     }
     columns = {name: values.tolist() for name, values in signals.items() if values is not None}
@@ -293,7 +280,7 @@ def write_log(path: Path, log: ServoLog) -> None:
         document['commands'] = {
             'timestamp': log.commands.times.tolist(),
             'goal_position': log.commands.goal.tolist(),
-            'torque_enable': (log.commands.enabled > ON).tolist(),
+            'torque_enable': (log.commands.enabled != 0).tolist(),
         }
     document['entries'] = [
         dict(zip(columns, sample, strict=True)) for sample in zip(*columns.values(), strict=True)
@@ -304,11 +291,7 @@ def write_log(path: Path, log: ServoLog) -> None:
 def split(
     logs: Sequence[ServoLog], validation_kp: float
 ) -> tuple[tuple[ServoLog, ...], tuple[ServoLog, ...]]:
-    """Return the logs to fit, and those of one gain, which are held out.
-
-    Raises:
-        LogError: No log has that gain, or all of them.
-    """
+    """Return the logs to fit, and those of one gain, which are held out; neither may be empty."""
     held_out = tuple(log for log in logs if log.constants.get('kp') == validation_kp)
     training = tuple(log for log in logs if log.constants.get('kp') != validation_kp)
     if held_out and training:
@@ -321,16 +304,12 @@ def split(
 
 
 def check_motor(logs: Sequence[ServoLog], name: str) -> None:
-    """Check that logs are of a servo; only names of the catalogue can contradict each other.
-
-    Raises:
-        LogError: A log is of another servo of the catalogue.
-    """
+    """Refuse logs of another servo; only names of the catalogue can contradict each other."""
     if name not in ACTUATORS:
         return
-    known = {_plain(kind): kind for kind in ACTUATORS}
+    known = {re.sub('[-_ ]', '', kind): kind for kind in ACTUATORS}
     alike = {name}.union(*(names for names in _SAME_SERVO if name in names))
-    found = [(log, known.get(_plain(log.motor), name)) for log in logs]
+    found = [(log, known.get(re.sub('[-_ ]', '', log.motor.lower()), name)) for log in logs]
     wrong = [(log, kind) for log, kind in found if kind not in alike]
     if wrong:
         log, kind = wrong[0]
@@ -338,7 +317,3 @@ def check_motor(logs: Sequence[ServoLog], name: str) -> None:
             f'Expected logs of the servo {name}, found {kind} in {log.name!r}, and {len(wrong)} of '
             f'{len(logs)} logs of another servo: ask for that one, or leave them out.'
         )
-
-
-def _plain(name: str) -> str:
-    return name.lower().replace('-', '').replace('_', '').replace(' ', '')

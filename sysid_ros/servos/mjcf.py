@@ -150,12 +150,7 @@ def plain_servo(servo: Servo, values: Mapping[str, float], **constants: float | 
 
 
 def write_servo(path: Path, servo: PlainServo) -> None:
-    """Write an MJCF file of a body that turns with the joint, which the actuator drives.
-
-    Raises:
-        ModelError: MuJoCo does not take it.
-        ResultError: The folder cannot be written.
-    """
+    """Write an MJCF file of a body that turns with the joint, or raise a ModelError."""
     text = _FILE.format(servo.joint, servo.actuator)
     try:
         mujoco.MjModel.from_xml_string(text)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.constants
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
@@ -24,28 +25,22 @@ Array = NDArray[np.float64]
 #: Leapfrog steps in each of BAM's sampling periods: with 3, a swinging xl330 is off by less than
 #: .1 mrad, a third of what its encoder leaves.
 RAW_STEPS = 3
-#: Standard gravity, m/s².
-GRAVITY = 9.80665
-#: A joint whose encoder says the same for so long is at rest, s, if those are so many samples.
-_REST = 0.05
-_FEWEST_AT_REST = 4
-#: Readings that are nearer to a sample, in parts of the time between two, are at it.
-_SAME_TIME = 1e-6
-#: Sampling periods that differ by less than this part are the same.
-_SAME_PERIOD = 1e-6
+#: A joint whose encoder says the same for so long is at rest, s.
+REST = 0.05
+#: So many readings at least tell rest from motion, and what forces do in a window.
+FEWEST = 4
+#: Numbers that differ by less than this part of their scale are the same, but for rounding in logs.
+ROUNDING = 1e-6
 #: No joint turns faster, rad/s: what a candidate far off makes stays finite.
 _FASTEST = 100.0
 
 
 @dataclass(frozen=True)
 class Readings:
-    """When the encoders of L logs were read, up to R times, and what they said.
+    """When the encoders of L logs were read, up to R times, and what they said, rad.
 
-    Attributes:
-        lengths: (L,) readings of each log.
-        row: (R, L) sample before each, or at it.
-        part: (R, L) of the way from that sample to the next.
-        position: (R, L) rad.
+    ``lengths`` (L,) readings of each log; ``row`` (R, L) is the sample before each, or at it, and
+    ``part`` of the way to the next.
     """
 
     lengths: NDArray[np.int64]
@@ -64,7 +59,7 @@ class Readings:
         """Samples from reading to reading, rounded up, where they are as far apart as usual."""
         at = (self.row + self.part)[:, self.lengths > 1]
         apart = np.diff(at, axis=0)[self.counted[1:, self.lengths > 1]]
-        return max(math.ceil(np.median(apart) - _SAME_TIME), 1) if len(apart) else 1
+        return max(math.ceil(np.median(apart) - ROUNDING), 1) if len(apart) else 1
 
 
 @dataclass(frozen=True)
@@ -129,6 +124,11 @@ class PendulumLogs:
         return found
 
     @property
+    def resting(self) -> int:
+        """So many equal readings in a row mean that a joint is at rest."""
+        return max(round(REST / (self.dt * self.readings.period)), FEWEST)
+
+    @property
     def repeated(self) -> NDArray[np.bool_]:
         """(R, L) whether a reading of an encoder at rest says no more than another one.
 
@@ -139,7 +139,7 @@ class PendulumLogs:
         found = np.zeros(readings.position.shape, dtype=bool)
         if encoder_step(readings.position[readings.counted]) is None:
             return found
-        shortest = max(round(_REST / (self.dt * readings.period)), _FEWEST_AT_REST)
+        shortest = self.resting
         for log, count in enumerate(readings.lengths.tolist()):
             changes = np.flatnonzero(np.diff(readings.position[:count, log]) != 0) + 1
             for start, stop in pairwise([0, *changes.tolist(), count]):
@@ -149,11 +149,7 @@ class PendulumLogs:
         return found
 
     def windows(self, length: int) -> PendulumLogs:
-        """Return windows of so many samples, each a log of its own; what is left over is dropped.
-
-        Raises:
-            FitError: No log is as long.
-        """
+        """Return windows of so many samples, each a log of its own; a rest is dropped."""
         places = [
             (log, first)
             for log, count in enumerate(self.lengths.tolist())
@@ -215,15 +211,10 @@ def servo_for(servo: Servo, logs: Sequence[ServoLog]) -> Servo:
 
 
 def stack_logs(servo: Servo, logs: Sequence[ServoLog], steps: int = RAW_STEPS) -> PendulumLogs:
-    """Put logs side by side.
+    """Put logs side by side; the servo's gains and supply hold where a log says nothing.
 
     Processed logs keep their samples in BAM's steps. Other samples are as far apart as the steps of
-    the law: of leapfrog so many in each `PERIOD`, else BAM's one.
-
-    Args:
-        servo: Whose gains and supply hold where a log says nothing.
-        logs: At least one, of one sampling period.
-        steps: Of leapfrog.
+    the law: of leapfrog so many ``steps`` in each `PERIOD`, else BAM's one.
 
     Raises:
         FitError: There are no logs, or their sampling periods differ.
@@ -232,7 +223,7 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog], steps: int = RAW_STEPS) -
         raise FitError('Nothing to fit: there are no logs.')
     leaps = servo.scheme is Scheme.LEAPFROG
     for log in () if leaps else logs:
-        if abs(log.dt - logs[0].dt) > _SAME_PERIOD * logs[0].dt:
+        if abs(log.dt - logs[0].dt) > ROUNDING * logs[0].dt:
             raise FitError(
                 f'Expected logs of one sampling period, found {logs[0].dt:g} s in {logs[0].name!r} '
                 f'and {log.dt:g} s in {log.name!r}: process them with one dt, or fit the raw logs.'
@@ -254,7 +245,7 @@ def stack_logs(servo: Servo, logs: Sequence[ServoLog], steps: int = RAW_STEPS) -
         dt=dt,
         lengths=np.array([len(own.position) for own in samples]),
         inertia=mass * length**2 + arm / 3 * length**2,
-        weight=(mass + arm / 2) * GRAVITY * length,
+        weight=(mass + arm / 2) * scipy.constants.g * length,
         constants={
             name: np.array([log.constants.get(name, usual) for log in logs], dtype=np.float64)
             for name, usual in servo.type.constants.items()
@@ -288,7 +279,7 @@ def _samples_of(log: ServoLog, dt: float, margin: int) -> _Samples:
         return _Samples(log.position, speed, log.goal, log.enabled, at)
     at = log.times / dt
     whole = np.round(at)
-    at = np.where(np.abs(at - whole) < _SAME_TIME, whole, at)
+    at = np.where(np.abs(at - whole) < ROUNDING, whole, at)
     rows = np.arange(math.ceil(at[-1]) + 1)
     # Forces act from half a leap before a sample to half a leap after it; of BAM's, to the next.
     acting = np.arange(-margin, len(rows) + margin) - (0.5 if margin else 0.0)
@@ -337,9 +328,8 @@ def _turned(momentum: Array, net: Array, most: Array) -> Array | float:
     """Return the torque that a step lacks in which the joint turns, N·m.
 
     Friction is against the velocity before and after. A single force for the whole step errs by up
-    to twice what friction does in a step, whatever the scheme.
-    ``momentum`` is that of the joint over the step, ``net`` the torque without friction, ``most``
-    dry and viscous friction at most, N·m.
+    to twice what friction does in a step, whatever the scheme. ``momentum`` is that of the joint
+    over the step, ``net`` the torque without friction, ``most`` the most friction, N·m.
     """
     size = np.abs(net)
     turns = (size > most) & (momentum * net < 0) & (np.abs(momentum) < size + most)
@@ -439,9 +429,6 @@ def predict(
     """Return the (n,) positions that are predicted for the readings of each log, rad.
 
     Coefficients that are missing are the usual ones.
-
-    Raises:
-        FitError: There are no logs, or their periods differ.
     """
     bench = stack_logs(servo, logs)
     motion = simulate(servo, bench, candidate(servo, values), reset_period=reset_period)

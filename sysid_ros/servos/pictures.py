@@ -26,8 +26,6 @@ Array = NDArray[np.float64]
 #: apart.
 _MEASURED, _COMMANDED = '#8a8f98', '#22262b'
 _COLOURS = ('#0b5cad', '#c2570c', '#009e73', '#a3478a', '#56b4e9', '#e69f00')
-_SIZE = (10.0, 5.6)  # inches
-_DPI = 120
 
 
 class ParameterFile(NamedTuple):
@@ -53,11 +51,7 @@ class Predictions(NamedTuple):
 def read_candidates(
     paths: Sequence[Path], actuator: str | None = None
 ) -> tuple[ParameterFile, ...]:
-    """Read parameter files, or folders of them.
-
-    Raises:
-        ParameterError: A folder holds no parameter files, or a file cannot be used.
-    """
+    """Read parameter files, or folders of them, or raise a ParameterError."""
     files: list[Path] = []
     for path in paths:
         found = sorted(path.glob('*.json')) if path.is_dir() else [path]
@@ -75,11 +69,7 @@ def read_candidates(
 def predict_logs(
     candidates: Sequence[ParameterFile], logs: Sequence[ServoLog], reset_period: float | None = None
 ) -> Predictions:
-    """Simulate logs with parameter files; sampling periods may differ, and some may be raw.
-
-    Raises:
-        LogError: A log is of another servo.
-    """
+    """Simulate logs with parameter files; sampling periods may differ, and some may be raw."""
     for _, servo, _ in candidates:
         check_motor(logs, servo.type.name)
     positions = tuple(
@@ -101,11 +91,7 @@ def predict_logs(
 def write_pictures(
     folder: Path, logs: Sequence[ServoLog], predictions: Predictions
 ) -> tuple[Path, ...]:
-    """Write a picture per log, ``LOG.png``, into a folder, which is made if it is not there.
-
-    Raises:
-        ResultError: The folder cannot be written.
-    """
+    """Write a picture per log, ``LOG.png``, into a folder."""
     written = [folder / f'{stem}.png' for stem in file_stems(log.name for log in logs)]
     for place, (log, path) in enumerate(zip(logs, written, strict=True)):
         replace_file(path, _draw_log(log, place, predictions))
@@ -114,7 +100,7 @@ def write_pictures(
 
 def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
     """Return a PNG of positions measured, commanded and predicted, and of prediction errors."""
-    figure = Figure(figsize=_SIZE, layout='constrained')
+    figure = Figure(figsize=(10.0, 5.6), layout='constrained')
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times = log.times
     top.plot(times, log.goal, color=_COMMANDED, linestyle='--', linewidth=0.9, label='commanded')
@@ -136,5 +122,5 @@ def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
     for text in (title, *top.legend(loc='best', fontsize='small').get_texts()):
         text.set_parse_math(False)
     buffer = io.BytesIO()
-    figure.savefig(buffer, format='png', dpi=_DPI)
+    figure.savefig(buffer, format='png')
     return buffer.getvalue()

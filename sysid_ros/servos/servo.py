@@ -230,20 +230,16 @@ FRICTION_COEFFICIENTS: dict[str, Coefficient] = {
 
 @dataclass(frozen=True)
 class FrictionLaw:
-    """How large dry and viscous friction can be.
-
-    Attributes:
-        name: ``m1`` to ``m6``.
-        stribeck: Whether dry friction is larger near rest.
-        load: Whether it grows with the torque that the gears pass on.
-        directional: Whether load from the motor and from outside count differently.
-        quadratic: Whether driving and being driven differ by squares of torques as well.
-    """
+    """How large dry and viscous friction can be."""
 
     name: str
+    #: Whether dry friction is larger near rest.
     stribeck: bool = False
+    #: Whether it grows with the torque that the gears pass on.
     load: bool = False
+    #: Whether load from the motor and from outside count differently.
     directional: bool = False
+    #: Whether driving and being driven differ by squares of torques as well.
     quadratic: bool = False
 
     @property
@@ -320,11 +316,7 @@ FRICTION_LAWS: dict[str, FrictionLaw] = {
 
 
 def friction_law(name: str) -> FrictionLaw:
-    """Return a friction law by name.
-
-    Raises:
-        ParameterError: There is none of that name.
-    """
+    """Return a friction law by name, or raise a ParameterError."""
     if name not in FRICTION_LAWS:
         hint = nearest(name, FRICTION_LAWS, len(FRICTION_LAWS))
         raise ParameterError(f'There is no friction model {name!r}; {hint}.')
@@ -362,7 +354,7 @@ class ActuatorType(BaseModel):
 
     @property
     def motor(self) -> MotorLaw:
-        """The law of its firmware and motor."""
+        """Its motor law."""
         return MOTOR_LAWS[self.law]
 
     @model_validator(mode='after')
@@ -412,7 +404,7 @@ class ActuatorType(BaseModel):
                 yield f'Expected {name!r} to be at least 0 throughout, found {value:g}'
 
 
-_LOAD = ('load_friction_base', 'load_friction_motor', 'load_friction_external')
+_LOADS = ('load_friction_base', 'load_friction_motor', 'load_friction_external')
 _MX = {
     'law': 'voltage',
     # Gains were found with an oscilloscope by the authors of BAM.
@@ -427,7 +419,7 @@ _EROB = {
     'coefficients': {'kt': (1.6, 1, 15), 'R': (2, 0.1, 3.5), 'armature': (0.005, 0.001, 2)},
     'friction': {
         **dict.fromkeys(('friction_base', 'friction_stribeck'), (0.05, 0, 10)),
-        **dict.fromkeys(_LOAD, (0.05, 0, 1)),
+        **dict.fromkeys(_LOADS, (0.05, 0, 1)),
         'friction_viscous': (0.1, 0, 30),
     },
 }
@@ -445,7 +437,7 @@ _CATALOGUE: dict[str, dict[str, Any]] = {
             'R': (5, 3, 40),
             'armature': (0.0005, 0.0001, 0.01),
         },
-        'friction': dict.fromkeys(_LOAD, (0.05, 0, 1)),
+        'friction': dict.fromkeys(_LOADS, (0.05, 0, 1)),
     },
     'xl330': {
         'law': 'voltage',
@@ -488,7 +480,7 @@ _CATALOGUE: dict[str, dict[str, Any]] = {
         },
         'friction': {
             **dict.fromkeys(('friction_base', 'friction_stribeck'), (0.05, 0, 5)),
-            **dict.fromkeys(_LOAD, (0.05, 0, 2)),
+            **dict.fromkeys(_LOADS, (0.05, 0, 2)),
         },
     },
 }
@@ -499,15 +491,7 @@ ACTUATORS: dict[str, ActuatorType] = {
 
 
 def actuator_type(name: str) -> ActuatorType:
-    """Return a servo by name, or the one that a YAML file defines.
-
-    Args:
-        name: Name in the catalogue, or the path of a file ``*.yaml``.
-
-    Raises:
-        ParameterError: There is none of that name.
-        ConfigError: The file is not valid.
-    """
+    """Return a servo by its name in the catalogue, or the one that a file ``*.yaml`` defines."""
     if name in ACTUATORS:
         return ACTUATORS[name]
     if name.endswith(('.yaml', '.yml')):
@@ -539,12 +523,7 @@ class Servo:
 
     @classmethod
     def named(cls, actuator: str, model: str) -> Servo:
-        """Return a servo by the names of its kind (or a file that defines it) and friction law.
-
-        Raises:
-            ParameterError: There is no such kind or law.
-            ConfigError: The file that defines the kind is not valid.
-        """
+        """Return a servo by the names of its kind (or a file that defines it) and friction law."""
         return cls(actuator_type(actuator), friction_law(model))
 
     @property
@@ -594,17 +573,11 @@ _SCHEME = 'scheme'
 
 
 def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dict[str, float]]:
-    """Read parameters.
+    """Read a servo and the values of its coefficients, in their order.
 
     Coefficients that the file lacks have their initial values: files that BAM published lack those
-    that its laws got later, as ``q_offset``.
-
-    Args:
-        path: The file.
-        actuator: A YAML file that defines the servo, where the catalogue has none of its name.
-
-    Returns:
-        The servo, and the values of ``servo.coefficients`` in their order.
+    that its laws got later, as ``q_offset``. ``actuator`` is a YAML file that defines the servo,
+    where the catalogue has none of its name.
 
     Raises:
         ParameterError: The file cannot be read, is none of parameters, or is about another servo.
@@ -629,12 +602,7 @@ def read_parameters(path: Path, actuator: str | None = None) -> tuple[Servo, dic
 
 
 def write_parameters(path: Path, servo: Servo, values: Mapping[str, float]) -> None:
-    """Write finite values of all of ``servo.coefficients``.
-
-    Raises:
-        ParameterError: A coefficient is missing, unknown or not finite.
-        ResultError: The folder cannot be written.
-    """
+    """Write values of all of ``servo.coefficients``, or raise a ParameterError."""
     coefficients = servo.coefficients
     if set(coefficients) != set(values):
         raise ParameterError(

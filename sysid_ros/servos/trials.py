@@ -49,11 +49,7 @@ class BestTrial(NamedTuple):
 
 
 def import_optuna(method: str) -> Any:
-    """Return Optuna, which is an extra.
-
-    Raises:
-        ConfigError: It is not installed.
-    """
+    """Return Optuna, which is an extra, or raise a ConfigError that says how to install it."""
     try:
         optuna, *_ = map(importlib.import_module, LIBRARIES)
     except ImportError as err:

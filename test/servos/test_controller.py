@@ -11,7 +11,7 @@ import pytest
 from builders.servo_robots import drive, driven_arm
 from sysid_ros.servos.joints import ServoController, ServoJoints
 from sysid_ros.servos.logs import ServoLog
-from sysid_ros.servos.pendulum import GRAVITY, simulate, stack_logs
+from sysid_ros.servos.pendulum import simulate, stack_logs
 from sysid_ros.servos.servo import FRICTION_LAWS
 
 MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
@@ -20,7 +20,7 @@ _CENTRE = (MASS * LENGTH + ARM_MASS * LENGTH / 2) / _TOTAL
 _INERTIA = MASS * LENGTH**2 + ARM_MASS * LENGTH**2 / 3 - _TOTAL * _CENTRE**2
 PENDULUM = f"""
 <mujoco>
-  <option timestep="{{timestep}}" gravity="0 0 -{GRAVITY}"/>
+  <option timestep="{{timestep}}" gravity="0 0 -9.80665"/>
   <worldbody>
     <body>
       <joint name="j" axis="0 -1 0"/>

@@ -12,7 +12,7 @@ import pytest
 
 from sysid_ros.cli import main
 from sysid_ros.errors import FitError
-from sysid_ros.servos.fit import ServoFitSettings, fit_servo, values_of
+from sysid_ros.servos.fit import fit_servo, values_of
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
 from sysid_ros.servos.pendulum import (
     candidate,
@@ -153,7 +153,7 @@ def test_raw_logs_leave_no_more_than_the_truth_on_other_loads(lead: float):
     other, floors = record_raw(SERVO, M1, runs=OTHER, lead=lead, seed=1)
     servo = servo_for(SERVO, logs)
     assert servo.scheme is Scheme.LEAPFROG
-    fit = fit_servo(servo, logs, settings=ServoFitSettings(starts=2))
+    fit = fit_servo(servo, logs, starts=2)
     values = values_of(servo, fit, {})
     errors = errors_by_log(servo, values, other)
     assert np.mean(list(errors.values())) < 1.2 * np.mean(floors)
