@@ -15,7 +15,7 @@ NODES = {
     # A refit keeps one thread for as long as it fits; the others answer meanwhile.
     'calibrator': ('sysid_ros.nodes.calibrator', 'Calibrator', 4),
     'exciter': ('sysid_ros.nodes.exciter', 'Exciter', 1),
-    'recorder': ('sysid_ros.nodes.recorder.node', 'Recorder', 1),
+    'recorder': ('sysid_ros.nodes.recorder', 'Recorder', 1),
     'simulated_robot': ('sysid_ros.nodes.simulated_robot', 'SimulatedRobot', 1),
 }
 

@@ -26,8 +26,8 @@ from packaging.requirements import Requirement
 
 from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import Offer, message_class, offers
-from sysid_ros.nodes.runtime import import_rclpy
+from sysid_ros.nodes.graph import Offer, message_class, offers
+from sysid_ros.nodes.runtime import WORK_SECONDS, import_rclpy
 from sysid_ros.version import __version__
 
 _PACKAGE = 'sysid_ros'
@@ -38,8 +38,6 @@ from sysid_ros.report.rendering import gl_context
 with gl_context(16, 16):
     print("drawn")
 """
-#: A process that does not answer within this, s, hangs in a driver or in the middleware.
-_ANSWERS_S = 20.0
 _HANGS = 'does not answer'
 #: Packages with the messages of our nodes.
 _MESSAGES = ('sensor_msgs', 'std_msgs', 'std_srvs', 'diagnostic_msgs', 'trajectory_msgs')
@@ -134,7 +132,7 @@ def _rendering() -> Check:
     asked = os.environ.get('MUJOCO_GL', '')
     reason = ''
     for name in (asked,) if asked else ('egl', 'osmesa'):
-        _, drawn, reason = _ask('-c', _DRAW, timeout=_ANSWERS_S, MUJOCO_GL=name)
+        _, drawn, reason = _ask('-c', _DRAW, timeout=WORK_SECONDS, MUJOCO_GL=name)
         if drawn == 'drawn':
             return Check('rendering', State.OK, f'{name.upper()} draws without a display')
     return Check(
@@ -163,7 +161,7 @@ def check_ros(seconds: float = 2.0) -> Iterator[Check]:
         remedy = f"apt install {debian}, or pip install 'sysid_ros[ros]'"
         yield Check('messages', State.MISSING, f'without {", ".join(absent)}', remedy)
     module = ('-m', 'sysid_ros.nodes.doctor', str(seconds))
-    succeeded, answer, reason = _ask(*module, timeout=seconds + _ANSWERS_S)
+    succeeded, answer, reason = _ask(*module, timeout=seconds + WORK_SECONDS)
     if succeeded:
         memory = strange_memory(Path('/dev/shm'), os.getuid())  # noqa: S108 (is looked at only)
         yield from checks_of(json.loads(answer), seconds, memory)
@@ -183,10 +181,7 @@ def _where() -> str:
 def checks_of(topics: Sequence[dict[str, Any]], seconds: float, memory: str) -> Iterator[Check]:
     """Yield what there is to say of topics as `look` returns them.
 
-    Args:
-        topics: What was seen.
-        seconds: For how long.
-        memory: Whose shared memory is in the way; empty where none is.
+    ``memory`` says whose shared memory is in the way; it is empty where none is.
     """
     for item in topics:
         found = f'{", ".join(item["types"])}, {item["messages"] / seconds:.0f} Hz'

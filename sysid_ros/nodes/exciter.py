@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
 from collections import deque
@@ -30,7 +31,13 @@ from sysid_ros.excitation.experiment import lead_in, rehearse
 from sysid_ros.excitation.limits import Breach, Guard, Limits
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare, resolve_topic
-from sysid_ros.nodes.runtime import FAREWELL_SECONDS, GRAPH_SECONDS, REMIND_SECONDS, Stop
+from sysid_ros.nodes.runtime import (
+    FAREWELL_SECONDS,
+    GRAPH_SECONDS,
+    PATIENCE_SECONDS,
+    STATUS_SECONDS,
+    Stop,
+)
 from sysid_ros.vocabulary import SECOND_NS
 
 
@@ -90,11 +97,6 @@ DEFAULT_TOPICS = {
     'JointTrajectory': 'joint_trajectory_controller/joint_trajectory',
 }
 
-#: The subscribers of the commands must not have changed for so long, s: those of one robot are
-#: discovered one after the other, and a recorder should not miss the beginning.
-_SETTLE_SECONDS = 0.5
-#: Progress is logged this often, s.
-_PROGRESS_SECONDS = 5.0
 #: An interrupted motion slows down to a halt within so many seconds.
 _BRAKE_SECONDS = 0.5
 #: Commands are remembered for so long, s: a state may be late.
@@ -103,8 +105,6 @@ _KEPT_SECONDS = 1.0
 _IN_A_ROW = 3
 #: Part of a limit that the simulated robot may use: servos overshoot the ends of their ranges.
 _MARGIN = 1.02
-#: What is as good as no limit, rad/s or m/s.
-_ANY_VELOCITY = 1e6
 
 
 class Exciter:
@@ -138,7 +138,8 @@ class Exciter:
                 rate=config.rate,
             )
         )
-        fastest = config.max_velocity or _ANY_VELOCITY
+        # No limit, but the distance of both ends is still a number.
+        fastest = config.max_velocity or sys.float_info.max / 2
         try:
             limits = Limits(self._model, margin=_MARGIN, max_speed=fastest)
         except ModelError as err:
@@ -172,7 +173,7 @@ class Exciter:
         self._breach: Breach | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=stop.guard, args=(self._move,), name='sender')
-        self._reminded = -REMIND_SECONDS
+        self._reminded = -math.inf
         self._listeners = 0
         self._listening_since = time.monotonic()
         # Not the node's clock: the schedule is the wall clock's, also with use_sim_time.
@@ -196,10 +197,10 @@ class Exciter:
         missing = [] if self._states is None else [self._states.missing()]
         missing.append('' if listeners else f'a subscriber of {self._publisher.topic_name}')
         if any(missing):
-            if now - self._reminded >= REMIND_SECONDS:
+            if now - self._reminded >= PATIENCE_SECONDS:
                 self._reminded = now
                 self._log.info(f'waiting for {" and ".join(filter(None, missing))}')
-        elif now - self._listening_since >= _SETTLE_SECONDS:
+        elif now - self._listening_since >= STATUS_SECONDS:
             self._timer.cancel()
             self._motion = self._from_here()
             if self._states is None:
@@ -271,7 +272,7 @@ class Exciter:
         for step in steps_on_time(rate, len(motion.times) - 1, self._closing):
             sent += 1
             self._send(motion.commands[step])
-            if motion.times[step] - reported >= _PROGRESS_SECONDS:
+            if motion.times[step] - reported >= PATIENCE_SECONDS:
                 reported = float(motion.times[step])
                 self._log.info(f'{reported:.0f} of {motion.duration:.0f} s')
             limit = self._config.state_timeout

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sysid_ros.errors import RosError, SysidError
 from sysid_ros.text import one_line
@@ -27,29 +27,19 @@ if TYPE_CHECKING:
 
 #: Exit code of a node that was given something it cannot work with.
 EXIT_ERROR = 2
-#: Longest single wait of an executor, s. Without a limit the EventsExecutor of rclpy 7.1 computes
-#: its deadline beyond the end of the clock and spins on one core without any callback.
-_SPIN_SECONDS = 3600.0
-#: Whether a signal came is looked at so often, s.
-_LOOK_SECONDS = 0.5
-#: Recorder and exciter look at the graph this often, s, and log this often what is missing.
-GRAPH_SECONDS, REMIND_SECONDS = 0.1, 3.0
-#: How long the last message may take to reach its subscribers, s.
-FAREWELL_SECONDS = 0.5
-#: How long callbacks that wait for their turn are given at the end, s.
-_DRAIN_SECONDS = 0.5
-#: How long a callback that is still running is waited for at the end, s.
-_JOIN_SECONDS = 30.0
-
-
-class Running(Protocol):
-    """What a node does while it spins."""
-
-    def __init__(self, node: Node, stop: Stop) -> None:
-        """Begin; a `SysidError` ends the process."""
-
-    def close(self) -> None:
-        """End it. No callback runs any more, but publishers and the logger still work."""
+#: Messages that the middleware holds per topic while Python is busy.
+DEPTH = 10_000
+#: The graph is looked at this often, s.
+GRAPH_SECONDS = 0.1
+#: Status and diagnostics are renewed this often, s. A graph that did not change for so long is
+#: whole: the topics of one robot are discovered one after the other.
+STATUS_SECONDS = 1.0
+#: What is missing or late is logged this often, and what did not change for so long is finished, s.
+PATIENCE_SECONDS = 5.0
+#: How long last messages, answers and callbacks that wait are given at the end, s.
+FAREWELL_SECONDS = 1.0
+#: How long a callback, a thread or a process that works may keep others waiting, s.
+WORK_SECONDS = 30.0
 
 
 class Stop:
@@ -81,27 +71,22 @@ class Stop:
         # Python calls the handler in this one alone, and only once this one wakes up.
         while not self.requested:
             with contextlib.suppress(queue.Empty):
-                self._requests.get(timeout=_LOOK_SECONDS)
+                self._requests.get(timeout=STATUS_SECONDS)
 
 
-def run(
-    name: str, load: Callable[[], type[Running]], args: Sequence[str], *, threads: int = 1
-) -> int:
-    """Run one node from start-up to the end of its process.
+def run(name: str, load: Callable[[], Any], args: Sequence[str], *, threads: int = 1) -> int:
+    """Run one node from start-up to the end of its process, and return its exit code.
 
     Ctrl-C and SIGTERM end it cleanly at any time, also during start-up, and pressing Ctrl-C again
-    does not interrupt the clean-up. The handlers stay installed until the process ends.
+    does not interrupt the clean-up. The handlers stay installed until the process ends. A
+    `SysidError` from any callback ends it, too, by code 2.
 
     Args:
         name: Name of the node, unless it is remapped.
-        load: Imports the class of what the node does, which takes the node and the stop; a
-            `SysidError` from it or from any callback ends the process. Callbacks run in other
-            threads, after it has been made.
+        load: Imports the class of what the node does, which is made of node and stop. Callbacks run
+            in other threads, after that. It is closed when no callback runs any more.
         args: Command line with the program's name.
         threads: Callbacks that may run at the same time, where their groups allow it.
-
-    Returns:
-        Exit code: 0 after a requested end, 2 after a `SysidError`.
     """
     stop = Stop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -153,11 +138,7 @@ def _make_node(rclpy: Any, name: str) -> Node:
 
 
 def import_rclpy() -> Any:
-    """Import rclpy.
-
-    Raises:
-        RosError: It is not there; the sentence says how to get it.
-    """
+    """Import rclpy, or raise a RosError that says how to get it."""
     try:
         import rclpy  # noqa: PLC0415 (absent on machines that only calibrate)
         import rclpy.node  # noqa: PLC0415
@@ -188,6 +169,18 @@ def _init(rclpy: Any, args: list[str]) -> None:
         )
 
 
+def quiet_node(node: Node, purpose: str) -> Node:
+    """Return a node for subscriptions that no executor serves, in the namespace of another one."""
+    # Tools do not show such a name: the node has no parameters that they could ask for.
+    return import_rclpy().create_node(
+        f'_{node.get_name()}_{purpose}',
+        namespace=node.get_namespace(),
+        use_global_arguments=False,
+        start_parameter_services=False,
+        enable_rosout=False,
+    )
+
+
 def latched() -> QoSProfile:
     """Return the quality of service of a topic whose last message late subscribers get, too."""
     from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (needs ROS)
@@ -205,12 +198,8 @@ def _make_executor(threads: int) -> Executor:
         from rclpy.executors import MultiThreadedExecutor  # noqa: PLC0415 (needs ROS)
 
         return MultiThreadedExecutor(threads)
-    try:
-        from rclpy.experimental import EventsExecutor  # noqa: PLC0415 (not in every rclpy)
-    except ImportError:
-        from rclpy.executors import SingleThreadedExecutor  # noqa: PLC0415 (needs ROS)
+    from rclpy.experimental import EventsExecutor  # noqa: PLC0415 (needs ROS)
 
-        return SingleThreadedExecutor()
     return EventsExecutor()
 
 
@@ -230,9 +219,9 @@ def _spin(node: Node, stop: Stop, threads: int) -> None:
         # Callbacks run that wait already: a recorder's last messages are among them.
         drained = threading.Event()
         executor.create_task(drained.set)
-        drained.wait(_DRAIN_SECONDS)
-    executor.shutdown(_JOIN_SECONDS)
-    thread.join(_JOIN_SECONDS)
+        drained.wait(FAREWELL_SECONDS)
+    executor.shutdown(WORK_SECONDS)
+    thread.join(WORK_SECONDS)
 
 
 def _spin_thread(executor: Executor, stop: Stop) -> None:
@@ -244,5 +233,7 @@ def _spin_thread(executor: Executor, stop: Stop) -> None:
         executor.spin()
         return
     never = Future()
+    # Without a limit the EventsExecutor of rclpy 7.1 computes its deadline beyond the end of the
+    # clock and spins on one core without any callback.
     while not stop.requested:
-        executor.spin_until_future_complete(never, timeout_sec=_SPIN_SECONDS)
+        executor.spin_until_future_complete(never, timeout_sec=WORK_SECONDS)

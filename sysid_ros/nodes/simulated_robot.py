@@ -26,8 +26,14 @@ from sysid_ros.config import SimulatedRobotConfig, load_servos
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
 from sysid_ros.nodes.parameters import declare
-from sysid_ros.nodes.recorder.listener import quiet_node
-from sysid_ros.nodes.runtime import Stop, latched
+from sysid_ros.nodes.runtime import (
+    DEPTH,
+    PATIENCE_SECONDS,
+    STATUS_SECONDS,
+    Stop,
+    latched,
+    quiet_node,
+)
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
 from sysid_ros.vocabulary import SECOND_NS, Quantity
@@ -35,10 +41,13 @@ from sysid_ros.vocabulary import SECOND_NS, Quantity
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
 Command = NDArray[np.float64] | TrajectoryCommand
 
-#: Messages held by the middleware until they are fetched, or sent.
-_DEPTH = 1000
-#: Commands take no longer than the fastest one and this, s, unless the machine is busy.
-_LONGEST_HOLDUP = 0.020
+#: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
+#: within this and its delay; the stamps of samples and the effect of commands do not move by it.
+#: No pause of the stepping thread is longer.
+_LAG = 0.010
+#: A delay that only a busy machine has, s: of commands beyond that of the fastest one, and of the
+#: simulation behind the clock. It catches up in strides as long.
+_BUSY = 0.020
 
 
 class CommandInbox:
@@ -64,7 +73,7 @@ class CommandInbox:
         self._node = quiet_node(node, 'commands')
         # No executor spins the node: the callback is never called.
         self._sources = tuple(
-            (self._node.create_subscription(kind, topic, lambda _: None, _DEPTH), read)
+            (self._node.create_subscription(kind, topic, lambda _: None, DEPTH), read)
             for kind, topic, read in (
                 (Float64MultiArray, arrays, self._read_array),
                 (JointTrajectory, trajectories, self._read_trajectory),
@@ -96,15 +105,15 @@ class CommandInbox:
     def _arrival(self, info: Mapping[str, int]) -> int:
         """Return when a command arrived, ns, after those before it.
 
-        What a busy machine held up by more than `_LONGEST_HOLDUP` counts as having come as fast as
-        the fastest: the machine's other work is no part of the robot.
+        What a busy machine held up counts as having come as fast as the fastest: the machine's
+        other work is no part of the robot.
         """
         # Not every middleware stamps what it sends and receives.
         arrival = info['received_timestamp'] or time.time_ns()
         if info['source_timestamp']:
             transit = arrival - info['source_timestamp']
             self._fastest = transit if self._fastest is None else min(transit, self._fastest)
-            if transit - self._fastest > _LONGEST_HOLDUP * SECOND_NS:
+            if transit - self._fastest > _BUSY * SECOND_NS:
                 arrival = info['source_timestamp'] + self._fastest
         self._latest = max(arrival, self._latest + 1)
         return self._latest
@@ -153,23 +162,9 @@ def _finite(values: Any) -> NDArray[np.float64]:
     return found
 
 
-#: Simulated time stays so far behind the clock, s. A command is in time when Python gets to it
-#: within this and its delay; the stamps of samples and the effect of commands do not move by it.
-_LAG = 0.010
 _STATES = 'joint_states'
 _ARRAYS = 'forward_position_controller/commands'
 _TRAJECTORIES = 'joint_trajectory_controller/joint_trajectory'
-#: Longest pause of the stepping thread, s: commands are fetched at least so often.
-_LONGEST_PAUSE = 0.010
-#: Longest simulated time between two looks at the commands, s, when it has to catch up.
-_LONGEST_STRIDE = 0.050
-#: What is worth a warning, s, and how long the start may take to get up to speed.
-_BEHIND = 0.020
-_WARM_UP = 1.0
-#: Warnings of one kind are at least so far apart, s.
-_WARN_SECONDS = 5.0
-#: Stamps with jitter are at least so far apart, ns.
-_LEAST_NS = 1000
 
 
 class SimulatedRobot:
@@ -193,8 +188,8 @@ class SimulatedRobot:
             node.resolve_topic_name(name) for name in (_STATES, _ARRAYS, _TRAJECTORIES)
         )
         self._state = JointState(name=list(plant.joints))
-        self._states = node.create_publisher(JointState, states, _DEPTH)
-        self._applied = node.create_publisher(JointState, '~/applied_commands', _DEPTH)
+        self._states = node.create_publisher(JointState, states, DEPTH)
+        self._applied = node.create_publisher(JointState, '~/applied_commands', DEPTH)
         self._mjcf = node.create_publisher(String, '~/mjcf', latched())
         path = Path(config.model)
         text = read_description(path).mjcf or path.read_text(encoding='utf-8', errors='replace')
@@ -205,7 +200,7 @@ class SimulatedRobot:
             if drive.joint
         }
         self._inbox = CommandInbox(node, plant, arrays, trajectories)
-        self._period = min(1.0 / config.rate, _LONGEST_PAUSE)
+        self._period = min(1.0 / config.rate, _LAG)
         self._stamp_ns = self._since_ns = 0
         self._ready = (
             f'simulated robot ready: {len(plant.joints)} joints at {config.rate:g} Hz on {states}, '
@@ -229,21 +224,22 @@ class SimulatedRobot:
         start_ns = time.time_ns()
         announced = False
         plant = self._plant
-        warned, warned_late = _WARM_UP - _WARN_SECONDS, -math.inf
+        # The start takes a while to get up to speed.
+        warned, warned_late = STATUS_SECONDS - PATIENCE_SECONDS, -math.inf
         while not self._closing.is_set():
             now = (time.time_ns() - start_ns) / SECOND_NS
             behind = now - _LAG - plant.time
-            if behind > _BEHIND + self._period and now - warned > _WARN_SECONDS:
+            if behind > _BUSY + self._period and now - warned > PATIENCE_SECONDS:
                 warned = now
                 self._log.warning(f'the simulation is {1e3 * behind:.0f} ms behind the clock')
             for arrival_ns, values in self._inbox.fetch():
                 late = plant.command((arrival_ns - start_ns) / SECOND_NS, values)
-                if late and now - warned_late > _WARN_SECONDS:
+                if late and now - warned_late > PATIENCE_SECONDS:
                     warned_late = now
                     self._log.warning('a command came too late and takes effect at once')
                 if isinstance(values, np.ndarray):
                     self._send_applied(arrival_ns + round(late * SECOND_NS), values)
-            for sample in plant.advance(min(now - _LAG, plant.time + _LONGEST_STRIDE)):
+            for sample in plant.advance(min(now - _LAG, plant.time + _BUSY)):
                 self._send_state(start_ns, sample)
                 if not announced:
                     announced = True
@@ -258,7 +254,7 @@ class SimulatedRobot:
         if self._random.random() < self._loss:
             return
         stamp_ns = start_ns + round((sample.time + late) * SECOND_NS)
-        self._stamp_ns = max(stamp_ns, self._stamp_ns + _LEAST_NS)
+        self._stamp_ns = max(stamp_ns, self._stamp_ns + 1)
         message = self._state
         message.header.stamp = _stamp(self._stamp_ns)
         message.position = array.array('d', sample.position.tobytes())

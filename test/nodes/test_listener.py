@@ -96,7 +96,7 @@ def listener(ros_env: dict[str, str], failures: queue.SimpleQueue[BaseException]
     import rclpy  # noqa: PLC0415 (absent without ROS)
     from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
 
-    from sysid_ros.nodes.recorder.listener import Listener  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.subscriptions import Listener  # noqa: PLC0415 (needs ROS)
 
     rclpy.init(
         domain_id=int(ros_env['ROS_DOMAIN_ID']), signal_handler_options=SignalHandlerOptions.NO

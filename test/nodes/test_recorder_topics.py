@@ -18,7 +18,7 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from builders.ros_graph import TIMEOUT, RosClient
 from sysid_ros.bags import read_bag
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import (
+from sysid_ros.nodes.graph import (
     Endpoint,
     Offer,
     Selection,
@@ -287,7 +287,7 @@ def test_another_qos_costs_no_message_of_those_who_publish_already(
 @pytest.mark.ros
 @pytest.mark.patient
 def test_what_two_subscriptions_hear_is_taken_once():
-    from sysid_ros.nodes.recorder.topics import _is_copy  # noqa: PLC0415 (needs ROS)
+    from sysid_ros.nodes.subscriptions import _is_copy  # noqa: PLC0415 (needs ROS)
 
     balance: dict[bytes, int] = {}
     old, new = 1, -1

@@ -1,17 +1,25 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Undecoded subscriptions to what was asked for, which follow what publishers offer."""
+"""Undecoded subscriptions to what was asked for, which follow what publishers offer.
+
+A callback comes when Python has time for it, a millisecond late now and then; what a command does
+to a robot happens when it arrives. The middleware stamps each message on arrival, in a thread of
+its own, but rclpy's EventsExecutor does not hand that stamp on. Subscriptions given to a listener
+are therefore served from a wait set in a thread of its own, by a node that no executor spins.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from rclpy.event_handler import SubscriptionEventCallbacks, UnsupportedEventTypeError
-from rclpy.exceptions import NoTypeSupportImportedException
+from rclpy.exceptions import InvalidHandle, NoTypeSupportImportedException
+from rclpy.impl.implementation_singleton import rclpy_implementation
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.subscription import Subscription
@@ -20,7 +28,7 @@ from rclpy.type_support import check_for_type_support
 from sysid_ros.bags.recording import Recording
 from sysid_ros.bags.storage import Topic
 from sysid_ros.errors import RosError
-from sysid_ros.nodes.recorder.graph import (
+from sysid_ros.nodes.graph import (
     CLOCK,
     Offer,
     Selection,
@@ -29,18 +37,114 @@ from sysid_ros.nodes.recorder.graph import (
     offers,
     recorded_topic,
 )
-from sysid_ros.nodes.recorder.listener import Listener
+from sysid_ros.nodes.runtime import DEPTH, PATIENCE_SECONDS, STATUS_SECONDS, quiet_node
+from sysid_ros.vocabulary import SECOND_NS
 
-#: Messages that the middleware holds per topic while Python is busy.
-_DEPTH = 10_000
-#: Latched messages that are remembered per topic: each publisher has its own.
-_LATCHED = 1000
-#: A subscription that replaces another one is given so long to be found by all publishers, after
-#: it has found them itself, and if it does not find all of them, s.
-_OVERLAP_SECONDS = (1.0, 3.0)
-#: Without a list of topics, the graph must not have changed for so long, s: the topics of one
-#: robot are discovered one after the other.
-_SETTLE_SECONDS = 1.0
+#: Called with the stamps of receipt and of sending, ns since the epoch, the latter 0 where the
+#: middleware does not tell, and with the serialised message.
+Receive = Callable[[int, int, bytes], None]
+
+#: Pause between two looks, s: waking for every message costs more than taking it, and the
+#: middleware has stamped it already.
+_REST_SECONDS = 0.005
+
+
+class Listener:
+    """Subscriptions of one process, served by one thread."""
+
+    def __init__(self, node: Node, on_error: Callable[[BaseException], None]) -> None:
+        """Start the thread; it ends by a call of ``on_error`` where a callback raises something."""
+        self._node = quiet_node(node, 'listener')
+        self._on_error = on_error
+        self._lock = threading.Lock()
+        self._served: dict[Subscription, Receive] = {}
+        self._changed = self._node.create_guard_condition(lambda: None)
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name='listener')
+        self._thread.start()
+
+    def subscribe(
+        self, kind: Any, topic: str, receive: Receive, qos: QoSProfile | int, events: Any = None
+    ) -> Subscription:
+        """Subscribe to a topic, named in full, without decoding its messages.
+
+        ``receive`` and rclpy's SubscriptionEventCallbacks are called from the listener's thread.
+        """
+        # No executor spins the node: the callback that rclpy asks for is never called.
+        subscription = self._node.create_subscription(
+            kind, topic, lambda _: None, qos, raw=True, event_callbacks=events
+        )
+        with self._lock:
+            self._served[subscription] = receive
+        self._changed.trigger()
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; a message that is being handed over meanwhile may still come."""
+        with self._lock:
+            del self._served[subscription]
+            self._node.destroy_subscription(subscription)
+        self._changed.trigger()
+
+    def close(self) -> None:
+        """Take what has arrived, end the thread and leave the graph."""
+        self._closing = True
+        self._changed.trigger()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        self._node.destroy_node()
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._wait()
+                self._take()
+                time.sleep(_REST_SECONDS)
+            # What came between the last look and the end.
+            self._take()
+        except BaseException as err:  # noqa: BLE001 (raised again in the main thread)
+            self._on_error(err)
+
+    def _wait(self) -> None:
+        """Wait for a message, an event or a change."""
+        with contextlib.ExitStack() as in_use:
+            with self._lock:
+                served = list(self._served)
+                handlers = [handler for item in served for handler in item.event_handlers]
+                # What is in use is not destroyed before this wait is over.
+                for entity in (*(item.handle for item in served), *handlers):
+                    in_use.enter_context(entity)
+            wait_set = rclpy_implementation.WaitSet(
+                len(served), 1, 0, 0, 0, len(handlers), self._node.context.handle
+            )
+            wait_set.clear_entities()
+            for subscription in served:
+                wait_set.add_subscription(subscription.handle)
+            for handler in handlers:
+                handler.add_to_wait_set(wait_set)
+            wait_set.add_guard_condition(self._changed.handle)
+            wait_set.wait(int(STATUS_SECONDS * SECOND_NS))
+            for handler in handlers:
+                if handler.is_ready(wait_set):
+                    data = handler.take_data()
+                    if data is not None:
+                        handler.callback(data)
+
+    def _take(self) -> None:
+        with self._lock:
+            served = list(self._served.items())
+        for subscription, receive in served:
+            with contextlib.ExitStack() as in_use:
+                handle = subscription.handle
+                try:
+                    in_use.enter_context(handle)
+                except InvalidHandle:
+                    continue  # the subscription has ended meanwhile
+                while taken := handle.take_message(subscription.msg_type, subscription.raw):
+                    message, info = taken
+                    # Not every middleware stamps what it receives.
+                    received = info['received_timestamp'] or time.time_ns()
+                    receive(received, info['source_timestamp'], message)
 
 
 @dataclass
@@ -55,7 +159,7 @@ class _Served:
     sign: int = -1
     #: While two subscriptions hear the same: messages that one has heard more often than the other.
     balance: dict[bytes, int] | None = None
-    latched: deque[bytes] = field(default_factory=lambda: deque(maxlen=_LATCHED))
+    latched: list[bytes] = field(default_factory=list)
 
 
 class Topics:
@@ -76,11 +180,8 @@ class Topics:
     ) -> None:
         """Begin without having looked.
 
-        Args:
-            node: A node in the graph.
-            selection: What to record.
-            on_error: Called, from the receiving thread, with what ended it.
-            now: Time of a message, ns since the epoch; default the middleware's receive stamp.
+        ``on_error`` is called, from the receiving thread, with what ended it. ``now`` tells the
+        time of a message, ns since the epoch; default is the middleware's receive stamp.
         """
         self.recording: Recording | None = None
         self.begun = False
@@ -151,7 +252,7 @@ class Topics:
         Raises:
             RosError: None of the topics can be recorded.
         """
-        settled = not self._selection.grows or now - self._taken_since >= _SETTLE_SECONDS
+        settled = not self._selection.grows or now - self._taken_since >= STATUS_SECONDS
         if self.begun or self.waiting_for or not settled:
             return ()
         specs = tuple(filter(None, map(self._spec, self._taken)))
@@ -174,7 +275,7 @@ class Topics:
         if recording is None:
             return
         for topic, served in self._served.items():
-            for cdr in list(served.latched)[-max(1, self.publishers(topic)) :]:
+            for cdr in served.latched[-max(1, self.publishers(topic)) :]:
                 recording.put(topic, self._now() if self._now else time.time_ns(), cdr)
 
     def close(self) -> None:
@@ -232,20 +333,22 @@ class Topics:
         self._subscribe(served)
 
     def _settle(self) -> None:
-        """End subscriptions that were replaced, once their successors hear as many publishers."""
+        """End subscriptions that were replaced, once all publishers have found their successors."""
         for topic, served in self._served.items():
+            # Each publisher has a latched message of its own.
+            del served.latched[: -max(1, self.publishers(topic))]
             if served.old is None:
                 continue
             waited = time.monotonic() - served.replaced_at
             connected = self.publishers(topic) >= self._node.count_publishers(topic)
-            if waited > _OVERLAP_SECONDS[0 if connected else 1]:
+            if waited > (STATUS_SECONDS if connected else PATIENCE_SECONDS):
                 self._listener.unsubscribe(served.old)
                 served.old = served.balance = None
 
     def _subscribe(self, served: _Served) -> None:
         topic, offered = served.spec.name, served.spec.qos
         qos = QoSProfile(
-            depth=_DEPTH,
+            depth=DEPTH,
             reliability=(
                 ReliabilityPolicy.RELIABLE if offered.reliable else ReliabilityPolicy.BEST_EFFORT
             ),

@@ -9,18 +9,19 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
-from rcl_interfaces.msg import Parameter as ParameterMsg
 from rcl_interfaces.srv import GetParameters, ListParameters
+from rclpy.client import Client
 from rclpy.clock import Clock, ClockType
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.parameter import Parameter
+from rclpy.parameter import parameter_value_to_python
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -29,17 +30,22 @@ from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
+from sysid_ros.nodes.graph import make_selection
 from sysid_ros.nodes.parameters import declare
-from sysid_ros.nodes.recorder.graph import make_selection
-from sysid_ros.nodes.recorder.topics import Topics
-from sysid_ros.nodes.runtime import FAREWELL_SECONDS, GRAPH_SECONDS, REMIND_SECONDS, Stop, latched
+from sysid_ros.nodes.runtime import (
+    FAREWELL_SECONDS,
+    GRAPH_SECONDS,
+    PATIENCE_SECONDS,
+    STATUS_SECONDS,
+    Stop,
+    latched,
+)
+from sysid_ros.nodes.subscriptions import Topics
 from sysid_ros.version import __version__
 
 #: Fact to the parameters of ros2_control's controllers that say it.
 #: https://control.ros.org/jazzy/doc/ros2_controllers/doc/controllers_index.html
 _OF_CONTROLLERS = {'joints': ('joints', 'dof_names'), 'interface': ('interface_name',)}
-#: A controller is asked so often at most, once a second.
-_REQUESTS = 30
 
 
 class Facts:
@@ -51,31 +57,54 @@ class Facts:
         self._session: dict[str, str] = {}
         self._heard: dict[str, str] = {}
         self._controllers: dict[str, dict[str, Any]] = {}
-        self._questions: dict[str, _Question] = {}
+        self._clients: dict[str, tuple[Client, Client]] = {}
+        self._answered: set[str] = set()
         node.create_subscription(String, 'robot_description', self._describe, latched())
 
     def _describe(self, message: Any) -> None:
         self._heard['robot_description'] = message.data
 
     def ask(self, topics: Iterable[str]) -> None:
-        """Ask the controllers that these topics belong to what they move; once a second.
+        """Ask the controllers that these topics belong to what they move, until they answer.
 
         ros2_control's controllers are nodes of their own, whose topics begin with their names.
+        Fast DDS may lose the first request to a node that has just been discovered, or its answer
+        (github.com/ros2/rmw_fastrtps/issues/842), so that it is asked more than once.
         """
         nodes = self._node.get_node_names_and_namespaces()
         present = {f'{namespace.rstrip("/")}/{name}' for name, namespace in nodes}
-        for name in {topic.rpartition('/')[0] for topic in topics} & present:
-            if name not in self._questions:
-                self._questions[name] = _Question(self._node, name, self._note)
-            self._questions[name].ask()
+        for name in ({topic.rpartition('/')[0] for topic in topics} & present) - self._answered:
+            if name not in self._clients:
+                self._clients[name] = (
+                    self._node.create_client(ListParameters, f'{name}/list_parameters'),
+                    self._node.create_client(GetParameters, f'{name}/get_parameters'),
+                )
+            if all(client.service_is_ready() for client in self._clients[name]):
+                listed = self._clients[name][0].call_async(ListParameters.Request())
+                listed.add_done_callback(partial(self._ask_values, name))
 
-    def _note(self, name: str, values: dict[str, Any]) -> None:
+    def _ask_values(self, name: str, listed: Any) -> None:
+        # A controller answers nothing at all where one of the parameters is not its own.
+        wanted = {key for keys in _OF_CONTROLLERS.values() for key in keys}
+        names = sorted(wanted & set(listed.result().result.names))
+        asked = self._clients[name][1].call_async(GetParameters.Request(names=names))
+        asked.add_done_callback(partial(self._note, name, names))
+
+    def _note(self, name: str, names: list[str], asked: Any) -> None:
+        self._answered.add(name)
+        values = dict(
+            zip(names, map(parameter_value_to_python, asked.result().values), strict=False)
+        )
         found = {
             fact: next((values[key] for key in keys if values.get(key)), None)
             for fact, keys in _OF_CONTROLLERS.items()
         }
         if any(found.values()):
-            self._controllers[name] = {key: value for key, value in found.items() if value}
+            self._controllers[name] = {
+                key: value if isinstance(value, str) else list(map(str, value))
+                for key, value in found.items()
+                if value
+            }
             self._heard['controllers'] = json.dumps(self._controllers)
 
     def begin(self) -> None:
@@ -97,51 +126,6 @@ class Facts:
         }
         own = {'notes': config.notes, 'topics': json.dumps(found)}
         return self._session | own | self._heard
-
-
-class _Question:
-    """A node that is asked for those of its parameters that say what it moves."""
-
-    def __init__(
-        self, node: Node, name: str, answer: Callable[[str, dict[str, Any]], None]
-    ) -> None:
-        self._name = name
-        self._answer = answer
-        self._left = _REQUESTS
-        self._list = node.create_client(ListParameters, f'{name}/list_parameters')
-        self._get = node.create_client(GetParameters, f'{name}/get_parameters')
-
-    def ask(self) -> None:
-        """Ask when both services are there, unless it has answered.
-
-        Fast DDS may lose the first request to a node that has just been discovered, or its answer
-        (github.com/ros2/rmw_fastrtps/issues/842), so that it is asked more than once.
-        """
-        if self._left and self._list.service_is_ready() and self._get.service_is_ready():
-            self._left -= 1
-            self._list.call_async(ListParameters.Request()).add_done_callback(self._on_names)
-
-    def _on_names(self, listed: Any) -> None:
-        # A controller answers nothing at all where one of the parameters is not its own.
-        wanted = {key for keys in _OF_CONTROLLERS.values() for key in keys}
-        names = sorted(wanted & set(listed.result().result.names))
-        asked = self._get.call_async(GetParameters.Request(names=names))
-        asked.add_done_callback(lambda found: self._on_values(names, found.result().values))
-
-    def _on_values(self, names: list[str], found: Any) -> None:
-        self._left = 0
-        values: dict[str, Any] = {}
-        for name, message in zip(names, found, strict=False):
-            value = Parameter.from_parameter_msg(ParameterMsg(name=name, value=message)).value
-            if isinstance(value, str):
-                values[name] = value
-            elif isinstance(value, Iterable):
-                values[name] = [str(item) for item in value]
-        self._answer(self._name, values)
-
-
-#: Status, diagnostics and facts are renewed this often, s.
-_SLOW_SECONDS = 1.0
 
 
 class Recorder:
@@ -206,7 +190,7 @@ class Recorder:
 
     def _tick(self) -> None:
         now = time.monotonic()
-        slowly = now - self._slow >= _SLOW_SECONDS
+        slowly = now - self._slow >= STATUS_SECONDS
         self._topics.look(slowly=slowly)
         if specs := self._topics.found(now):
             # The bag comes first, so that nothing that arrives is without a place.
@@ -231,7 +215,7 @@ class Recorder:
             topics = ', '.join(spec.name for spec in self._topics.specs)
             self._log.info(f'recording {topics} to {str(self._output)!r}')
             self._publish()
-        elif now - self._reminded >= REMIND_SECONDS:
+        elif now - self._reminded >= PATIENCE_SECONDS:
             self._reminded = now
             missing = self._topics.waiting_for or 'topics to settle'
             self._log.info(f'waiting for {missing}; `sysid doctor` says what is seen here')
