@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 from sysid_ros.version import __version__
 
 Function = TypeVar('Function', bound=Callable[..., int])
-#: What people are about to do, in the order of ``sysid --help``.
-PANELS = (
+#: Headings of ``sysid --help``, in its order.
+START, LOOK, FIT, JUDGE, USE, SERVOS, COMMANDS = PANELS = (
     'start',
     'look at recordings',
     'fit',
@@ -54,7 +54,7 @@ app = typer.Typer(
     'was rejected or a check found a difference, 2 bad input.',
 )
 servo = typer.Typer(cls=_Panels, rich_markup_mode=None)
-app.add_typer(servo, name='servo', rich_help_panel='servos')
+app.add_typer(servo, name='servo', rich_help_panel=SERVOS)
 
 
 def command(

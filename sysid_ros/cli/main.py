@@ -13,7 +13,13 @@ from typing import Any
 
 import typer
 
-from sysid_ros.cli import fit, judge, recordings, servo, start, use  # noqa: F401 (commands)
+from sysid_ros.cli import (  # noqa: F401 (commands)
+    calibrate,
+    prepare,
+    recordings,
+    results,
+    servo,
+)
 from sysid_ros.cli.app import app
 from sysid_ros.errors import SysidError
 from sysid_ros.text import sentence

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from sysid_ros.cli.app import (
+    LOOK,
     Bag,
     Json,
     MaybeModel,
@@ -26,8 +27,6 @@ from sysid_ros.errors import AlignmentError, ConfigError, nearest
 
 if TYPE_CHECKING:
     from sysid_ros.config import MappingConfig
-
-_PANEL = 'look at recordings'
 
 
 class _SeriesFormat(StrEnum):
@@ -44,7 +43,7 @@ _Stamps = Annotated[
 
 @command(
     'inspect',
-    _PANEL,
+    LOOK,
     'inspect bags/train_1 arm.xml',
     'inspect bags/train_1 --json | jq .findings',
     'inspect bags/train_1 arm.xml --plots pictures',
@@ -111,7 +110,7 @@ def inspect_bag(
     return 0
 
 
-@command('recover', _PANEL, 'recover bags/cut_off -o bags/train_3')
+@command('recover', LOOK, 'recover bags/cut_off -o bags/train_3')
 def recover(
     *,
     bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder, or one of its files')],
@@ -150,7 +149,7 @@ def recover(
 
 @command(
     'convert',
-    _PANEL,
+    LOOK,
     'convert bags/train_1 arm.xml -o series --format csv',
     'convert bags/train_1 arm.xml --mapping arm.mapping.yaml',
 )
@@ -227,7 +226,7 @@ def convert_bag(
     return 0
 
 
-@command('map', _PANEL, 'map bags/train_1 arm.xml', 'map bags/train_1 arm.xml -o arm.mapping.yaml')
+@command('map', LOOK, 'map bags/train_1 arm.xml', 'map bags/train_1 arm.xml -o arm.mapping.yaml')
 def propose_mapping(
     *,
     bag: Bag,
@@ -293,7 +292,7 @@ def propose_mapping(
 
 
 @command(
-    'model', _PANEL, 'model arm.urdf.xacro', 'model arm.urdf --package-path ~/ros/src -o arm.xml'
+    'model', LOOK, 'model arm.urdf.xacro', 'model arm.urdf --package-path ~/ros/src -o arm.xml'
 )
 def show_model(
     *,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from sysid_ros.cli.app import Json, Quiet, command, several, written
+from sysid_ros.cli.app import COMMANDS, Json, Quiet, command, several, written
 from sysid_ros.cli.app import servo as group
 from sysid_ros.errors import ConfigError
 
@@ -46,7 +46,7 @@ _Definition = Annotated[
 
 @command(
     'fit',
-    'commands',
+    COMMANDS,
     'servo fit --actuator xl330 --logdir logs -o params.json',
     'servo fit --actuator xl330 --logdir logs --validation-kp 200',
     'servo fit --actuator xl330 --logdir logs --eval params.json',
@@ -209,7 +209,7 @@ def _mean_error(errors: Mapping[str, float]) -> str:
 
 @command(
     'compare',
-    'commands',
+    COMMANDS,
     'servo compare --actuator xl330 --logdir logs --models m1,m4,m6',
     of=group,
 )
@@ -244,21 +244,35 @@ def compare(
     )
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
-    from sysid_ros.cli.tables import print_laws
+    from sysid_ros.report.tables import print_table
     from sysid_ros.servos.calibration import compare_laws
 
     with progress_for(quiet=quiet) as progress:
         found = compare_laws(config, names, output=output, observer=progress)
     if json:
         print_json(found)
-    else:
-        print_laws(make_console(), found)
+        return 0
+    rows = [
+        (
+            law.name,
+            str(law.fitted),
+            f'{1e3 * law.training:.4g}',
+            '-' if math.isnan(law.held_out) else f'{1e3 * law.held_out:.4g}',
+            f'{law.seconds:.1f}',
+        )
+        for law in found.models
+    ]
+    headers = ('model', '>coefficients', '>training', '>held out', '>seconds')
+    console = make_console()
+    print_table(console, 'Friction models (mean absolute error in mrad)', headers, rows)
+    for warning in found.warnings:
+        console.print(f'warning: {warning}')
     return 0
 
 
 @command(
     'plot',
-    'commands',
+    COMMANDS,
     'servo plot --logdir logs --params m1.json --params m6.json -o pictures',
     of=group,
 )
@@ -285,7 +299,8 @@ def plot(
         raise ConfigError(f'Expected a positive --reset-period in seconds, found {reset_period:g}.')
 
     from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.cli.tables import print_log_errors
+    from sysid_ros.report.numbers import padded
+    from sysid_ros.report.tables import print_table
     from sysid_ros.servos.logs import read_logs
     from sysid_ros.servos.pictures import predict_logs, read_candidates, write_pictures
 
@@ -302,13 +317,19 @@ def plot(
         print_json({'files': files, 'errors': errors})
         return 0
     if candidates:
-        print_log_errors(make_console(), found)
+        milli = 1e3 * found.errors
+        rows = [
+            (log, *map(padded, errors)) for log, errors in zip(found.logs, milli.T, strict=True)
+        ]
+        rows.append(('mean', *map(padded, milli.mean(axis=1))))
+        headers = ('log', *(f'>{name}' for name in found.names))
+        print_table(make_console(), 'Mean absolute error (mrad)', headers, rows)
     for path in files:
         say(f'wrote {path}')
     return 0
 
 
-@command('export', 'commands', 'servo export --params params.json -o servo.xml', of=group)
+@command('export', COMMANDS, 'servo export --params params.json -o servo.xml', of=group)
 def export(
     *,
     params: Annotated[Path, typer.Option(metavar='FILE', help='parameter file')],
@@ -340,7 +361,7 @@ def export(
     return 0
 
 
-@command('logs', 'commands', 'servo logs bags/servo servo_bag.yaml -o logs', of=group)
+@command('logs', COMMANDS, 'servo logs bags/servo servo_bag.yaml -o logs', of=group)
 def logs(
     *,
     bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder')],

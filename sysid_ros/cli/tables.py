@@ -5,25 +5,37 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
+import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.cli.console import say
-from sysid_ros.errors import how_many, listed
+from sysid_ros.cli.console import print_paths, say
+from sysid_ros.errors import MOST_NAMED, ResultError, how_many, listed
 from sysid_ros.excitation.design import Design
 from sysid_ros.pipeline.compare import ModelComparison
 from sysid_ros.pipeline.init import CalibrationProposal
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
-from sysid_ros.report.numbers import interval, padded, rounded, significant
-from sysid_ros.report.tables import LiteralConsole, print_table
-from sysid_ros.results.comparison import Entry
+from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
+from sysid_ros.report.cases import markdown, workflow_commands
+from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant
+from sysid_ros.report.tables import (
+    LiteralConsole,
+    determined,
+    explained,
+    print_findings,
+    print_first,
+    print_table,
+)
+from sysid_ros.results.comparison import Case, Entry
 from sysid_ros.results.fleet import FleetResult
-from sysid_ros.servos.calibration import LawComparison
-from sysid_ros.servos.pictures import Predictions
+from sysid_ros.results.links import link_places
 
 #: Parts of limits are shown from here on; the others are far away.
 _SHOWN_LIMITS = 12
@@ -276,28 +288,223 @@ def print_fleet(console: LiteralConsole, result: FleetResult) -> None:
             console.print(f'{robot.standing}: {robot.name}: {robot.sentence}')
 
 
-def print_laws(console: LiteralConsole, found: LawComparison) -> None:
-    """Print how well each friction law predicts."""
-    rows = [
-        (
-            law.name,
-            str(law.fitted),
-            f'{1e3 * law.training:.4g}',
-            '-' if math.isnan(law.held_out) else f'{1e3 * law.held_out:.4g}',
-            f'{law.seconds:.1f}',
+#: A source is named for a parameter when the interval would be wider by this factor without it.
+_CARRIES = 1.1
+
+
+def print_preflight(console: LiteralConsole, found: Preflight) -> None:
+    """Print what a fit would say, and what it rests on."""
+    for note in found.notes:
+        console.print(note)
+    if found.diverging:
+        console.print(found.diverging)
+        console.print()
+    else:
+        _print_expected(console, found)
+    _print_sources(console, found)
+    _print_trouble(console, found)
+    console.print(preflight_line(found))
+
+
+def preflight_line(found: Preflight) -> str:
+    """Say which parameters a fit would not identify."""
+    of_links = {found.parameters[place].name for own in _bodies(found).values() for place in own}
+    names = [name for name in found.doubtful if name not in of_links]
+    doubtful = len(found.doubtful) - len(names)
+    if doubtful:
+        names.append(f'{doubtful} of {len(of_links)} numbers of links')
+    if names:
+        return f'Not identified by these bags: {listed(names)}.'
+    every = how_many(found.parameters, 'parameter')
+    told = f'All {every}' if len(found.parameters) > 1 else f'The {every[2:]}'
+    return f'{told} would be identified by these bags.'
+
+
+def _bodies(found: Preflight) -> dict[str, list[int]]:
+    """Return body to the places of the ten numbers of its inertia."""
+    return link_places([(item.name,) for item in found.parameters])
+
+
+def _print_expected(console: LiteralConsole, found: Preflight) -> None:
+    links = _bodies(found)
+    of_links = {place for own in links.values() for place in own}
+    told_by = 'told by (times wider without)'
+    headers = ('parameter', '>nominal', '>± expected', '>in %', 'unit', 'verdict', told_by)
+    rows = []
+    for place, item in enumerate(found.parameters):
+        if place in of_links:
+            continue
+        value = item.nominal if math.isnan(item.value) else item.value
+        percent = 100 * item.half / abs(value) if value else math.nan
+        row = (
+            item.name,
+            _nominal(item),
+            '-' if math.isnan(item.half) else significant(item.half, 2),
+            '-' if math.isnan(percent) else f'{significant(percent, 2)} %',
+            item.unit,
+            item.verdict,
+            _told_by(found, place),
         )
-        for law in found.models
-    ]
-    headers = ('model', '>coefficients', '>training', '>held out', '>seconds')
-    print_table(console, 'Friction models (mean absolute error in mrad)', headers, rows)
-    for warning in found.warnings:
-        console.print(f'warning: {warning}')
+        rows.append(row)
+    title = 'What a fit could say (95 % intervals)'
+    print_table(console, title, headers, rows)
+    _print_bodies(console, found, links)
+    singles = [item for place, item in enumerate(found.parameters) if place not in of_links]
+    unsure = [item for item in singles if item.explanation]
+    print_first(console, explained((item.name, item.explanation) for item in unsure))
+    names = {item.name for item in singles}
+    print_first(console, (determined(c) for c in found.combinations if names >= {*c.parameters}))
+    console.print(f'± expected: {found.method} ({found.samples} samples).')
+    console.print()
 
 
-def print_log_errors(console: LiteralConsole, found: Predictions) -> None:
-    """Print by how much each parameter file misses each log."""
-    milli = 1e3 * found.errors
-    rows = [(log, *map(padded, column)) for log, column in zip(found.logs, milli.T, strict=True)]
-    rows.append(('mean', *map(padded, milli.mean(axis=1))))
-    headers = ('log', *(f'>{name}' for name in found.names))
-    print_table(console, 'Mean absolute error (mrad)', headers, rows)
+def _print_bodies(console: LiteralConsole, found: Preflight, links: dict[str, list[int]]) -> None:
+    """Print what is to be expected of links, those that are alike in one line."""
+    alike: dict[str, list[str]] = {}
+    for body, places in links.items():
+        counts = Counter(str(found.parameters[place].verdict_kind) for place in places)
+        said = ', '.join(f'{count} {kind}' for kind, count in counts.most_common())
+        alike.setdefault(said, []).append(body)
+    if alike:
+        console.print('Inertias of links, ten numbers each, of which no motion tells all apart:')
+        for said, bodies in alike.items():
+            console.print(f'  {listed(bodies)}: {said}')
+        console.print()
+
+
+def _nominal(item: PredictedParameter) -> str:
+    """Write a nominal value to the digits that a fit would find, all where it finds none."""
+    if 0 < item.half <= abs(item.nominal):
+        return rounded(item.nominal, item.half)
+    return significant(item.nominal)
+
+
+def _told_by(found: Preflight, place: int) -> str:
+    """Name the sensors without which the interval of a parameter would be wider."""
+    grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
+    carrying = [(growth, name) for growth, name in grown if growth > _CARRIES]
+    if not carrying:
+        return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
+    return ', '.join(
+        f'{name} {"alone" if math.isinf(growth) else format(growth, ".2g")}'
+        for growth, name in carrying[:MOST_NAMED]
+    )
+
+
+def _print_sources(console: LiteralConsole, found: Preflight) -> None:
+    """Print what each bag adds, and which sources add nothing."""
+    for bag in found.bags if len(found.bags) > 1 else ():
+        known = [
+            (growth, item.name)
+            for growth, item in zip(bag.growth, found.parameters, strict=True)
+            if not math.isnan(growth)
+        ]
+        if known:
+            most, name = max(known)
+            wider = 'lost' if math.isinf(most) else f'known {most:.2g} times worse'
+            console.print(f'bag {bag.name}: without it {name} would be {wider}')
+    idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
+    if idle:
+        console.print(f'adds nothing (no interval 5 % wider without): {listed(idle)}')
+    if found.dead:
+        console.print(f'never moves, left out: {listed(found.dead)}')
+    if len(found.bags) > 1 or idle or found.dead:
+        console.print()
+
+
+def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
+    for name in found.unstable:
+        console.print(f'{name}: the nominal model becomes unstable; left out here')
+    if found.unstable:
+        console.print()
+    print_findings(console, found.health)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was checked.
+
+    Attributes:
+        title: What was checked.
+        passed: Whether every case is as it has to be.
+        notes: What is to be known beside, a sentence each.
+        cases: Each thing that was checked.
+        files: The new baseline; empty without ``--update``.
+    """
+
+    title: str
+    passed: bool
+    notes: Sequence[str]
+    cases: Sequence[Case]
+    files: Sequence[Path]
+
+    @property
+    def last_line(self) -> str:
+        """The verdict."""
+        failed = [case.name for case in self.cases if not case.passed]
+        if failed:
+            return f'{len(failed)} of {len(self.cases)} failed: {listed(failed)}.'
+        if all(math.isinf(case.limit) and math.isnan(case.baseline) for case in self.cases):
+            return 'No limits were given, so nothing failed.'
+        return f'All {len(self.cases)} passed.'
+
+    def show(self, console: LiteralConsole, *, quiet: bool) -> None:
+        """Print the table, notes and the new baseline, and the verdict last."""
+        if not quiet:
+            _print_cases(console, self.title, self.cases)
+            for line in self.notes:
+                console.print(line, soft_wrap=True)
+        for path in self.files:
+            print_paths(console, {'new baseline': path})
+        console.print(self.last_line, soft_wrap=True)
+
+    def tell_github(self) -> None:
+        """Annotate on standard error, and add to the summary of the step.
+
+        Raises:
+            ResultError: The summary cannot be written.
+        """
+        for line in workflow_commands(self.cases):
+            print(line, file=sys.stderr)  # noqa: T201 (escaped as such commands are)
+        summary = os.environ.get('GITHUB_STEP_SUMMARY')
+        if summary:
+            try:
+                with Path(summary).open('a', encoding='utf-8') as stream:
+                    stream.write(markdown(self.title, self.cases, self.notes))
+            except OSError as err:
+                raise ResultError(
+                    f'Cannot write the step summary {summary!r}: {err.strerror}.'
+                ) from err
+
+
+def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> None:
+    """Print what failed, and of what passed in several recordings the worst."""
+    columns = ('what', 'recording', '>value', '>limit', '>baseline', 'unit', 'verdict')
+    passed: dict[str, list[Case]] = {}
+    for case in cases:
+        if case.passed:
+            passed.setdefault(case.name, []).append(case)
+    rows = [_row(case, case.bag) for case in cases if not case.passed]
+    for alike in passed.values():
+        worst = max(alike, key=_nearness)
+        more = f', worst of {len(alike)}' if len(alike) > 1 else ''
+        rows.append(_row(worst, f'{worst.bag}{more}'))
+    print_table(console, title, columns, rows)
+
+
+def _nearness(case: Case) -> tuple[float, float]:
+    """Return how near a value is to its limit, and how large."""
+    return case.value / case.limit, case.value
+
+
+def _row(case: Case, recording: str) -> tuple[str, ...]:
+    judged = case.limit < math.inf or math.isnan(case.value)
+    line = '' if case.place is None else f' ({case.place})'
+    verdict = ('ok' if judged else '') if case.passed else f'FAILED: {case.sentence}{line}'
+    limit = MISSING if math.isinf(case.limit) else significant(case.limit, 4)
+    numbers = (
+        significant(case.value, 4),
+        limit,
+        significant(case.baseline, 4),
+    )
+    return (case.name, recording, *numbers, case.unit, verdict)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError
@@ -100,6 +99,8 @@ def write_pictures(
 
 def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
     """Return a PNG of positions measured, commanded and predicted, and of prediction errors."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 (slow)
+
     figure = Figure(figsize=(10.0, 5.6), layout='constrained')
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times = log.times

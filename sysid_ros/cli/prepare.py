@@ -1,16 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Commands that fit: ``excite``, ``preflight``, ``calibrate``, ``compare``."""
+"""Commands before a fit: ``init``, ``doctor``, ``excite``, ``preflight``."""
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from sysid_ros.cli.app import (
+    FIT,
+    START,
     Calibration,
     Json,
     Model,
@@ -23,14 +24,127 @@ from sysid_ros.cli.app import (
     several,
     written,
 )
-from sysid_ros.errors import ConfigError, listed
+from sysid_ros.errors import ConfigError, how_many, listed
 
-_PANEL = 'fit'
+#: Name of the mapping file beside the configuration.
+_MAPPING = 'mapping.yaml'
+
+
+@command(
+    'init',
+    START,
+    'init bags arm.xml',
+    'init bags/train_1 bags/validate_1 arm.urdf -o calibration.yaml',
+)
+def init(
+    *,
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar='BAG… MODEL',
+            help='bags: folders, files, patterns, a folder of them; MJCF, URDF or xacro file, '
+            'default the robot_description in the first bag',
+        ),
+    ],
+    output: Annotated[Path, written('FILE', 'new file')] = Path('calibration.yaml'),
+    force: Annotated[bool, typer.Option('--force', help='replace files that exist')] = False,
+    packages: Packages,
+    namespace: Namespace = '',
+    quiet: Quiet = False,
+    json: Json = False,
+) -> int:
+    """Write a commented calibration.yaml for recordings and a model.
+
+    Looks at the recordings and the model, chooses roles, mapping and parameters that these
+    recordings can tell, and writes them. Exit code 1: they tell nothing of the model.
+    """
+    _check_absent(output, force=force)
+
+    from sysid_ros.alignment.mapping import proposal as mapping
+    from sysid_ros.cli.console import print_json, progress_for, say
+    from sysid_ros.cli.tables import print_next_commands, print_proposal
+    from sysid_ros.files import replace_file
+    from sysid_ros.pipeline.init import propose_calibration, sort_arguments
+    from sysid_ros.pipeline.init_yaml import to_yaml
+
+    bags, model = sort_arguments(paths)
+    with progress_for(quiet=quiet) as progress:
+        found = propose_calibration(
+            bags, model, progress, packages=tuple(packages), namespace=namespace
+        )
+    written = [output]
+    if found.mapping is not None:
+        place = output.parent / _MAPPING
+        _check_absent(place, force=force)
+        replace_file(place, mapping.to_yaml(found.mapping, found.model.name).encode())
+        written.append(place)
+    replace_file(output, to_yaml(found, output.parent, _MAPPING).encode())
+    if json:
+        print_json(
+            {
+                'written': written,
+                'model': found.model,
+                'model_notes': found.model_notes,
+                'bags': found.bags,
+                'mapping': found.mapping and mapping.summary(found.mapping),
+                'estimator': found.estimator,
+                'parameters': found.targets,
+                'notes': found.notes,
+                'problem': found.problem,
+                'questions': found.questions,
+            }
+        )
+    else:
+        if not quiet:
+            print_proposal(found, _MAPPING)
+        for path in written:
+            say(f'wrote {path}')
+        if not quiet:
+            print_next_commands(found, output)
+    return 0 if found.chosen else 1
+
+
+def _check_absent(path: Path, *, force: bool) -> None:
+    if path.exists() and not force:
+        raise ConfigError(
+            f'{str(path)!r} exists already and may be edited; choose another name with -o, or '
+            'replace it with --force.'
+        )
+
+
+@command('doctor', START, 'doctor', 'doctor --seconds 10 --json')
+def doctor(
+    *,
+    seconds: Annotated[float, typer.Option(help='so long to listen to topics')] = 2.0,
+    json: Json = False,
+) -> int:
+    """Say what is installed, what of ROS is seen, and what is missing.
+
+    Looks at Python, packages, rendering and ROS: a line each with what to do. Exit code 1:
+    something that is needed is missing.
+    """
+    from sysid_ros.cli.console import print_json, say
+    from sysid_ros.nodes.doctor import Check, State, check_installation, check_ros
+
+    found: list[Check] = []
+    for check in (*check_installation(), *check_ros(seconds)):
+        found.append(check)
+        if not json:
+            remedy = f' → {check.remedy}' if check.remedy else ''
+            say(f'{check.state:9}{check.subject}: {check.found}{remedy}')
+    missing = [check for check in found if check.state is State.MISSING]
+    if json:
+        print_json({'checks': found})
+    elif missing:
+        say(f'{how_many(missing, "thing")} missing: {", ".join(item.subject for item in missing)}.')
+    else:
+        say('All that is needed is there; what is optional is needed for what its line says.')
+    return 1 if missing else 0
 
 
 @command(
     'excite',
-    _PANEL,
+    FIT,
     "excite arm.xml --for 'joint/*/armature' -o motion.csv",
     'excite arm.xml --config calibration.yaml --duration 30 -o motion.csv',
 )
@@ -168,7 +282,7 @@ def excite(
 
 @command(
     'preflight',
-    _PANEL,
+    FIT,
     'preflight calibration.yaml',
     'preflight calibration.yaml --json | jq .parameters',
 )
@@ -190,7 +304,7 @@ def preflight(
     loaded = load_calibration(config, overrides_of(settings, namespace))
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
-    from sysid_ros.cli.preflight import last_line, print_preflight
+    from sysid_ros.cli.tables import preflight_line, print_preflight
     from sysid_ros.pipeline.preflight import preflight
 
     with progress_for(quiet=quiet) as progress:
@@ -198,182 +312,7 @@ def preflight(
     if json:
         print_json(found)
     elif quiet:
-        make_console().print(last_line(found))
+        make_console().print(preflight_line(found))
     else:
         print_preflight(make_console(), found)
     return 1 if found.doubtful else 0
-
-
-@command(
-    'calibrate',
-    _PANEL,
-    'calibrate --example > calibration.yaml',
-    'calibrate calibration.yaml',
-    'calibrate calibration.yaml --set solver.loss=huber -o out/huber',
-)
-def calibrate(
-    context: typer.Context,
-    *,
-    config: Annotated[
-        Path | None, typer.Argument(metavar='CONFIG', help='calibration.yaml')
-    ] = None,
-    example: Annotated[
-        bool, typer.Option('--example', help='print a commented configuration and exit')
-    ] = False,
-    settings: Settings,
-    namespace: Namespace = '',
-    time: Annotated[
-        str | None,
-        typer.Option(
-            metavar='SECONDS', help='limit of time of the fit; the best values by then count'
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        written('DIR', "for results; default the file's"),
-    ] = None,
-    quiet: Quiet = False,
-    json: Json = False,
-) -> int:
-    """Fit parameters to bags; write result, report and MJCF.
-
-    Exit code 1: the result was rejected.
-    """
-    if example == (config is not None):
-        found = 'both' if example else 'neither'
-        raise ConfigError(f'Expected either CONFIG or --example, found {found}.')
-    if config is None:
-        text = resources.files('sysid_ros.cli').joinpath('example.yaml').read_text('utf-8')
-        print(text, end='')  # noqa: T201 (our own)
-        return 0
-    overrides = overrides_of(settings, namespace)
-    if output is not None:
-        overrides['output'] = str(output)
-    if time is not None:
-        overrides['solver.time'] = time
-
-    from sysid_ros.config import load_calibration
-
-    loaded = load_calibration(config, overrides)
-
-    from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
-    from sysid_ros.pipeline import calibrate
-    from sysid_ros.report.tables import print_result
-    from sysid_ros.results.headline import verdict_line
-
-    with progress_for(loaded.solver.time, quiet=quiet) as progress:
-        done = calibrate(loaded, command=context.obj, observer=progress)
-    code = 0 if done.result.accepted else 1
-    if json:
-        print_json(
-            {
-                'standing': done.result.standing,
-                'mjcf': done.paths.get('identified MJCF'),
-                'result_file': done.paths['result'],
-                'report': done.paths['report'],
-                'folder': done.folder,
-                'result': done.result.without_curves(),
-            }
-        )
-        return code
-    console = make_console()
-    if not quiet:
-        print_result(console, done.result)
-        console.print()
-    print_paths(console, done.paths)
-    console.print(verdict_line(done.result))
-    return code
-
-
-@command(
-    'compare',
-    _PANEL,
-    'compare out/2026-11-25T23-47-29Z out/current',
-    "compare calibration.yaml --drop 'joint/*/frictionloss'",
-)
-def compare(
-    *,
-    paths: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar='PATH',
-            help='results (result.json or a folder that holds one), or calibration.yaml',
-        ),
-    ],
-    drop: Annotated[
-        list[str],
-        several(
-            '--drop',
-            'PATTERN,…',
-            "also without these parameters, as 'joint/*/frictionloss'; one more model each time",
-        ),
-    ],
-    settings: Settings,
-    namespace: Namespace = '',
-    quiet: Quiet = False,
-    json: Json = False,
-) -> int:
-    """Compare results as they are, or fit models and recommend one.
-
-    Puts existing results beside each other; nothing is fitted. Or fits several configurations, or
-    one with and without some of its parameters, to the same bags, and recommends the simplest that
-    predicts held-out data as well as the best.
-    """
-    results = [path for path in paths if path.is_dir() or path.suffix == '.json']
-    if results and len(results) < len(paths):
-        raise ConfigError(
-            f'Expected only results or only configurations, found the result {str(results[0])!r} '
-            f'among {len(paths)} paths.'
-        )
-    overrides = overrides_of(settings, namespace)
-    if results:
-        if drop or overrides:
-            raise ConfigError('--drop and --set are for configurations, found results.')
-        return _compare_results(paths, quiet=quiet, json=json)
-
-    from sysid_ros.config import load_calibration
-
-    configs = [load_calibration(path, overrides) for path in paths]
-
-    from sysid_ros.cli.console import make_console, print_json, progress_for
-    from sysid_ros.cli.tables import print_models, recommendation
-    from sysid_ros.pipeline.compare import Candidate, compare_models
-
-    stems = [path.stem for path in paths]
-    names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
-    candidates: list[Candidate] = []
-    for name, config in zip(names, configs, strict=True):
-        candidates.append(Candidate(name, config))
-        for patterns in drop:
-            left_out = tuple(pattern.strip() for pattern in patterns.split(','))
-            candidates.append(Candidate(f'{name} without {", ".join(left_out)}', config, left_out))
-    with progress_for(quiet=quiet) as progress:
-        found = compare_models(candidates, progress)
-    if json:
-        print_json(found)
-    elif quiet:
-        make_console().print(recommendation(found))
-    else:
-        print_models(make_console(), found)
-    return 0
-
-
-def _compare_results(paths: list[Path], *, quiet: bool, json: bool) -> int:
-    if len(paths) == 1:
-        raise ConfigError(
-            f'Expected two results or more to compare, found {str(paths[0])!r} alone.'
-        )
-
-    from sysid_ros.cli.console import make_console, print_json
-    from sysid_ros.report.tables import print_side_by_side
-    from sysid_ros.results.comparison import read_side_by_side
-
-    found = read_side_by_side(paths)
-    if json:
-        print_json(found)
-    elif quiet:
-        for entry in found.results[1:]:
-            make_console().print(entry.sentence)
-    else:
-        print_side_by_side(make_console(), found)
-    return 0
