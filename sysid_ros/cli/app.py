@@ -60,13 +60,9 @@ app.add_typer(servo, name='servo', rich_help_panel=SERVOS)
 def command(
     name: str, panel: str, *examples: str, of: typer.Typer = app
 ) -> Callable[[Function], Function]:
-    """Return what makes a function a command.
+    """Return what makes a function a command under a heading of ``sysid --help``.
 
-    Args:
-        name: Of the command.
-        panel: Under which heading ``sysid --help`` lists it.
-        *examples: What follows ``sysid`` in lines to copy, which end its help.
-        of: The group that it belongs to.
+    Examples are what follows ``sysid`` in lines to copy, which end its help.
     """
     # The mark keeps the lines below it apart.
     lines = ['\b', 'examples:', *(f'  sysid {line}' for line in examples)]
@@ -147,11 +143,7 @@ Settings = Annotated[
 
 
 def overrides_of(settings: list[str], namespace: str = '') -> dict[str, Any]:
-    """Turn ``--set KEY=VALUE`` and ``--namespace ARM`` into dotted keys and YAML values.
-
-    Raises:
-        ConfigError: A pair has no equals sign, or its value is not YAML.
-    """
+    """Turn ``--set KEY=VALUE`` and ``--namespace ARM`` into dotted keys and YAML values."""
     import yaml
 
     from sysid_ros.errors import ConfigError

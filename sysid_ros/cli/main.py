@@ -33,14 +33,10 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the ``sysid`` command.
+    """Run the ``sysid`` command with arguments, by default the process's own.
 
-    Args:
-        arguments: What follows the command's name; default the process's own.
-
-    Returns:
-        0 when all is well, 1 when a check found a difference, 2 on bad input, and where standard
-        output takes no more, 130 on Ctrl-C.
+    It returns 0 when all is well, 1 when a check found a difference, 2 on bad input, and where
+    standard output takes no more, 130 on Ctrl-C.
     """
     _prepare_streams()
     # Products here are tall and narrow: threads of OpenBLAS gain nothing, and where other processes

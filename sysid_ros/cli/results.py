@@ -249,11 +249,7 @@ def _thresholds(
     *,
     alone: bool,
 ) -> ThresholdsConfig:
-    """Return what is to be checked; alone is a calibration without bags to predict.
-
-    Raises:
-        ConfigError: The file is not valid.
-    """
+    """Return what is to be checked; alone is a calibration without bags to predict."""
     from sysid_ros.config import load_thresholds, make_thresholds
 
     where = str(file)
@@ -265,11 +261,7 @@ def _thresholds(
 
 
 def _check_complete(thresholds: ThresholdsConfig, where: str, *, fits: bool, update: bool) -> None:
-    """Refuse what does not say what to check, or with what to compare it.
-
-    Raises:
-        ConfigError: It says too little.
-    """
+    """Refuse what does not say what to check, or with what to compare it."""
     fitted = fits and thresholds.calibration is not None
     if bool(thresholds.model) != bool(thresholds.bags):
         lacking = 'bags, as bags/validate_*,' if thresholds.model else 'a model, as arm.xml,'
@@ -316,8 +308,7 @@ def history(
     output = load_calibration(folder).output if folder.is_file() else folder
 
     from sysid_ros.cli.console import make_console, print_json
-    from sysid_ros.cli.tables import print_history
-    from sysid_ros.report.tables import print_parameters
+    from sysid_ros.report.tables import print_parameters, print_table
     from sysid_ros.results.comparison import read_history, side_by_side
     from sysid_ros.results.store import use_again
 
@@ -326,8 +317,20 @@ def history(
         entries = read_history(output)
         if json:
             print_json(entries)
-        else:
-            print_history(console, output, entries)
+            return 0
+        columns = ('folder', 'standing', 'error', '>identified', 'changed since', '')
+        rows = [
+            (
+                entry.name,
+                entry.standing,
+                entry.error,
+                f'{entry.identified} of {len(entry.parameters)}',
+                entry.sentence,
+                'current' if entry.current else '',
+            )
+            for entry in entries
+        ]
+        print_table(console, f'Results in {output}', columns, rows)
         return 0
     before, now = use_again(output, use)
     found = side_by_side((before.name, now.name), (before.load(), now.load()))

@@ -156,11 +156,7 @@ def fit(
 
 
 def _config(fix: list[str], **given: object) -> ServoFitConfig:
-    """Return what is asked for; what is not given keeps the default of the configuration.
-
-    Raises:
-        ConfigError: A value is not valid, or a coefficient of ``--fix`` no name and number.
-    """
+    """Return what is asked for; what is not given keeps the default of the configuration."""
     from sysid_ros.config import ServoFitConfig, validate
 
     fixed = {}

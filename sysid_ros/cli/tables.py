@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -33,7 +33,7 @@ from sysid_ros.report.tables import (
     print_first,
     print_table,
 )
-from sysid_ros.results.comparison import Case, Entry
+from sysid_ros.results.comparison import Case
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.links import link_places
 
@@ -188,33 +188,8 @@ def _number(value: float, form: str = '.4g') -> str:
     return format(value, form) if math.isfinite(value) else '-'
 
 
-def print_history(console: LiteralConsole, output: Path, entries: Iterable[Entry]) -> None:
-    """Print a row per result."""
-    columns = ('folder', 'standing', 'error', '>identified', 'changed since', '')
-    rows = [
-        (
-            entry.name,
-            entry.standing,
-            entry.error,
-            f'{entry.identified} of {len(entry.parameters)}',
-            entry.sentence,
-            'current' if entry.current else '',
-        )
-        for entry in entries
-    ]
-    print_table(console, f'Results in {output}', columns, rows)
-
-
 class PredictionError(NamedTuple):
-    """Root mean square differences of predictions from what was measured.
-
-    Attributes:
-        joint: Its name.
-        quantity: position, velocity or effort.
-        unit: Of both.
-        nominal: Of the nominal model; NaN where there was no fit.
-        predicted: Of the model that was asked for.
-    """
+    """Root mean square differences of predictions from what was measured; NaN without nominal."""
 
     joint: str
     quantity: str
@@ -302,13 +277,18 @@ def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     else:
         _print_expected(console, found)
     _print_sources(console, found)
-    _print_trouble(console, found)
+    for name in found.unstable:
+        console.print(f'{name}: the nominal model becomes unstable; left out here')
+    if found.unstable:
+        console.print()
+    print_findings(console, found.health)
     console.print(preflight_line(found))
 
 
 def preflight_line(found: Preflight) -> str:
     """Say which parameters a fit would not identify."""
-    of_links = {found.parameters[place].name for own in _bodies(found).values() for place in own}
+    links = link_places([(item.name,) for item in found.parameters])
+    of_links = {found.parameters[place].name for own in links.values() for place in own}
     names = [name for name in found.doubtful if name not in of_links]
     doubtful = len(found.doubtful) - len(names)
     if doubtful:
@@ -320,13 +300,8 @@ def preflight_line(found: Preflight) -> str:
     return f'{told} would be identified by these bags.'
 
 
-def _bodies(found: Preflight) -> dict[str, list[int]]:
-    """Return body to the places of the ten numbers of its inertia."""
-    return link_places([(item.name,) for item in found.parameters])
-
-
 def _print_expected(console: LiteralConsole, found: Preflight) -> None:
-    links = _bodies(found)
+    links = link_places([(item.name,) for item in found.parameters])
     of_links = {place for own in links.values() for place in own}
     told_by = 'told by (times wider without)'
     headers = ('parameter', '>nominal', '>± expected', '>in %', 'unit', 'verdict', told_by)
@@ -412,25 +387,9 @@ def _print_sources(console: LiteralConsole, found: Preflight) -> None:
         console.print()
 
 
-def _print_trouble(console: LiteralConsole, found: Preflight) -> None:
-    for name in found.unstable:
-        console.print(f'{name}: the nominal model becomes unstable; left out here')
-    if found.unstable:
-        console.print()
-    print_findings(console, found.health)
-
-
 @dataclass(frozen=True)
 class Outcome:
-    """What was checked.
-
-    Attributes:
-        title: What was checked.
-        passed: Whether every case is as it has to be.
-        notes: What is to be known beside, a sentence each.
-        cases: Each thing that was checked.
-        files: The new baseline; empty without ``--update``.
-    """
+    """What was checked; ``files`` are those of the new baseline."""
 
     title: str
     passed: bool
@@ -459,11 +418,7 @@ class Outcome:
         console.print(self.last_line, soft_wrap=True)
 
     def tell_github(self) -> None:
-        """Annotate on standard error, and add to the summary of the step.
-
-        Raises:
-            ResultError: The summary cannot be written.
-        """
+        """Annotate on standard error, and add to the summary of the step."""
         for line in workflow_commands(self.cases):
             print(line, file=sys.stderr)  # noqa: T201 (escaped as such commands are)
         summary = os.environ.get('GITHUB_STEP_SUMMARY')
@@ -486,25 +441,16 @@ def _print_cases(console: LiteralConsole, title: str, cases: Sequence[Case]) -> 
             passed.setdefault(case.name, []).append(case)
     rows = [_row(case, case.bag) for case in cases if not case.passed]
     for alike in passed.values():
-        worst = max(alike, key=_nearness)
+        worst = max(alike, key=lambda case: (case.value / case.limit, case.value))
         more = f', worst of {len(alike)}' if len(alike) > 1 else ''
         rows.append(_row(worst, f'{worst.bag}{more}'))
     print_table(console, title, columns, rows)
-
-
-def _nearness(case: Case) -> tuple[float, float]:
-    """Return how near a value is to its limit, and how large."""
-    return case.value / case.limit, case.value
 
 
 def _row(case: Case, recording: str) -> tuple[str, ...]:
     judged = case.limit < math.inf or math.isnan(case.value)
     line = '' if case.place is None else f' ({case.place})'
     verdict = ('ok' if judged else '') if case.passed else f'FAILED: {case.sentence}{line}'
-    limit = MISSING if math.isinf(case.limit) else significant(case.limit, 4)
-    numbers = (
-        significant(case.value, 4),
-        limit,
-        significant(case.baseline, 4),
-    )
+    limit = MISSING if math.isinf(case.limit) else significant(case.limit)
+    numbers = (significant(case.value), limit, significant(case.baseline))
     return (case.name, recording, *numbers, case.unit, verdict)

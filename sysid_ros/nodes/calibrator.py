@@ -57,8 +57,6 @@ from sysid_ros.results.store import CURRENT, REJECTED, linked, prune
 NICEST = 19
 #: What the line of an error begins with.
 _COMPLAINT = 'sysid: '
-#: Name, size and time of a bag's files.
-_Files = tuple[tuple[str, int, int], ...]
 
 
 class End(Enum):
@@ -176,47 +174,33 @@ class NewBags:
     """The training bags of a configuration that were finished since they were last learned."""
 
     def __init__(self) -> None:
-        #: Files of a bag, and since when they are as they are, s.
-        self._seen: dict[Path, tuple[_Files, float]] = {}
         self._known: set[Path] | None = None
 
     def look(self, settings: CalibrationConfig, now: float) -> tuple[Path, ...]:
         """Return those that are finished and not known; all that is finished at first is known.
 
-        A bag is finished when it has a ``metadata.yaml`` and has not changed for a while.
-
-        Args:
-            settings: Names the bags.
-            now: Any clock that only runs forward, s.
+        A bag is finished when it has a ``metadata.yaml`` and nothing in it changed for a while.
+        ``now`` is in s since the epoch.
         """
         try:
             bags = [path for path, role in bags_of(settings) if role == 'train']
         except SysidError:
             # A pattern matches nothing yet.
             bags = []
-        whole = {path: files for path in bags if (files := _files(path))}
+        whole = [path for path in bags if (path / 'metadata.yaml').is_file()]
         if self._known is None:
             self._known = set(whole)
-        for path, files in whole.items():
-            if path not in self._seen or self._seen[path][0] != files:
-                self._seen[path] = (files, now)
+        new = (path for path in whole if path not in self._known)
+        # Not the times of modification, which copies may keep.
         return tuple(
             path
-            for path in whole
-            if path not in self._known and now - self._seen[path][1] >= PATIENCE_SECONDS
+            for path in new
+            if now - max(entry.stat().st_ctime for entry in os.scandir(path)) >= PATIENCE_SECONDS
         )
 
     def learn(self, bags: Iterable[Path]) -> None:
         """Take note of bags that are being learned."""
         self._known = {*(self._known or ()), *bags}
-
-
-def _files(bag: Path) -> _Files:
-    """Return name, size and time of all files in a bag; nothing while it is being recorded."""
-    if not (bag / 'metadata.yaml').is_file():
-        return ()
-    entries = sorted((entry.name, entry.stat()) for entry in os.scandir(bag))
-    return tuple((name, status.st_size, status.st_mtime_ns) for name, status in entries)
 
 
 class Calibrator:
@@ -316,7 +300,7 @@ class Calibrator:
                 self._shown = current
                 self._publish(Calibration.load(current))
                 self._log.info(f'current is {current}')
-            new = self._bags.look(settings, time.monotonic())
+            new = self._bags.look(settings, time.time())
         except (SysidError, OSError) as err:
             # A file that is being edited, perhaps; a refit would say so.
             self._log.debug(str(err))
@@ -338,7 +322,7 @@ class Calibrator:
             child = self._running = Child(Path(config.config), settings)
         self._say('refitting')
         try:
-            self._bags.learn(self._bags.look(settings, time.monotonic()))
+            self._bags.learn(self._bags.look(settings, time.time()))
             if self._stop.requested:
                 child.cancel()
             return self._ended(child.run(self._say))

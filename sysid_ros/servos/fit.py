@@ -7,7 +7,6 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +51,10 @@ _ITERATIONS = 15
 _TURNS, _SAME_NOISE = 4, 0.01
 
 
-class Starts(NamedTuple):
-    """Unknown states at the starts of logs: positions, then velocities, and the log of each."""
-
-    unknowns: tuple[Unknown, ...]
-    log: NDArray[np.int64]
-    positions: int
-
-
-def _starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Starts:
-    """Return position and velocity at the start of each log, near what was measured.
+def _starts_of(
+    bench: PendulumLogs, names: Sequence[str], noise: float
+) -> tuple[list[Unknown], NDArray[np.int64]]:
+    """Return positions, then velocities at the starts of logs, and the log of each.
 
     What follows from an error of the start is no noise: it goes on through the whole prediction.
     Where nothing moves at first, dry friction holds the joint: it is at rest.
@@ -73,7 +66,7 @@ def _starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Start
         ('initial_qpos', 'rad', bench.position[0], wide, every),
         ('initial_qvel', 'rad/s', bench.speed[0], wide / REST, moving),
     )
-    unknowns = tuple(
+    unknowns = [
         Unknown(
             f'{attribute} of {names[log]}',
             (Target('sequence', names[log], attribute, 0, 0, unit),),
@@ -84,8 +77,8 @@ def _starts_of(bench: PendulumLogs, names: Sequence[str], noise: float) -> Start
         )
         for attribute, unit, values, deviation, logs in parts
         for log in logs.tolist()
-    )
-    return Starts(unknowns, np.concatenate([every, moving]), len(every))
+    ]
+    return unknowns, np.concatenate([every, moving])
 
 
 class LogResiduals(FunctionResiduals):
@@ -123,8 +116,12 @@ class LogResiduals(FunctionResiduals):
                 target = Target(element, servo.type.name, attribute, None, -1, UNITS[name])
                 own.append(Unknown(name, (target,), initial, low, high))
         self._count = len(own)
-        self._starts = _starts_of(bench, names, noise) if starts else None
-        super().__init__(self._errors, (*own, *(self._starts.unknowns if self._starts else ())))
+        # Positions at the starts end there; velocities follow.
+        self._split = len(own) + (len(names) if starts else 0)
+        more, self._owner = (
+            _starts_of(bench, names, noise) if starts else ([], np.zeros(0, dtype=np.int64))
+        )
+        super().__init__(self._errors, own + more)
         self.noise = noise
         self._priors = prior_rows(self.unknowns)
         counted = (bench.readings.counted & ~bench.repeated).T  # by log, then time
@@ -132,9 +129,8 @@ class LogResiduals(FunctionResiduals):
         log = np.nonzero(counted)[0]
         times = ((bench.readings.row + bench.readings.part) * bench.dt).T[counted]
         about = len(self._priors.unknown)
-        owner = self._starts.log if self._starts else np.zeros(0, dtype=np.int64)
         self.samples = Samples(
-            np.concatenate([log, owner]),
+            np.concatenate([log, self._owner]),
             np.concatenate([times, np.zeros(about)]),
             np.concatenate([np.zeros(len(log), dtype=np.int64), np.full(about, PRIOR)]),
             (POSITION,),
@@ -148,11 +144,10 @@ class LogResiduals(FunctionResiduals):
     def _errors(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
         position = velocity = None
-        if self._starts is not None:
-            split = self._count + self._starts.positions
-            position = candidates[:, self._count : split]
+        if len(self._owner):
+            position = candidates[:, self._count : self._split]
             velocity = np.tile(self.bench.speed[0], (len(candidates), 1))
-            velocity[:, self._starts.log[self._starts.positions :]] = candidates[:, split:]
+            velocity[:, self._owner[len(self.names) :]] = candidates[:, self._split :]
         motion = simulate(
             self.servo,
             self.bench,
@@ -190,10 +185,7 @@ class LogResiduals(FunctionResiduals):
         A start belongs to one log: those of all logs are moved together.
         """
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
-        groups = [np.array([j]) for j in range(self._count)]
-        if self._starts is not None:
-            split = self._count + self._starts.positions
-            groups += [np.arange(self._count, split), np.arange(split, len(x))]
+        groups = np.split(np.arange(len(x)), [*range(1, self._count + 1), self._split])
         probes = [group[wanted[group]] for group in groups if wanted[group].any()]
         candidates = np.tile(x, (len(probes) + (base is None), 1))
         first = len(candidates) - len(probes)
@@ -204,11 +196,11 @@ class LogResiduals(FunctionResiduals):
         changes = np.zeros((len(residual), len(x)))
         for row, probe in enumerate(probes, start=first):
             change = values[:, row] - residual
-            if self._starts is None or probe[0] < self._count:
+            if probe[0] < self._count:
                 changes[:, probe[0]] = change
                 continue
             for j in probe.tolist():
-                log = int(self._starts.log[j - self._count])
+                log = int(self._owner[j - self._count])
                 own = slice(self._ends[log], self._ends[log + 1])
                 changes[own, j] = change[own]
         changes[self.prior_rows] = -self._priors.matrix * np.where(wanted, steps, 0.0)

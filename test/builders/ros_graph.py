@@ -289,6 +289,29 @@ class RosClient:
         finally:
             self.node.destroy_subscription(subscription)
 
+    def set_parameter(self, node: str, name: str, value: object) -> tuple[bool, str]:
+        """Set a parameter of a node and return success and reason."""
+        from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
+        from rclpy.parameter import Parameter  # noqa: PLC0415
+
+        changes = [Parameter(name, value=value).to_parameter_msg()]
+        request = SetParameters.Request(parameters=changes)
+        (result,) = self.call(SetParameters, f'{node}/set_parameters', request).results
+        return result.successful, result.reason
+
+    def diagnosis(self, name: str, said: str) -> tuple[bytes, dict[str, str]]:
+        """Return level and values of the first status of a name whose message has a text."""
+        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
+
+        found: list[Any] = []
+
+        def accept(message: Any) -> bool:
+            found[:] = [s for s in message.status if s.name == name and said in s.message]
+            return bool(found)
+
+        self.message(DiagnosticArray, '/diagnostics', accept, latched=False)
+        return found[0].level, {pair.key: pair.value for pair in found[0].values}
+
     def spin_until(self, done: Callable[[], bool], timeout: float = TIMEOUT) -> None:
         """Take what comes until something is done, and what has come by then."""
         deadline = time.monotonic() + timeout

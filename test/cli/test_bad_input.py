@@ -77,22 +77,28 @@ def _rewrite(bag: Path, change: Callable[[str, Any], Any]) -> None:
 # Bags
 
 
-def test_no_such_bag(project: Any, refused: Callable[..., str]):
-    project.change(bags=[{'path': 'trian'}])
-    assert refused() == "There is no bag 'trian'; nearest: train."
-
-
-def test_no_bag_matches_a_pattern(project: Any, refused: Callable[..., str]):
-    project.change(bags=[{'path': 'trian_*'}])
-    assert refused() == "No bag matches 'trian_*'; nearest: train."
-
-
-def test_a_folder_that_is_no_bag(project: Any, refused: Callable[..., str]):
-    (project.folder / 'photos').mkdir()
-    project.change(bags=[{'path': 'photos'}])
-    assert refused() == (
-        "The folder 'photos' is no bag: it has neither metadata.yaml nor data files."
-    )
+@pytest.mark.parametrize(
+    ('keys', 'sentence'),
+    [
+        ({'bags': [{'path': 'trian'}]}, "There is no bag 'trian'; nearest: train."),
+        ({'bags': [{'path': 'trian_*'}]}, "No bag matches 'trian_*'; nearest: train."),
+        (
+            {'bags': [{'path': 'train'}, {'path': 'tr*', 'role': 'validate'}]},
+            "Bag 'train' is both training and validation data; choose one role.",
+        ),
+        ({'bags': [{'path': 'photos'}]}, "There is no bag 'photos'; available: train, validate."),
+        ({'model': 'amr.xml'}, "No model file 'amr.xml'; nearest: arm.xml."),
+        (
+            {'undriven': ['elbwo']},
+            "Expected an actuator of the model in undriven, found 'elbwo'; nearest: elbow.",
+        ),
+    ],
+)
+def test_files_and_actuators_that_are_not_there(
+    project: Any, refused: Callable[..., str], keys: dict[str, Any], sentence: str
+):
+    project.change(**keys)
+    assert refused() == sentence
 
 
 def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(
@@ -107,34 +113,6 @@ def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(
     assert 'unfinished' in sysid('preflight', 'calibration.yaml').out
 
 
-def test_metadata_without_data(project: Any, refused: Callable[..., str]):
-    (project.folder / 'train' / 'train.mcap').unlink()
-    assert refused() == (
-        "The bag 'train' has metadata.yaml, but its data file train.mcap is missing."
-    )
-
-
-@pytest.mark.parametrize('text', ['', 'rosbag2_bagfile_information: [', 'a: 1'])
-def test_metadata_that_is_something_else(project: Any, refused: Callable[..., str], text: str):
-    (project.folder / 'train' / 'metadata.yaml').write_text(text)
-    assert refused() == (
-        "The bag 'train' is damaged: its metadata.yaml is not what a recorder writes."
-    )
-
-
-def test_bytes_overwritten_in_a_bag(project: Any, refused: Callable[..., str]):
-    file = project.folder / 'train' / 'train.mcap'
-    content = bytearray(file.read_bytes())
-    content[1000:3000] = bytes(2000)
-    file.write_bytes(content)
-    assert refused().startswith("The bag 'train' is damaged: ")
-
-
-def test_one_bag_with_two_roles(project: Any, refused: Callable[..., str]):
-    project.change(bags=[{'path': 'train'}, {'path': 'tr*', 'role': 'validate'}])
-    assert refused() == ("Bag 'train' is both training and validation data; choose one role.")
-
-
 def test_a_bag_without_the_state(project: Any, refused: Callable[..., str]):
     _rewrite(project.folder / 'train', lambda topic, m: None if topic == STATES else m)
     assert 'Expected a topic of type sensor_msgs/msg/JointState' in refused()
@@ -145,10 +123,9 @@ def _without_efforts(message: Any) -> Any:
     return message
 
 
-@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
-def test_a_bag_without_commands(project: Any, refused: Callable[..., str], command: str):
+def test_a_bag_without_commands(project: Any, refused: Callable[..., str]):
     _rewrite(project.folder / 'train', lambda t, m: _without_efforts(m) if t == STATES else None)
-    assert refused(command, 'calibration.yaml').startswith(
+    assert refused('preflight', 'calibration.yaml').startswith(
         "Expected commands for every actuator in bag 'train', found none for shoulder, elbow, "
         'whose joints move by up to 1.8 rad: record them or map them, as `sysid map BAG MODEL` '
         "proposes; if the motors were off, say undriven: ['*'] in the configuration"
@@ -156,52 +133,20 @@ def test_a_bag_without_commands(project: Any, refused: Callable[..., str], comma
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
-def test_a_bag_with_efforts_only(project: Any, refused: Callable[..., str], command: str):
-    _rewrite(project.folder / 'train', lambda t, m: m if t == STATES else None)
-    sentence = refused(command, 'calibration.yaml')
-    assert 'nor do its forces tell' in sentence
-    assert 'command_delay' in sentence
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
-def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str], command: str):
+def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str]):
     def silence(topic: str, message: Any) -> Any:
         if topic != STATES:
             message.data = np.array([message.data[0], np.nan])
         return message
 
     _rewrite(project.folder / 'train', silence)
-    sentence = refused(command, 'calibration.yaml')
+    sentence = refused()
     assert "in bag 'train', found none for elbow, whose joint moves by" in sentence
     assert 'say undriven: [elbow] in' in sentence
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('command', ['preflight', 'calibrate'])
-def test_a_bag_of_an_arm_whose_motors_are_off(
-    project: Any, refused: Callable[..., str], command: str
-):
-    def limp(topic: str, message: Any) -> Any:
-        if topic == STATES:
-            message.position = np.array([0.4, -1.1]) + 1e-3 * np.sin(message.header.stamp.sec)
-            message.velocity = np.zeros(0)
-        return message
-
-    _rewrite(project.folder / 'train', limp)
-    assert refused(command, 'calibration.yaml').startswith(
-        "No joint follows its commands in bag 'train', shoulder is told to move by"
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ('command', 'stage'), [('preflight', 'first steps'), ('calibrate', 'fitting')]
-)
-def test_simulated_time_is_said_before_the_work(
-    project: Any, sysid: Callable[..., Any], command: str, stage: str
-):
+def test_simulated_time_is_said_before_the_work(project: Any, sysid: Callable[..., Any]):
     def simulate(topic: str, message: Any) -> Any:
         if topic == STATES:
             message.header.stamp.sec %= 1000
@@ -210,24 +155,8 @@ def test_simulated_time_is_said_before_the_work(
     project.make_quick()
     project.change(segments={'times': {'train': [[0.0, 1.0]]}}, bags=[{'path': 'train'}])
     _rewrite(project.folder / 'train', simulate)
-    said = sysid(command, 'calibration.yaml', '--set', 'solver.max_iterations=1').err
-    assert 'header stamps are simulated time' in said[: said.index(stage)]
-
-
-def test_undriven_and_what_it_does_not_match(refused: Callable[..., str]):
-    assert refused('preflight', 'calibration.yaml', '--set', 'undriven=[elbwo]') == (
-        "Expected an actuator of the model in undriven, found 'elbwo'; nearest: elbow."
-    )
-
-
-def test_a_channel_of_nothing_but_nan(project: Any, refused: Callable[..., str]):
-    def spoil(topic: str, message: Any) -> Any:
-        if topic == STATES:
-            message.position = message.velocity = message.effort = np.full(2, np.nan)
-        return message
-
-    _rewrite(project.folder / 'train', spoil)
-    assert 'no finite value in the whole bag' in refused()
+    said = sysid('calibrate', 'calibration.yaml', '--set', 'solver.max_iterations=1').err
+    assert 'header stamps are simulated time' in said[: said.index('fitting')]
 
 
 # Mapping
@@ -245,11 +174,9 @@ def _channel(**keys: Any) -> dict[str, Any]:
         (_channel(field='positions'), 'which it does not have; nearest: position.'),
         (_channel(label='elbwo'), 'which it does not have; nearest: elbow.'),
         (_channel(unit='deg'), "Unknown key 'mapping.sensors.elbow_position.unit'"),
-        (_channel(scale='deg'), "'deg' for 'mapping.sensors.elbow_position.scale'"),
         ({'sensors': {'elbw': _channel()['sensors']['elbow_position']}}, 'nearest: elbow_'),
         ({'sensors': {}}, 'The mapping names no sensor'),
         (3, 'Expected auto, a mapping or the name of a mapping file, found 3'),
-        ('auot.yaml', "There is no file 'auot.yaml'"),
         ('aut', "There is no file 'aut'"),
     ],
 )
@@ -264,7 +191,6 @@ def test_a_mapping_that_does_not_fit(
     ('text', 'complaint'),
     [
         ('sensors: {elbow: [', "'map.yaml' is not valid YAML: did not find expected node content"),
-        ('sensors: [1, 2]', "Bad value [1, 2] for 'sensors' in map.yaml: expected keys and"),
         ('', "Expected keys and values in 'map.yaml', found nothing."),
         ('sensor: {}', "Unknown key 'sensor' in map.yaml; nearest: sensors."),
     ],
@@ -308,11 +234,6 @@ def test_a_model_that_does_not_compile_is_explained_by_mujoco(
     assert complaint in sentence
 
 
-def test_no_such_model(project: Any, refused: Callable[..., str]):
-    project.change(model='amr.xml')
-    assert refused() == "No model file 'amr.xml'; nearest: arm.xml."
-
-
 # Parameters
 
 
@@ -321,13 +242,9 @@ def test_no_such_model(project: Any, refused: Callable[..., str]):
     [
         ({'target': 'joint/elbwo/armature'}, "No joint matches 'elbwo'"),
         ({'target': 'joint/elbow/armatur'}, 'nearest: armature.'),
-        ({'target': 'jiont/elbow/armature'}, "Unknown element 'jiont'"),
-        ({'target': 'armature'}, 'Expected a target such as joint/elbow/armature'),
         ({'target': 3}, "Bad value 3 for 'parameters.0.target'"),
         ({'bounds': [1, 0]}, 'reversed: expected lower < upper, got [1, 0].'),
-        ({'bounds': [1]}, "Expected more than 1 values for 'parameters.0.bounds'"),
         ({'bounds': [0, 1, 2]}, 'expected at most 2 values.'),
-        ({'bounds': ['low', 1]}, "Bad value 'low' for 'parameters.0.bounds.0'"),
         ({'bounds': [-1, 1]}, 'leave what is physical: [0, inf].'),
         ({'initial': 3.0}, 'starts at 3 (initial), outside its bounds [0, 1].'),
         ({'initial': 'big'}, "Bad value 'big' for 'parameters.0.initial'"),
@@ -358,18 +275,13 @@ def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., s
         ({'bags': []}, 'Expected at least one bag with role train in bags, found none'),
         ({'bags': [{'path': 'train', 'role': 'validate'}]}, 'role train in bags, found none'),
         ({'bags': [{'path': 'train', 'role': 'trian'}]}, "found 'trian'; nearest: train."),
-        ({'bags': [{'role': 'train'}]}, "Missing key 'bags.0.path' in calibration.yaml."),
-        ({'bags': 'train'}, "Bad value 'train' for 'bags' in calibration.yaml: expected a list."),
         ({'bags': ['train']}, "for 'bags.0' in calibration.yaml: expected keys and values (path,"),
         ({'bags': None}, "Missing key 'bags' in calibration.yaml."),
         ({'model': None}, "Expected a robot_description in 'train', found none; name a model"),
         ({'parameters': None}, 'Expected at least one entry in parameters'),
-        ({'parameters': []}, 'Expected at least one entry in parameters'),
         ({'solver': {'los': 'huber'}}, "Unknown key 'solver.los' in calibration.yaml; nearest: l"),
         ({'solver': {'loss': 'hubr'}}, "found 'hubr'; nearest: huber."),
         ({'solver': {'max_iterations': 0}}, 'expected at least 1.'),
-        ({'solver': {'threads': 1.5}}, 'expected a whole number.'),
-        ({'paramters': []}, "Unknown key 'paramters' in calibration.yaml; nearest: parameters."),
         ({'stamps': 'recieve'}, 'nearest: receive.'),
         (
             {'sensors': []},
@@ -390,7 +302,6 @@ def test_a_configuration_that_cannot_be(
     ('content', 'complaint'),
     [
         (b'model: [', 'is not valid YAML: did not find expected node content'),
-        (b'- 1', 'found a list.'),
         (b'', 'found nothing.'),
         (b'model: \xff', 'byte 7 is not UTF-8 text.'),
     ],
@@ -411,8 +322,6 @@ def test_a_file_that_is_no_configuration(
         (['calibrate', 'calibration.yaml', '--set', 'solver.los=1'], "Unknown key 'solver.los'"),
         (['calibrate', 'calibration.yaml', '--set', 'model.x=1'], "'model' is not a section."),
         (['calibrate', 'calibration.yaml', '-o', 'arm.xml/out'], 'is not a folder.'),
-        (['convert', 'trian', 'arm.xml', '-o', 'out'], "There is no bag 'trian'; nearest: train."),
-        (['convert', 'train', 'amr.xml', '-o', 'out'], "No model file 'amr.xml'; nearest: arm.x"),
         (['convert', 'train', 'arm.xml', '-o', 'arm.xml/out'], "'arm.xml' is not a folder."),
     ],
 )

@@ -75,10 +75,6 @@ def test_a_tolerance_lets_a_parameter_move(quick: Project, sysid: Sysid):
     [
         (None, "There is no baseline 'old.json'; `sysid check --update` writes it."),
         (b'{"schema_', 'is not valid JSON: Unterminated string'),
-        (b'[' * 100_000, "'old.json' is not valid JSON: "),
-        (b'{"schema_version": ' + b'9' * 5000 + b'}', 'is not valid JSON: Exceeds the limit'),
-        (b'{"schema_version": "\\u001b\\n"}', "has schema_version '\\x1b\\n'; this version"),
-        (b'{}', 'is not a sysid_ros result: it has no schema_version.'),
         (b'{"schema_version": 99}', 'has schema_version 99; this version reads 4.'),
         (b'{"schema_version": 4}', "The result is damaged: Missing key 'model' in old.json."),
     ],
@@ -132,11 +128,9 @@ def test_an_error_above_its_limit_is_a_difference(project: Project, sysid: Sysid
     ('keys', 'complaint'),
     [
         ({'model': 'arm.xml'}, 'Expected bags, as bags/validate_*'),
-        ({'bags': ['validate']}, 'Expected a model, as arm.xml'),
         ({'calibration': 'calibration.yaml'}, 'a calibration to fit'),
         ({'model': 'arm.xml', 'bags': ['validate'], 'baseline': 'base'}, 'There is no baseline'),
         ({'limit': {}}, "Unknown key 'limit' in arm.sysid.yaml; nearest: limits."),
-        ({'limits': {'q': 0}}, "Bad value 0 for 'limits.q' in arm.sysid.yaml: expected more than"),
     ],
 )
 def test_what_a_thresholds_file_lacks_is_bad_input(
@@ -148,15 +142,6 @@ def test_what_a_thresholds_file_lacks_is_bad_input(
     assert done.code == 2
     assert complaint in done.err
     assert done.err.count('\n') == 1
-
-
-@pytest.mark.usefixtures('project')
-@pytest.mark.parametrize('more', [[], ['--update', '--no-fit']])
-def test_a_calibration_without_a_baseline_is_bad_input(sysid: Sysid, more: list[str]):
-    done = sysid('check', 'calibration.yaml', *more)
-
-    assert done.code == 2
-    assert 'found n' in done.err
 
 
 @pytest.mark.usefixtures('found_before')

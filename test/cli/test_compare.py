@@ -79,7 +79,6 @@ def test_results_side_by_side_are_json_too(results: tuple[str, str], sysid: Sysi
         (('old', 'calibration.yaml'), "the result 'old' among 2 paths"),
         (('old',), 'Expected two results or more'),
         (('old', 'new', '--set', 'solver.loss=huber'), 'are for configurations, found results'),
-        (('old', 'nothing.json'), "There is no result 'nothing.json'"),
     ],
 )
 @pytest.mark.usefixtures('results')

@@ -66,14 +66,6 @@ def test_no_word_of_a_table_is_lost_at_any_width(width: int):
     assert ('bag' in words) is (width > 20)
 
 
-def test_a_truth_is_shown_beside_what_was_found(baseline: CalibrationResult):
-    lines = show(print_result, baseline, {'tip_mass': 0.4567}, width=200)
-    (row,) = [line for line in lines if line.startswith('tip_mass')]
-    assert row.split()[-2:] == ['0.4567', 'identified']
-    (row,) = [line for line in lines if line.startswith('command_delay')]
-    assert row.split()[-2:] == ['–', 'identified']  # noqa: RUF001 (the dash that is printed)
-
-
 def test_what_the_data_cannot_say_and_what_they_say_instead_are_printed(
     baseline: CalibrationResult,
 ):
@@ -121,7 +113,7 @@ def _iteration(number: int, cost: float, diverged: int = 0) -> Iteration:
 
 def test_progress_in_a_log_is_a_line_per_iteration():
     stream = io.StringIO()
-    progress = Progress(stream)
+    progress = Progress(stream, limit=60.0)
     progress.stage('fitting')
     progress.iteration(_iteration(0, 200.0))
     progress.iteration(_iteration(1, 100.0, diverged=3))
@@ -129,9 +121,9 @@ def test_progress_in_a_log_is_a_line_per_iteration():
     progress.finish()
     assert stream.getvalue().splitlines() == [
         'fitting',
-        'iteration 0: cost 200, 0 rollouts, 0 s',
-        'iteration 1: cost 100, 10 rollouts, 3 diverged, 2 s',
-        'iteration 2: cost 150 (new noise estimate), 20 rollouts, 4 s',
+        'iteration 0: cost 200, 0 rollouts, 0 s of at most 60',
+        'iteration 1: cost 100, 10 rollouts, 3 diverged, 2 s of at most 60',
+        'iteration 2: cost 150 (new noise estimate), 20 rollouts, 4 s of at most 60',
     ]
 
 
@@ -161,12 +153,6 @@ def test_parts_of_a_stage_are_counted_on_a_terminal_and_said_once_in_a_log():
         progress.stage('writing')
         assert stream.getvalue().count('\n') == lines
         assert ('2 of 3' in stream.getvalue()) is stream.isatty()
-
-
-def test_a_limit_of_time_is_said():
-    stream = io.StringIO()
-    Progress(stream, limit=60.0).iteration(_iteration(1, 100.0))
-    assert stream.getvalue() == 'iteration 1: cost 100, 10 rollouts, 2 s of at most 60\n'
 
 
 def test_a_changing_line_is_never_folded(monkeypatch: pytest.MonkeyPatch):
@@ -200,17 +186,6 @@ def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: Ca
     }
     lines = show(print_result, baseline.model_copy(update=told), width=80)
     (row,) = [line for line in lines if 'Izz(tip)' in line]
-    assert row.split() == [
-        'Izz(tip)',
-        '+',
-        'm·cx(tip)',
-        '-',
-        'Ixx(tip)',
-        '+',
-        '…',
-        '0.500',
-        '0.01',
-        'kg·m²',
-    ]
+    assert ' '.join(row.split()) == 'Izz(tip) + m·cx(tip) - Ixx(tip) + … 0.500 0.01 kg·m²'
     assert 'Base parameters: 1 of the 2 sums' in ' '.join(lines)
     assert not any('Ixy(tip)' in line or 'a/b' in line for line in lines)

@@ -76,27 +76,6 @@ def test_the_series_load_without_pickle_and_agree_with_the_tables(
         np.testing.assert_array_equal(np.array(rows, dtype=float), np.column_stack([times, data]))
 
 
-def test_a_mapping_file_scales_what_it_names(project: Any, sysid: Callable[..., Any]):
-    (project.folder / 'degrees.yaml').write_text(
-        'sensors:\n'
-        '  elbow_position: {topic: /joint_states, field: position, label: elbow, scale: 57.3}\n'
-        'actuators:\n'
-        '  elbow: {topic: /forward_position_controller/commands, field: data, label: 1}\n'
-    )
-    assert sysid('convert', 'train', 'arm.xml', '-o', 'plain').code == 0
-    done = sysid('convert', 'train', 'arm.xml', '-o', 'scaled', '--mapping', 'degrees.yaml')
-    assert done.code == 0
-    assert [line.split()[0] for line in _section(done.out, 'Mapped')] == [
-        'elbow_position',
-        'elbow',
-    ]
-    with (
-        np.load('plain/train_measurements_0.npz') as plain,
-        np.load('scaled/train_measurements_0.npz') as scaled,
-    ):
-        np.testing.assert_allclose(scaled['data'][:, 0], 57.3 * plain['data'][:, 1], rtol=1e-12)
-
-
 @pytest.mark.parametrize('name', ['npz', 'csv'])
 def test_a_format_is_written_alone_when_it_is_named(
     project: Any, sysid: Callable[..., Any], name: str
@@ -106,11 +85,3 @@ def test_a_format_is_written_alone_when_it_is_named(
     assert all(Path(file).is_file() for file in json.loads(done.out)['files'])
     kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
     assert kinds == {f'.{name}', '.json'} | ({'.csv.json'} if name == 'csv' else set())
-
-
-def test_a_format_without_a_folder_is_one_line(project: Any, sysid: Callable[..., Any]):
-    before = project.files()
-    done = sysid('convert', 'train', 'arm.xml', '--format', 'csv')
-    assert (done.code, done.out) == (2, '')
-    assert done.err == 'sysid: Expected --output DIR for the csv files, found none.\n'
-    assert project.files() == before

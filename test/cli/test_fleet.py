@@ -73,35 +73,28 @@ def test_paths_are_relative_to_the_file_that_holds_them(load: Callable[..., Flee
     assert load_fleet(tmp_path / 'fleet.yaml', tmp_path / 'o').output == tmp_path / 'o'
 
 
-def test_robots_have_one_thread_each_whatever_the_base_says(load: Callable[..., Fleet]):
+def test_robots_have_one_thread_each_and_no_memory(load: Callable[..., Fleet]):
     base = {'model': 'c.xml', 'parameters': [{'target': 't'}], 'solver': {'threads': 8}}
+    base['memory'] = 'auto'
     found = load({'overrides': {'solver.loss': 'huber'}}, base=base).robots['r1']
 
     assert found.solver.threads == 1
     assert found.solver.loss == 'huber'
-
-
-def test_the_memory_of_the_base_is_left_aside(load: Callable[..., Fleet]):
-    base = {'model': 'c.xml', 'parameters': [{'target': 't'}], 'memory': 'auto'}
-
-    assert load(base=base).robots['r1'].memory.previous == 'none'
+    assert found.memory.previous == 'none'
 
 
 @pytest.mark.parametrize(
     ('robot', 'changes', 'sentence'),
     [
         ({}, {'roboter': []}, "Unknown key 'roboter' in .*fleet.yaml; nearest: robots"),
-        ({}, {'robots': []}, "'robots' in .*fleet.yaml"),
-        ({}, {'base': None}, "Missing key 'base'"),
+        (
+            {},
+            {'robots': [{'name': 'r1', 'train': 'a'}, {'name': 'r1', 'train': 'b'}]},
+            "a name .* for each robot, found 'r1' twice",
+        ),
         ({}, {'base': 'base/calibratoin.yaml'}, 'There is no file .*nearest: calibration.yaml'),
         ({'name': 'a/b'}, {}, "letters, digits, .* for each robot, found 'a/b'"),
-        ({'train': []}, {}, "'robots.0.train' in .*fleet.yaml"),
         ({'valdate': 'b'}, {}, "Unknown key 'robots.0.valdate' in .*; nearest: validate"),
-        (
-            {'overrides': {'bags': []}},
-            {},
-            "no 'bags' in overrides of robot 'r1'",
-        ),
         (
             {'overrides': {'memory.previous': 'auto'}},
             {},
@@ -120,13 +113,6 @@ def test_a_wrong_file_is_told_in_one_sentence(
 ):
     with pytest.raises(ConfigError, match=sentence):
         load(robot, **changes)
-
-
-def test_two_robots_of_one_name_are_told(load: Callable[..., Fleet]):
-    twice = [{'name': 'r1', 'train': 'a'}, {'name': 'r1', 'train': 'b'}]
-
-    with pytest.raises(ConfigError, match=r"a name .* for each robot, found 'r1' twice"):
-        load(robots=twice)
 
 
 def test_a_command_with_a_wrong_file_has_exit_code_2_and_writes_nothing(

@@ -67,13 +67,6 @@ def test_the_table_says_how_far_both_models_are_off(predicted: Outcome):
     assert all(after < before for before, after in errors.values())
 
 
-def test_a_model_as_it_is_predicts_without_a_nominal_one(project: Project, sysid: Sysid):
-    done = sysid('predict', 'arm.xml', 'validate', '-o', 'v')
-    assert done.code == 0, done.err
-    assert '/nominal' not in _by_topic(project.folder / 'v')
-    assert all(len(numbers) == 1 for numbers in _errors(done).values())
-
-
 def test_a_bag_with_topics_of_these_names_is_refused(project: Project, sysid: Sysid):
     with BagWriter(project.folder / 'mixed') as bag:
         copy_bag(project.folder / 'validate', bag)

@@ -80,12 +80,10 @@ def test_trials_are_kept_and_go_on(folder: Path, sysid: Callable[..., Any]) -> N
         (('--model', 'm8'), "no friction model 'm8'"),
         (('--fix', 'kt'), 'name=number'),
         (('--fix', 'kT=1'), 'nearest: kt'),
-        (('--starts', '0'), 'starts'),
         (('--validation-kp', '3'), '200'),
         (('--reset-period', '-1'), 'reset_period'),
         (('--method', 'cma'), "'cma' is not one of 'least-squares', 'cmaes'"),
         (('--trials', '10'), 'with trials, found least-squares'),
-        (('--method', 'cmaes', '--workers', '0'), 'expected at least 1'),
         (('--method', 'cmaes', '--load-study', 'x'), "no study 'x'"),
     ],
 )
@@ -163,18 +161,6 @@ def test_what_cannot_be_drawn_is_one_line_and_nothing_is_written(
     assert (done.code, done.out) == (2, '')
     assert said in done.err
     assert _files(folder) == before
-
-
-def test_files_of_one_name_are_told_apart_by_their_folders(
-    folder: Path, sysid: Callable[..., Any]
-) -> None:
-    for name in ('a', 'b'):
-        (folder / name).mkdir()
-        (folder / name / 'm1.json').write_bytes((folder / 'm1.json').read_bytes())
-    done = sysid(
-        'servo', 'plot', '--logdir', 'logs', '--params', 'a', '--params', 'b', '-o', 'new', '--json'
-    )
-    assert list(json.loads(done.out)['errors']) == ['a/m1.json', 'b/m1.json']
 
 
 def test_a_servo_is_exported_with_what_is_lost(folder: Path, sysid: Callable[..., Any]) -> None:

@@ -16,6 +16,10 @@ from typing import Any
 import mujoco
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.srv import GetParameters
+from std_msgs.msg import String
+from std_srvs.srv import Trigger
 
 from builders.plant_bags import record
 from builders.ros_graph import (
@@ -166,9 +170,6 @@ class Node:
 
     def latched(self, topic: str) -> Any:
         """Return what a subscriber gets that comes now."""
-        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
-        from std_msgs.msg import String  # noqa: PLC0415
-
         kind = DiagnosticArray if topic == 'parameters' else String
         return self.client.message(kind, f'/calibrator/{topic}')
 
@@ -178,19 +179,8 @@ class Node:
         return found
 
     def status(self, said: str) -> tuple[bytes, dict[str, str]]:
-        """Return level and values of the first status on /diagnostics whose message has a text."""
-        from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
-
-        def own(message: Any) -> Any:
-            return next((s for s in message.status if s.name == '/calibrator: calibration'), None)
-
-        message = self.client.message(
-            DiagnosticArray,
-            '/diagnostics',
-            lambda message: (status := own(message)) is not None and said in status.message,
-            latched=False,
-        )
-        return own(message).level, {pair.key: pair.value for pair in own(message).values}
+        """Return level and values of the first status whose message has a text."""
+        return self.client.diagnosis('/calibrator: calibration', said)
 
     def child(self) -> int:
         """Return the process id of the fit that is running."""
@@ -203,21 +193,13 @@ class Node:
 
     def change(self, name: str, value: object) -> tuple[bool, str]:
         """Set a parameter and return success and reason."""
-        from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
-        from rclpy.parameter import Parameter  # noqa: PLC0415
-
-        request = SetParameters.Request(
-            parameters=[Parameter(name, value=value).to_parameter_msg()]
-        )
-        (result,) = self.client.call(SetParameters, '/calibrator/set_parameters', request).results
-        return result.successful, result.reason
+        return self.client.set_parameter('/calibrator', name, value)
 
 
 class Call:
     """A service that was called and has not answered yet."""
 
     def __init__(self, client: RosClient, name: str) -> None:
-        from std_srvs.srv import Trigger  # noqa: PLC0415 (absent without ROS)
 
         self._client = client
         self._name = name
@@ -320,8 +302,6 @@ def test_refits_answer_latch_parameters_mjcf_and_result_and_take_new_bags(
 def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     node: Node, long_problem: Path
 ):
-    from rcl_interfaces.srv import GetParameters  # noqa: PLC0415 (absent without ROS)
-
     assert node.ask('cancel') == (False, 'No refit is running.')
     before = _files(long_problem.parent)
     call = node.begin('refit')

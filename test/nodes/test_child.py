@@ -1,11 +1,12 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Refits in processes of their own, and the bags that ask for one, without ROS."""
+"""Refits in processes of their own, and the bags that ask for one."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -95,7 +96,7 @@ class Folder:
     """Bags below a folder, and what is new of them at some time."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.path = folder
         self._new = NewBags()
         config = load_calibration(PENDULUM / 'calibration.yaml')
         bags = (
@@ -108,17 +109,17 @@ class Folder:
     def write(self, bag: str, *names: str, text: str = '') -> None:
         """Write files of a bag; all of a finished one unless some are named."""
         for name in names or ('bag.mcap', 'metadata.yaml'):
-            path = self._folder / bag / name
+            path = self.path / bag / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text)
 
-    def look(self, now: float) -> list[str]:
-        """Return the names of new bags."""
-        return [path.name for path in self._new.look(self._settings, now)]
+    def look(self, later: float = 100.0) -> list[str]:
+        """Return the names of new bags, so many seconds from now."""
+        return [path.name for path in self._new.look(self._settings, time.time() + later)]
 
-    def learn(self, now: float) -> None:
+    def learn(self) -> None:
         """Learn what is new."""
-        self._new.learn(self._new.look(self._settings, now))
+        self._new.learn(self._new.look(self._settings, time.time() + 100.0))
 
 
 @pytest.fixture
@@ -126,43 +127,39 @@ def bags(tmp_path: Path) -> Folder:
     """Return a folder in which one bag was finished before anybody looked."""
     folder = Folder(tmp_path)
     folder.write('train_1')
-    assert folder.look(0.0) == []
-    assert folder.look(100.0) == []
+    assert folder.look() == []
     return folder
 
 
 def test_a_bag_counts_when_it_has_its_metadata_and_did_not_change_for_a_while(bags: Folder):
     bags.write('train_2', 'bag.mcap')
-    assert bags.look(0.0) == bags.look(100.0) == []
+    assert bags.look() == []
     bags.write('train_2', 'metadata.yaml')
-    assert bags.look(101.0) == bags.look(105.0) == []
+    assert bags.look(-60.0) == []
     bags.write('train_2', 'bag.mcap', text='still being copied')
-    assert bags.look(106.5) == bags.look(111.0) == []
-    assert bags.look(111.5) == ['train_2']
-    assert bags.look(200.0) == ['train_2']
-    bags.learn(200.0)
-    assert bags.look(201.0) == []
+    os.utime(bags.path / 'train_2' / 'bag.mcap', (0, 0))
+    assert bags.look(-60.0) == []
+    assert bags.look(5.0) == ['train_2']
+    bags.learn()
+    assert bags.look() == []
 
 
 def test_a_bag_that_is_recorded_at_the_start_counts_when_it_is_finished(tmp_path: Path):
     bags = Folder(tmp_path)
     bags.write('train_1', 'bag.mcap')
-    assert bags.look(0.0) == []
+    assert bags.look() == []
     bags.write('train_1', 'metadata.yaml')
-    bags.look(1.0)
-    assert bags.look(10.0) == ['train_1']
+    assert bags.look() == ['train_1']
 
 
 def test_what_no_pattern_names_and_what_is_held_out_does_not_count(bags: Folder):
     for name in ('held_out_2', 'other', 'train_2'):
         bags.write(name)
-    bags.look(0.0)
-    assert bags.look(10.0) == ['train_2']
+    assert bags.look() == ['train_2']
 
 
 def test_patterns_that_match_nothing_yet_are_no_error(tmp_path: Path):
     bags = Folder(tmp_path)
-    assert bags.look(0.0) == []
+    assert bags.look() == []
     bags.write('train_1')
-    bags.look(1.0)
-    assert bags.look(10.0) == ['train_1']
+    assert bags.look() == ['train_1']

@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray
+from trajectory_msgs.msg import JointTrajectory
 
 from builders.ros_graph import RosClient, StartNode, as_arguments
+from sysid_ros.nodes.exciter import steps_on_time
 
 ARM = Path(__file__).resolve().parents[2] / 'config' / 'demo' / 'arm.xml'
 EXCITER = 'exciter'
@@ -56,9 +60,6 @@ def _collect(client: RosClient, kind: Any, topic: str) -> list[Any]:
 
 
 def test_robot_and_exciter_move_at_their_rates(start_node: StartNode, ros_client: RosClient):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-
     commands: list[Any] = []
     numbers: list[int] = []
 
@@ -99,8 +100,6 @@ def test_it_says_what_it_waits_for_and_ends_on_ctrl_c(start_node: StartNode):
 
 @pytest.mark.patient
 def test_an_interrupted_motion_slows_down_and_holds(start_node: StartNode, ros_client: RosClient):
-    from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
-
     commands = _collect(ros_client, JointTrajectory, TRAJECTORIES)
     start_node(ROBOT, *as_arguments(model=ARM)).wait_for_line('simulated robot ready')
     exciter = start_node(
@@ -162,9 +161,6 @@ def test_a_motion_into_a_collision_is_refused_before_it_asks_for_a_robot(
 def test_a_robot_is_not_moved_through_a_body_to_where_the_motion_begins(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-
     (tmp_path / 'rail.xml').write_text(RAIL)
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
     states = ros_client.node.create_publisher(JointState, '/joint_states', 10)
@@ -192,9 +188,6 @@ class _HeldUp:
     SHORTEST, LONGEST = 0.5, 0.8
 
     def __init__(self, client: RosClient) -> None:
-        from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-        from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-
         self._clock = client.node.get_clock()
         self._states = client.node.create_publisher(JointState, '/joint_states', 100)
         self._state = JointState(name=list(HOME), position=list(HOME.values()))
@@ -261,8 +254,6 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
     robot: dict[str, object],
     reason: str,
 ):
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-
     commands = _collect(ros_client, Float64MultiArray, ARRAYS)
     # The robot comes last: a short motion is over before a subscriber that comes late has met it.
     values = {'duration': 60.0, 'ramp': 1.0, 'state_timeout': 30.0, **values}
@@ -283,9 +274,6 @@ def test_a_broken_limit_ends_the_motion_smoothly_with_the_reason_and_code_2(
 def test_a_driver_that_repeats_its_last_state_is_silent(
     start_node: StartNode, ros_client: RosClient
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-
     frozen = JointState(name=list(HOME), position=list(HOME.values()))
     frozen.header.stamp = ros_client.node.get_clock().now().to_msg()
     publisher = ros_client.node.create_publisher(JointState, '/joint_states', 10)
@@ -303,8 +291,6 @@ def test_a_driver_that_repeats_its_last_state_is_silent(
 
 @pytest.mark.patient
 def test_a_schedule_skips_what_is_over_but_not_the_last_step():
-    from sysid_ros.nodes.exciter import steps_on_time  # noqa: PLC0415 (needs ROS)
-
     # Nobody counts to a million in a millisecond, a step at a time.
     steps = list(steps_on_time(rate=1e9, last=10**6, closing=threading.Event()))
     assert (steps[0], steps[-1]) == (0, 10**6)
@@ -314,8 +300,6 @@ def test_a_schedule_skips_what_is_over_but_not_the_last_step():
 
 @pytest.mark.patient
 def test_a_schedule_ends_when_it_is_told_to():
-    from sysid_ros.nodes.exciter import steps_on_time  # noqa: PLC0415 (needs ROS)
-
     closing = threading.Event()
     steps = []
     for step in steps_on_time(rate=1e3, last=100, closing=closing):

@@ -11,8 +11,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import rclpy
+from rclpy.duration import Duration
+from rclpy.exceptions import InvalidHandle
+from rclpy.qos import QoSProfile
+from rclpy.serialization import deserialize_message
+from rclpy.signals import SignalHandlerOptions
+from std_msgs.msg import String
 
 from builders.ros_graph import RosClient
+from sysid_ros.nodes.subscriptions import Listener
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 
@@ -24,8 +32,6 @@ class Talker:
     """A reliable publisher of texts."""
 
     def __init__(self, client: RosClient, topic: str) -> None:
-        from rclpy.qos import QoSProfile  # noqa: PLC0415 (absent without ROS)
-        from std_msgs.msg import String  # noqa: PLC0415
 
         self._kind = String
         self._publisher = client.node.create_publisher(String, topic, QoSProfile(depth=1000))
@@ -39,8 +45,6 @@ class Talker:
 
     def say(self, text: str) -> tuple[int, int]:
         """Publish; return the clock before, and after the listener's middleware has it, ns."""
-        from rclpy.duration import Duration  # noqa: PLC0415 (absent without ROS)
-
         before = time.time_ns()
         self.chatter(text)
         assert self._publisher.wait_for_all_acked(Duration(seconds=int(TIMEOUT)))
@@ -61,9 +65,6 @@ class Heard:
 
     def __call__(self, received: int, sent: int, cdr: bytes) -> None:
         """Take a message."""
-        from rclpy.serialization import deserialize_message  # noqa: PLC0415 (absent without ROS)
-        from std_msgs.msg import String  # noqa: PLC0415
-
         self.messages.put((received, sent, deserialize_message(cdr, String).data))
         assert self.go_on.wait(TIMEOUT)
 
@@ -79,8 +80,6 @@ class Heard:
 @pytest.fixture
 def string() -> Any:
     """Return the message class std_msgs/String."""
-    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
-
     return String
 
 
@@ -93,11 +92,6 @@ def failures() -> queue.SimpleQueue[BaseException]:
 @pytest.fixture
 def listener(ros_env: dict[str, str], failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
     """Return a listener, which is closed at the end of the test if it still runs."""
-    import rclpy  # noqa: PLC0415 (absent without ROS)
-    from rclpy.signals import SignalHandlerOptions  # noqa: PLC0415
-
-    from sysid_ros.nodes.subscriptions import Listener  # noqa: PLC0415 (needs ROS)
-
     rclpy.init(
         domain_id=int(ros_env['ROS_DOMAIN_ID']), signal_handler_options=SignalHandlerOptions.NO
     )
@@ -247,8 +241,6 @@ def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
     string: Any,
     failures: queue.SimpleQueue[BaseException],
 ):
-    from rclpy.exceptions import InvalidHandle  # noqa: PLC0415
-
     error = InvalidHandle('of a publisher, say')
 
     def refuse(*_: object) -> None:
@@ -263,26 +255,3 @@ def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
     words.say('twice')
     listener.close()
     assert failures.empty()
-
-
-def test_it_rests_for_a_second_at_a_time_when_nothing_arrives(
-    listener: Any, talker: Callable[[str], Talker], string: Any, monkeypatch: pytest.MonkeyPatch
-):
-    waits: queue.SimpleQueue[float] = queue.SimpleQueue()
-    wait = listener._wait
-
-    def note_and_wait() -> None:
-        waits.put(time.monotonic())
-        wait()
-
-    heard = Heard()
-    listener.subscribe(string, '/words', heard, 10)
-    words = talker('/words')
-    words.wait_for_listener()
-    monkeypatch.setattr(listener, '_wait', note_and_wait)
-    words.say('last')
-    assert heard.next()[2] == 'last'
-    # The first wait may have begun before the message; between the others there is nothing.
-    _, first, second = (waits.get(timeout=TIMEOUT) for _ in range(3))
-    # Not exact: the middleware's clock is another one.
-    assert second - first > 0.9

@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from diagnostic_msgs.msg import DiagnosticArray
+from rcl_interfaces.srv import DescribeParameters, ListParameters
 from rosbags.rosbag2 import Reader
+from sensor_msgs.msg import JointState
 
 from builders.ros_graph import RosClient, StartNode
 
@@ -29,9 +32,6 @@ def _arguments(namespace: str, **parameters: object) -> list[str]:
 def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ) -> None:
-    from diagnostic_msgs.msg import DiagnosticArray  # noqa: PLC0415 (absent without ROS)
-    from sensor_msgs.msg import JointState  # noqa: PLC0415
-
     resting: list[Any] = []
     ros_client.node.create_subscription(JointState, '/right/joint_states', resting.append, 1000)
     for side in ('/left', '/right'):
@@ -65,8 +65,6 @@ def test_of_two_arms_in_namespaces_one_moves_and_is_recorded(
 def test_every_node_that_tools_show_answers_for_its_parameters(
     start_node: StartNode, ros_client: RosClient, tmp_path: Path
 ) -> None:
-    from rcl_interfaces.srv import DescribeParameters, ListParameters  # noqa: PLC0415
-
     robot = start_node(ROBOT, *_arguments('/left', model=ARM, rate=100.0))
     robot.wait_for_line('simulated robot ready')
     recorder = start_node(RECORDER, *_arguments('/left', output=tmp_path / 'bag'))

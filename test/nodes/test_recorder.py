@@ -5,12 +5,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,12 +18,16 @@ import yaml
 from mcap.exceptions import McapError
 from mcap.records import Message
 from mcap.stream_reader import StreamReader
+from rcl_interfaces.srv import DescribeParameters
+from rclpy.parameter import Parameter
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
-from builders.ros_graph import RosClient, StartNode, as_arguments
+from builders.ros_graph import as_arguments
 from sysid_ros import __version__
 from sysid_ros.bags import read_bag
+
+pytestmark = pytest.mark.ros
 
 
 def facts(bag: Path) -> dict[str, str]:
@@ -34,68 +36,40 @@ def facts(bag: Path) -> dict[str, str]:
     return found
 
 
-def set_parameter(client: RosClient, name: str, value: object) -> tuple[bool, str]:
-    from rcl_interfaces.srv import SetParameters  # noqa: PLC0415 (absent without ROS)
-    from rclpy.parameter import Parameter  # noqa: PLC0415
-
-    request = SetParameters.Request(parameters=[Parameter(name, value=value).to_parameter_msg()])
-    (result,) = client.call(SetParameters, '/recorder/set_parameters', request).results
-    return result.successful, result.reason
-
-
-@pytest.mark.ros
-def test_four_topics_at_500_hz_are_recorded_without_loss(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    tmp_path: Path,
-    read_numbers: Callable[..., Any],
-):
+def test_four_topics_at_500_hz_are_recorded_without_loss(graph: Any, tmp_path: Path):
     topics = ['/joint_states', '/left/joint_states', '/right/joint_states', '/base/joint_states']
-    recorder = record(output=tmp_path / 'bag', topics=topics)
-    publish(*topics, count=1000, rate=500).wait_for_line('published 1000', 60)
+    recorder = graph.record(output=tmp_path / 'bag', topics=topics)
+    graph.publish(*topics, count=1000, rate=500).wait_for_line('published 1000', 60)
     assert recorder.stop(signal.SIGINT) == 0
-    assert read_numbers(tmp_path / 'bag') == {topic: list(range(1000)) for topic in topics}
+    assert graph.read_numbers(tmp_path / 'bag') == {topic: list(range(1000)) for topic in topics}
     *_, total, then = recorder.output.splitlines()
     assert total.split() == ['total', '4000', '0', '0']
     assert then == f'next: sysid inspect {tmp_path / "bag"}'
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_a_recorder_that_is_interrupted_twice_leaves_a_readable_bag(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    tmp_path: Path,
-    read_numbers: Callable[..., Any],
-    wait_for_status: Callable[..., Any],
-):
+def test_a_recorder_that_is_interrupted_twice_leaves_a_readable_bag(graph: Any, tmp_path: Path):
     # An integer for a parameter that is a float, as people write it.
-    recorder = record(output=tmp_path / 'bag', topics='/joint_states', max_duration=1000)
-    publish('/joint_states')
-    status = wait_for_status(state='recording', messages=200)
+    recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states', max_duration=1000)
+    graph.publish('/joint_states')
+    status = graph.status(state='recording', messages=200)
     for _ in range(2):
         recorder.process.send_signal(signal.SIGINT)
     assert recorder.wait() == 0
-    numbers = read_numbers(tmp_path / 'bag')['/joint_states']
+    numbers = graph.read_numbers(tmp_path / 'bag')['/joint_states']
     assert numbers == list(range(len(numbers)))
     assert len(numbers) >= status['counts']['/joint_states']['messages']
     assert 'Traceback' not in recorder.output
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_a_killed_recorder_loses_at_most_the_last_second(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    tmp_path: Path,
-    wait_for_status: Callable[..., Any],
-):
-    recorder = record(output=tmp_path / 'bag', topics='/joint_states')
-    publish('/joint_states', count=300).wait_for_line('published 300')
-    wait_for_status(state='recording', messages=300)
+def test_a_killed_recorder_loses_at_most_the_last_second(graph: Any, tmp_path: Path):
+    recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states')
+    graph.publish('/joint_states', count=300).wait_for_line('published 300')
+    graph.status(state='recording', messages=300)
     # The status comes once per second, as the flush does: two more, and all is flushed.
     for _ in range(2):
-        wait_for_status(fresh=True)
+        graph.status(fresh=True)
     recorder.kill()
     (file,) = (tmp_path / 'bag').glob('*.mcap')
     found = 0
@@ -143,38 +117,29 @@ rclpy.spin(node)
 """
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_each_start_makes_a_bag_with_latched_texts_and_facts(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    start_node: StartNode,
-    ros_client: RosClient,
-    tmp_path: Path,
-    wait_for_status: Callable[..., Any],
-    trigger: Callable[..., Any],
-):
+def test_each_start_makes_a_bag_with_latched_texts_and_facts(graph: Any, tmp_path: Path):
     script = tmp_path / 'robot.py'
     script.write_text(ROBOT)
-    start_node(script)
+    graph.start(script)
     states = '/arm_controller/joint_states'
     bags = [tmp_path / 'bag', tmp_path / 'bag_1']
     topics = [states, '/robot_description']
-    recorder = record(output=bags[0], topics=topics, start_paused=True, notes='before')
-    publish(states)
-    wait_for_status(state='stopped')
-    assert trigger('stop') == (False, 'Not recording: the recorder is stopped.')
+    recorder = graph.record(output=bags[0], topics=topics, start_paused=True, notes='before')
+    graph.publish(states)
+    graph.status(state='stopped')
+    assert graph.trigger('stop') == (False, 'Not recording: the recorder is stopped.')
     assert not bags[0].exists()
-    assert set_parameter(ros_client, 'notes', 'gripper with 2 kg') == (True, '')
+    assert graph.client.set_parameter('/recorder', 'notes', 'gripper with 2 kg') == (True, '')
     for bag in bags:
-        assert trigger('start')[0]
-        wait_for_status(state='recording', output=str(bag), messages=1)
-        assert trigger('start') == (False, f'Already recording to {str(bag)!r}.')
+        assert graph.trigger('start')[0]
+        graph.status(state='recording', output=str(bag), messages=1)
+        assert graph.trigger('start') == (False, f'Already recording to {str(bag)!r}.')
         # Statuses at 1 Hz: the controller is asked once more when it has not answered.
         for _ in range(4):
-            wait_for_status(fresh=True)
-        assert trigger('stop') == (True, f'Closed {str(bag)!r}.')
-        wait_for_status(state='stopped', output=str(bag))
+            graph.status(fresh=True)
+        assert graph.trigger('stop') == (True, f'Closed {str(bag)!r}.')
+        graph.status(state='stopped', output=str(bag))
         columns = read_bag(bag)
         assert columns.texts == (('/robot_description', '<robot/>'),)
         assert [topic.topic for topic in columns.topics] == [states]
@@ -199,43 +164,34 @@ def test_each_start_makes_a_bag_with_latched_texts_and_facts(
     }
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_diagnostics_follow_a_publisher_that_leaves_and_returns(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    diagnosis: Callable[..., Any],
-    trigger: Callable[..., Any],
-    wait_for_status: Callable[..., Any],
-    read_numbers: Callable[..., Any],
-    tmp_path: Path,
-):
-    recorder = record(output=tmp_path / 'bag', topics=['/joint_states', '/late'])
+def test_diagnostics_follow_a_publisher_that_leaves_and_returns(graph: Any, tmp_path: Path):
+    recorder = graph.record(output=tmp_path / 'bag', topics=['/joint_states', '/late'])
     line = 'waiting for a publisher of /joint_states, /late; `sysid doctor` says what is seen here'
     recorder.wait_for_line(line)
-    first = publish('/joint_states', rate=100)
-    wait_for_status(state='waiting', waiting_for='a publisher of /late')
-    assert diagnosis('/late', 'no publisher')[0] == b'\1'
-    late = publish('/late', rate=100)
-    wait_for_status(state='recording', messages=1)
-    level, values = diagnosis('/joint_states', 'ok')
+    first = graph.publish('/joint_states', rate=100)
+    graph.status(state='waiting', waiting_for='a publisher of /late')
+    assert graph.client.diagnosis('recorder: /late', 'no publisher')[0] == b'\1'
+    late = graph.publish('/late', rate=100)
+    graph.status(state='recording', messages=1)
+    level, values = graph.client.diagnosis('recorder: /joint_states', 'ok')
     assert level == b'\0'
     assert (values['lost'], values['dropped'], values['publishers']) == ('0', '0', '1')
     first.stop()
-    assert diagnosis('/joint_states', 'no publisher')[0] == b'\1'
-    assert diagnosis('recorder', '1 of 2 topics need attention')[0] == b'\1'
-    messages = wait_for_status(fresh=True)['counts']['/joint_states']['messages']
-    publish('/joint_states', rate=100)
-    diagnosis('/joint_states', 'ok')
-    wait_for_status(messages=messages + 20)
+    assert graph.client.diagnosis('recorder: /joint_states', 'no publisher')[0] == b'\1'
+    assert graph.client.diagnosis('recorder: recorder', '1 of 2 topics need attention')[0] == b'\1'
+    messages = graph.status(fresh=True)['counts']['/joint_states']['messages']
+    graph.publish('/joint_states', rate=100)
+    graph.client.diagnosis('recorder: /joint_states', 'ok')
+    graph.status(messages=messages + 20)
     late.stop()
-    trigger('stop')
-    numbers = read_numbers(tmp_path / 'bag')['/joint_states']
+    graph.trigger('stop')
+    numbers = graph.read_numbers(tmp_path / 'bag')['/joint_states']
     second = numbers[numbers.index(0, 1) :]
     assert second == list(range(len(second)))
     # Of a topic that was there once, and is not any more, nothing comes into the next bag.
-    trigger('start')
-    trigger('stop')
+    graph.trigger('start')
+    graph.trigger('stop')
     assert recorder.stop() == 0
     assert "not recorded: Nothing came on topic '/late'." in recorder.output
 
@@ -258,22 +214,15 @@ while True:
 """
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_bag_times_are_those_of_the_simulation(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    start_node: StartNode,
-    wait_for_status: Callable[..., Any],
-    tmp_path: Path,
-):
-    recorder = record(output=tmp_path / 'bag', topics='/joint_states', use_sim_time=True)
-    publish('/joint_states', rate=200)
-    wait_for_status(state='waiting', waiting_for='a publisher of /clock')
+def test_bag_times_are_those_of_the_simulation(graph: Any, tmp_path: Path):
+    recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states', use_sim_time=True)
+    graph.publish('/joint_states', rate=200)
+    graph.status(state='waiting', waiting_for='a publisher of /clock')
     script = tmp_path / 'clock.py'
     script.write_text(CLOCK)
-    start_node(script)
-    wait_for_status(state='recording', messages=100)
+    graph.start(script)
+    graph.status(state='recording', messages=100)
     assert recorder.stop() == 0
     times: dict[str, list[int]] = {}
     told: list[int] = []
@@ -294,30 +243,25 @@ def test_bag_times_are_those_of_the_simulation(
     assert len(inside - set(told)) <= 0.1 * len(inside)
 
 
-@pytest.mark.ros
 @pytest.mark.patient
 def test_max_duration_ends_the_recording_and_a_bag_that_is_removed_ends_it_with_one_line(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    tmp_path: Path,
-    wait_for_status: Callable[..., Any],
+    graph: Any, tmp_path: Path
 ):
-    publish('/joint_states', rate=200)
-    done = record(output=tmp_path / 'short', topics='/joint_states', max_duration=1)
+    graph.publish('/joint_states', rate=200)
+    done = graph.record(output=tmp_path / 'short', topics='/joint_states', max_duration=1)
     assert done.wait() == 0
     assert len(read_bag(tmp_path / 'short').topics[0].receive_ns) > 1
     bag = tmp_path / 'bag'
-    recorder = record(output=bag, topics='/joint_states')
-    wait_for_status(state='recording', output=str(bag), messages=1)
+    recorder = graph.record(output=bag, topics='/joint_states')
+    graph.status(state='recording', output=str(bag), messages=1)
     shutil.rmtree(bag)
     sentence = f'The bag {str(bag)!r} was removed while it was recorded.'
-    wait_for_status(state='stopped', error=sentence)
+    graph.status(state='stopped', error=sentence)
     assert recorder.wait() == 2
     assert recorder.output.count(sentence) == 1
     assert 'Traceback' not in recorder.output
 
 
-@pytest.mark.ros
 @pytest.mark.patient
 @pytest.mark.parametrize(
     ('parameters', 'sentence'),
@@ -330,43 +274,38 @@ def test_max_duration_ends_the_recording_and_a_bag_that_is_removed_ends_it_with_
     ],
 )
 def test_bad_parameters_are_one_sentence_and_exit_code_2(
-    record: Callable[..., Any], tmp_path: Path, parameters: dict[str, object], sentence: str
+    graph: Any, tmp_path: Path, parameters: dict[str, object], sentence: str
 ):
     (tmp_path / 'bag').mkdir()
     if parameters:
         parameters = {'output': tmp_path / 'new', **parameters}
-    recorder = record(**{k: str(v).format(bag=tmp_path / 'bag') for k, v in parameters.items()})
+    recorder = graph.record(
+        **{k: str(v).format(bag=tmp_path / 'bag') for k, v in parameters.items()}
+    )
     assert recorder.wait() == 2
     assert sentence in recorder.output
     assert recorder.output.count('\n') == 0
 
 
-@pytest.mark.ros
 @pytest.mark.patient
-def test_changes_of_parameters_are_checked_and_refused_with_a_reason(
-    record: Callable[..., Any], ros_client: RosClient, tmp_path: Path
-):
-    from rcl_interfaces.srv import DescribeParameters  # noqa: PLC0415 (absent without ROS)
-    from rclpy.parameter import Parameter  # noqa: PLC0415
-
-    record(output=tmp_path / 'bag')
-    assert set_parameter(ros_client, 'max_duration', 12) == (True, '')
-    accepted, reason = set_parameter(ros_client, 'max_duration', -1.0)
+def test_changes_of_parameters_are_checked_and_refused_with_a_reason(graph: Any, tmp_path: Path):
+    graph.record(output=tmp_path / 'bag')
+    assert graph.client.set_parameter('/recorder', 'max_duration', 12) == (True, '')
+    accepted, reason = graph.client.set_parameter('/recorder', 'max_duration', -1.0)
     assert not accepted
     assert '-1.0' in reason
-    accepted, reason = set_parameter(ros_client, 'topics', ['/other'])
+    accepted, reason = graph.client.set_parameter('/recorder', 'topics', ['/other'])
     assert not accepted
     assert reason.startswith("Parameter 'topics' cannot change while the node runs: expected []")
     names = ['compression', 'max_duration', 'topics']
     request = DescribeParameters.Request(names=names)
     service = '/recorder/describe_parameters'
-    choice, duration, topics = ros_client.call(DescribeParameters, service, request).descriptors
+    choice, duration, topics = graph.client.call(DescribeParameters, service, request).descriptors
     assert choice.additional_constraints.startswith('one of: none, zstd')
     assert duration.floating_point_range[0].to_value == 1e6
     assert Parameter.Type(topics.type) is Parameter.Type.STRING_ARRAY
 
 
-@pytest.mark.ros
 @pytest.mark.patient
 def test_a_signal_during_start_up_ends_cleanly(ros_env: dict[str, str], tmp_path: Path):
     program = (
@@ -383,25 +322,3 @@ def test_a_signal_during_start_up_ends_cleanly(ros_env: dict[str, str], tmp_path
     command = [sys.executable, '-c', program, *arguments]
     done = subprocess.run(command, env=ros_env, capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, b'', b'')
-
-
-def run_without_rclpy(folder: Path, *arguments: str) -> Any:
-    (folder / 'rclpy.py').write_text('raise ModuleNotFoundError("No module named \'rclpy\'")\n')
-    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(folder), *filter(None, sys.path)])}
-    command = [sys.executable, '-m', 'sysid_ros.nodes', *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ('name', 'said'),
-    [
-        ('recorder', "recorder: Expected the Python package rclpy, found none (No module named '"),
-        ('recordr', "sysid_ros.nodes: Expected the name of a node, found 'recordr'; nearest: reco"),
-    ],
-)
-def test_what_is_missing_to_start_is_one_line(name: str, said: str, tmp_path: Path):
-    done = run_without_rclpy(tmp_path, name)
-    assert (done.returncode, done.stdout) == (2, '')
-    assert done.stderr.startswith(said)
-    assert done.stderr.count('\n') == 1

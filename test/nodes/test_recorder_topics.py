@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +17,7 @@ import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from builders.ros_graph import TIMEOUT, RosClient
+from builders.ros_graph import TIMEOUT
 from sysid_ros.bags import read_bag
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.graph import (
@@ -130,6 +132,28 @@ def test_there_is_no_definition_with_a_part_missing_or_malformed(package: Path, 
     assert installed_definition('lab_msgs/msg/Foot') is None
 
 
+def run_without_rclpy(folder: Path, *arguments: str) -> Any:
+    (folder / 'rclpy.py').write_text('raise ModuleNotFoundError("No module named \'rclpy\'")\n')
+    env = {**os.environ, 'PYTHONPATH': os.pathsep.join([str(folder), *filter(None, sys.path)])}
+    command = [sys.executable, '-m', 'sysid_ros.nodes', *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('name', 'said'),
+    [
+        ('recorder', "recorder: Expected the Python package rclpy, found none (No module named '"),
+        ('recordr', "sysid_ros.nodes: Expected the name of a node, found 'recordr'; nearest: reco"),
+    ],
+)
+def test_what_is_missing_to_start_is_one_line(name: str, said: str, tmp_path: Path):
+    done = run_without_rclpy(tmp_path, name)
+    assert (done.returncode, done.stdout) == (2, '')
+    assert done.stderr.startswith(said)
+    assert done.stderr.count('\n') == 1
+
+
 #: Runs a recorder where one package of messages is not installed, and another is none of the
 #: common interfaces.
 RECORDER = """
@@ -148,11 +172,7 @@ sys.exit(main())
 @pytest.mark.ros
 @pytest.mark.patient
 def test_types_are_recorded_by_installed_definitions_and_named_when_not_installed(
-    record: Callable[..., Any],
-    diagnosis: Callable[..., Any],
-    wait_for_status: Callable[..., Any],
-    ros_client: RosClient,
-    tmp_path: Path,
+    graph: Any, tmp_path: Path
 ):
     from rclpy.qos import DurabilityPolicy, QoSProfile  # noqa: PLC0415 (absent without ROS)
     from trajectory_msgs.msg import JointTrajectory  # noqa: PLC0415
@@ -160,22 +180,22 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     kind = message_class('/event', 'lifecycle_msgs/msg/TransitionEvent')
     on = message_class('/event', 'lifecycle_msgs/msg/State')(label='on')
-    event = ros_client.node.create_publisher(kind, '/event', latched)
+    event = graph.client.node.create_publisher(kind, '/event', latched)
     event.publish(kind(timestamp=7, goal_state=on))
-    ros_client.node.create_publisher(JointTrajectory, '/trajectory', 10)
+    graph.client.node.create_publisher(JointTrajectory, '/trajectory', 10)
     script = tmp_path / 'odd.py'
     script.write_text(RECORDER)
     sentence = "'trajectory_msgs/msg/JointTrajectory' of topic '/trajectory' is not installed here"
 
-    alone = record(script, output=tmp_path / 'none', topics='/trajectory')
+    alone = graph.record(script, output=tmp_path / 'none', topics='/trajectory')
     assert alone.wait() == 2
     assert sentence in alone.output.splitlines()[-1]
     assert not (tmp_path / 'none').exists()
 
-    recorder = record(script, output=tmp_path / 'bag', topics=['/trajectory', '/event'])
+    recorder = graph.record(script, output=tmp_path / 'bag', topics=['/trajectory', '/event'])
     recorder.wait_for_line('recording /event to')
-    assert diagnosis('/trajectory', sentence)[0] == b'\2'
-    wait_for_status(state='recording', messages=1)
+    assert graph.client.diagnosis('recorder: /trajectory', sentence)[0] == b'\2'
+    graph.status(state='recording', messages=1)
     assert recorder.stop() == 0
     # Once when it was found, once at the end.
     assert recorder.output.count(sentence) == 2
@@ -192,23 +212,19 @@ def test_types_are_recorded_by_installed_definitions_and_named_when_not_installe
 @pytest.mark.ros
 @pytest.mark.patient
 def test_commands_and_the_model_are_recorded_by_default_also_when_they_come_later(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    ros_client: RosClient,
-    tmp_path: Path,
-    wait_for_status: Callable[..., Any],
+    graph: Any, tmp_path: Path
 ):
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
     from std_msgs.msg import Float64MultiArray, String  # noqa: PLC0415 (absent without ROS)
 
-    node = ros_client.node
+    node = graph.client.node
     latched = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
     node.create_publisher(String, '/robot_description', latched).publish(String(data='<r/>'))
     node.create_publisher(String, '/chatter', 10)
     # A controller that listens, and nobody who commands yet.
     node.create_subscription(Float64MultiArray, '/arm/commands', lambda _: None, 10)
-    recorder = record(output=tmp_path / 'bag')
-    publish('/joint_states')
+    recorder = graph.record(output=tmp_path / 'bag')
+    graph.publish('/joint_states')
     # Nodes that are discovered late on a busy machine join the recording that has begun.
     deadline = time.monotonic() + TIMEOUT
     missing = {'/joint_states', '/arm/commands', '/robot_description'}
@@ -222,7 +238,7 @@ def test_commands_and_the_model_are_recorded_by_default_also_when_they_come_late
     commands = node.create_publisher(Float64MultiArray, '/arm/commands', loose)
     recorder.wait_for_line('subscribing again')
     node.create_timer(0.01, lambda: commands.publish(Float64MultiArray(data=[1.0])))
-    wait_for_status(state='recording', messages=1)
+    graph.status(state='recording', messages=1)
     assert recorder.stop() == 0
     columns = read_bag(tmp_path / 'bag')
     assert [topic.topic for topic in columns.topics] == ['/arm/commands', '/joint_states']
@@ -232,21 +248,16 @@ def test_commands_and_the_model_are_recorded_by_default_also_when_they_come_late
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_topics_that_match_later_are_recorded_from_their_first_message(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    read_numbers: Callable[..., Any],
-    tmp_path: Path,
-):
-    recorder = record(output=tmp_path / 'bag', regex='joint_states$', exclude='^/base')
-    publish('/base/joint_states')
-    publish('/joint_states', rate=100)
+def test_topics_that_match_later_are_recorded_from_their_first_message(graph: Any, tmp_path: Path):
+    recorder = graph.record(output=tmp_path / 'bag', regex='joint_states$', exclude='^/base')
+    graph.publish('/base/joint_states')
+    graph.publish('/joint_states', rate=100)
     recorder.wait_for_line('recording /joint_states to')
-    later = publish('/left/joint_states', count=100, best_effort=True)
+    later = graph.publish('/left/joint_states', count=100, best_effort=True)
     recorder.wait_for_line('also recording /left/joint_states')
     later.wait_for_line('published 100')
     assert recorder.stop() == 0
-    numbers = read_numbers(tmp_path / 'bag')
+    numbers = graph.read_numbers(tmp_path / 'bag')
     assert numbers.keys() == {'/joint_states', '/left/joint_states'}
     left = numbers['/left/joint_states']
     # The last, on a busy machine many, are on their way when the recorder is told to stop.
@@ -256,31 +267,24 @@ def test_topics_that_match_later_are_recorded_from_their_first_message(
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_another_qos_costs_no_message_of_those_who_publish_already(
-    record: Callable[..., Any],
-    publish: Callable[..., Any],
-    wait_for_status: Callable[..., Any],
-    read_numbers: Callable[..., Any],
-    ros_client: RosClient,
-    tmp_path: Path,
-):
+def test_another_qos_costs_no_message_of_those_who_publish_already(graph: Any, tmp_path: Path):
     from rclpy.qos import QoSProfile, ReliabilityPolicy  # noqa: PLC0415 (absent without ROS)
     from sensor_msgs.msg import JointState  # noqa: PLC0415
 
-    recorder = record(output=tmp_path / 'bag', topics='/joint_states')
-    publish('/joint_states', rate=1000)
-    wait_for_status(state='recording', messages=100)
+    recorder = graph.record(output=tmp_path / 'bag', topics='/joint_states')
+    graph.publish('/joint_states', rate=1000)
+    graph.status(state='recording', messages=100)
     loose = QoSProfile(depth=10, reliability=ReliabilityPolicy.BEST_EFFORT)
-    publisher = ros_client.node.create_publisher(JointState, '/joint_states', loose)
+    publisher = graph.client.node.create_publisher(JointState, '/joint_states', loose)
     recorder.wait_for_line('subscribing again')
-    seen = wait_for_status(fresh=True)['counts']['/joint_states']['messages']
-    wait_for_status(messages=seen + 1200)
+    seen = graph.status(fresh=True)['counts']['/joint_states']['messages']
+    graph.status(messages=seen + 1200)
     # It follows the other way, too.
-    ros_client.node.destroy_publisher(publisher)
-    wait_for_status(messages=seen + 4000)
+    graph.client.node.destroy_publisher(publisher)
+    graph.status(messages=seen + 4000)
     assert recorder.output.count('subscribing again') == 2
     assert recorder.stop() == 0
-    numbers = read_numbers(tmp_path / 'bag')['/joint_states']
+    numbers = graph.read_numbers(tmp_path / 'bag')['/joint_states']
     assert numbers == list(range(len(numbers)))
 
 
@@ -325,9 +329,7 @@ def _commands(number: int) -> dict[str, Any]:
 
 @pytest.mark.ros
 @pytest.mark.patient
-def test_every_type_of_command_comes_back_from_every_offer(
-    record: Callable[..., Any], ros_client: RosClient, tmp_path: Path
-) -> None:
+def test_every_type_of_command_comes_back_from_every_offer(graph: Any, tmp_path: Path) -> None:
     from rclpy.duration import Duration  # noqa: PLC0415 (absent without ROS)
     from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy  # noqa: PLC0415
     from rclpy.serialization import deserialize_message  # noqa: PLC0415
@@ -337,7 +339,7 @@ def test_every_type_of_command_comes_back_from_every_offer(
         'latched': DurabilityPolicy.TRANSIENT_LOCAL,
     }
     publishers = {
-        (name, offer): ros_client.node.create_publisher(
+        (name, offer): graph.client.node.create_publisher(
             type(message),
             '/' + '_'.join(map(str, offer)) + f'/{name}',
             QoSProfile(
@@ -359,8 +361,10 @@ def test_every_type_of_command_comes_back_from_every_offer(
 
     begun = time.time_ns()
     publish(range(BEFORE))
-    recorder = record(output=tmp_path / 'bag', topics=[p.topic_name for p in publishers.values()])
-    ros_client.spin_until(lambda: all(p.get_subscription_count() for p in publishers.values()))
+    recorder = graph.record(
+        output=tmp_path / 'bag', topics=[p.topic_name for p in publishers.values()]
+    )
+    graph.client.spin_until(lambda: all(p.get_subscription_count() for p in publishers.values()))
     publish(range(BEFORE, BEFORE + AFTER))
     assert recorder.stop() == 0
     found: dict[str, list[bytes]] = {}

@@ -12,6 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from builtin_interfaces.msg import Duration
+from sensor_msgs.msg import JointState
+from std_msgs.msg import Float64MultiArray, String
+from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from builders.ros_graph import RosClient, StartNode, as_arguments
 
@@ -29,8 +33,6 @@ def _stamp_ns(message: Any) -> int:
 
 
 def _states(client: RosClient, count: int) -> list[Any]:
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-
     states: list[Any] = []
 
     def enough(message: Any) -> bool:
@@ -52,8 +54,6 @@ def _publisher(client: RosClient, kind: Any, topic: str) -> Any:
 def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
     start_node: StartNode, ros_client: RosClient
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-
     robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
     robot.wait_for_line(READY)
     states: list[Any] = []
@@ -81,10 +81,6 @@ def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
 def test_commands_of_both_types_move_the_joints_that_they_name(
     start_node: StartNode, ros_client: RosClient
 ):
-    from sensor_msgs.msg import JointState  # noqa: PLC0415 (absent without ROS)
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415
-    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
-
     robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
     applied: list[Any] = []
@@ -118,9 +114,6 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 def test_commands_that_do_not_fit_are_ignored_with_one_warning_in_one_line(
     start_node: StartNode, ros_client: RosClient
 ):
-    from std_msgs.msg import Float64MultiArray  # noqa: PLC0415 (absent without ROS)
-    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
-
     robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
     arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
@@ -146,8 +139,6 @@ def test_commands_that_do_not_fit_are_ignored_with_one_warning_in_one_line(
 def test_the_model_is_latched_and_a_signal_while_it_is_suspended_ends_it_afterwards(
     start_node: StartNode, ros_client: RosClient
 ):
-    from std_msgs.msg import String  # noqa: PLC0415 (absent without ROS)
-
     robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
     assert ros_client.message(String, '/simulated_robot/mjcf').data == ARM.read_text()
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):
@@ -180,10 +171,6 @@ def test_bad_input_ends_it_with_one_line_and_code_2(
 def test_trajectories_are_followed_and_bad_ones_are_ignored(
     start_node: StartNode, ros_client: RosClient
 ):
-    from builtin_interfaces.msg import Duration  # noqa: PLC0415 (absent without ROS)
-    from sensor_msgs.msg import JointState  # noqa: PLC0415
-    from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint  # noqa: PLC0415
-
     robot = start_node(ROBOT, *as_arguments(model=ARM))
     robot.wait_for_line(READY)
     publisher = _publisher(

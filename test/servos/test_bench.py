@@ -66,6 +66,8 @@ def test_windows_hold_consecutive_samples_of_one_log_each():
     assert found.lengths.tolist() == [3, 3, 3]
     assert found.readings.counted.all()
     assert found.dt == 0.01
+    with pytest.raises(FitError, match='found at most 7'):
+        whole.windows(8)
 
 
 def test_windows_know_the_command_before_them():
@@ -77,13 +79,6 @@ def test_windows_know_the_command_before_them():
     assert halves.position[0].tolist() == [0, 2, 10, 12]
     assert halves.last_goal.tolist() == [0.0, 1.1, 0.0, 11.1]
     assert windows.windows(1).last_goal.tolist() == [0.0, 0.1, 1.1, 2.1, 0.0, 10.1, 11.1, 12.1]
-
-
-def test_a_window_may_be_as_long_as_a_log():
-    whole = stack_logs(SERVO, [_log(7), _log(5, 10.0)])
-    np.testing.assert_array_equal(whole.windows(7).position[:, 0], whole.position[:, 0])
-    with pytest.raises(FitError, match='found at most 7'):
-        whole.windows(8)
 
 
 @pytest.mark.parametrize(

@@ -80,15 +80,6 @@ def test_the_joint_has_what_the_servo_says_and_the_given_model_is_not_changed():
     assert not np.array_equal(found.dof_invweight0, before.dof_invweight0)
 
 
-def test_a_servo_without_armature_leaves_that_of_the_joint():
-    whole = drive('a', model='m1')
-    bare = {name: value for name, value in whole.values.items() if name != 'armature'}
-
-    joints = ServoJoints(arm(), [ServoDrive(('a',), whole.servo, bare)])
-
-    assert joints.model.dof_armature[0] == 5.0
-
-
 def test_joints_are_in_the_order_of_the_drives():
     joints = driven_arm()
 

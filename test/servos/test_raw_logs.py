@@ -5,15 +5,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sysid_ros.cli import main
 from sysid_ros.errors import FitError
 from sysid_ros.servos.fit import fit_servo, values_of
-from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
+from sysid_ros.servos.logs import PERIOD, Commands, ServoLog
 from sysid_ros.servos.pendulum import (
     candidate,
     errors_by_log,
@@ -85,17 +83,6 @@ def test_a_delay_moves_commands_as_if_they_had_been_told_later():
     np.testing.assert_allclose(delayed, _moved(moved, M1, 4), rtol=0, atol=2e-4)
 
 
-def test_candidates_have_delays_of_their_own():
-    times = np.arange(0, 1.0, 0.008)
-    log = _raw(times, np.sin(3 * times))
-    delays = (0.0, 0.01, 0.0, -0.004)
-    rows = np.concatenate([candidate(LEAPING, {**M1, 'command_delay': d}) for d in delays])
-    together = simulate(LEAPING, stack_logs(LEAPING, [log]), rows).position
-    for place, row in enumerate(rows):
-        alone = simulate(LEAPING, stack_logs(LEAPING, [log]), row[None]).position
-        np.testing.assert_allclose(together[:, place], alone[:, 0], rtol=0, atol=1e-12)
-
-
 def test_windows_hold_each_reading_once_where_it_was_made():
     logs, _ = record_raw(SERVO, M1, motions=('sin_time_square',), seconds=2.0)
     bench = stack_logs(LEAPING, logs, steps=2)
@@ -160,20 +147,3 @@ def test_raw_logs_leave_no_more_than_the_truth_on_other_loads(lead: float):
     assert values['command_delay'] == pytest.approx(-lead, abs=1e-4)
     for name, value in M1.items():
         assert values[name] == pytest.approx(value, rel=0.03)
-
-
-@pytest.mark.slow
-def test_every_command_takes_raw_logs(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    logs, floors = record_raw(SERVO, M1, motions=('sin_time_square', 'lift_and_drop'), seconds=3.0)
-    for log in logs:
-        write_log(tmp_path / 'raw' / f'{log.name}.json', log)
-    params, raw = tmp_path / 'm1.json', str(tmp_path / 'raw')
-    usual = ['--actuator', 'xl330', '--logdir', raw]
-    fit = ['servo', 'fit', *usual, '--model', 'm1', '--starts', '1']
-    assert main([*fit, '-o', str(params)]) == 0
-    capsys.readouterr()
-    assert main([*fit, '--eval', str(params)]) == 0
-    mean = float(capsys.readouterr().out.split()[-2])
-    assert mean < 1.2e3 * np.mean(floors)
-    pictures = ['-o', str(tmp_path / 'pictures')]
-    assert main(['servo', 'plot', '--logdir', raw, '--params', str(params), *pictures]) == 0
