@@ -18,9 +18,6 @@ from sysid_ros.json_text import to_json
 from sysid_ros.report.tables import WIDE, LiteralConsole
 from sysid_ros.text import one_line
 
-#: Less than so many seconds left are not worth saying, and would be wrong.
-_SHORT = 1.0
-
 
 def say(text: str, stream: TextIO | None = None) -> None:
     """Print a line, in which everything is seen, to standard output unless told otherwise."""
@@ -60,8 +57,7 @@ class Progress:
         """Say how many parts of the stage are done; a log has the stage's own line only."""
         if self._live and done < count:
             left = (time.monotonic() - self._begun) / done * (count - done)
-            about = [f'about {left:.0f} s left'] if left >= _SHORT else []
-            self._show([f'  {done} of {count}', *about])
+            self._show([f'  {done} of {count}', f'about {left:.0f} s left'])
         else:
             self.finish()
 

@@ -22,7 +22,7 @@ from sysid_ros.excitation.design import Design
 from sysid_ros.pipeline.compare import ModelComparison
 from sysid_ros.pipeline.init import CalibrationProposal
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
-from sysid_ros.pipeline.preflight import PredictedParameter, Preflight
+from sysid_ros.pipeline.preflight import NOTHING, PredictedParameter, Preflight
 from sysid_ros.report.cases import markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant
 from sysid_ros.report.tables import (
@@ -36,9 +36,6 @@ from sysid_ros.report.tables import (
 from sysid_ros.results.comparison import Case
 from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.links import link_places
-
-#: Parts of limits are shown from here on; the others are far away.
-_SHOWN_LIMITS = 12
 
 
 def print_proposal(found: CalibrationProposal, mapping: str) -> None:
@@ -135,13 +132,13 @@ def print_design(console: LiteralConsole, found: Design, *, collide: bool) -> No
             *(significant(end) for end in (use.low, use.high)),
             *(f'{100 * part:.0f} %' for part in (use.part, use.allowed)),
         )
-        for use in order[:_SHOWN_LIMITS]
+        for use in order[:MOST_NAMED]
     ]
     title = f'Limits, the worst of {found.models} models with parameters 20 % off'
     print_table(console, title, ('limit', '>from', '>to', '>used', '>allowed'), limits)
-    if len(order) > _SHOWN_LIMITS:
-        rest = 100 * order[_SHOWN_LIMITS].part
-        console.print(f'… and {len(order) - _SHOWN_LIMITS} limits used to at most {rest:.0f} %')
+    if len(order) > MOST_NAMED:
+        rest = 100 * order[MOST_NAMED].part
+        console.print(f'… and {len(order) - MOST_NAMED} limits used to at most {rest:.0f} %')
     if not collide:
         console.print('collisions: not checked, the geoms of the moving bodies cannot collide')
     elif found.distance < float('inf'):
@@ -263,10 +260,6 @@ def print_fleet(console: LiteralConsole, result: FleetResult) -> None:
             console.print(f'{robot.standing}: {robot.name}: {robot.sentence}')
 
 
-#: A source is named for a parameter when the interval would be wider by this factor without it.
-_CARRIES = 1.1
-
-
 def print_preflight(console: LiteralConsole, found: Preflight) -> None:
     """Print what a fit would say, and what it rests on."""
     for note in found.notes:
@@ -357,7 +350,7 @@ def _nominal(item: PredictedParameter) -> str:
 def _told_by(found: Preflight, place: int) -> str:
     """Name the sensors without which the interval of a parameter would be wider."""
     grown = sorted(((sensor.growth[place], sensor.name) for sensor in found.sensors), reverse=True)
-    carrying = [(growth, name) for growth, name in grown if growth > _CARRIES]
+    carrying = [(growth, name) for growth, name in grown if growth > NOTHING]
     if not carrying:
         return 'several alike' if any(not math.isnan(growth) for growth, _ in grown) else '-'
     return ', '.join(

@@ -4,26 +4,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
-from numpy.typing import NDArray
-from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter, read_bag
+from builders.bag_columns import START, Columns
+from builders.recorded_pendulum import FOLDER
+from sysid_ros.bags import BagColumns, read_bag
+from sysid_ros.bags.columns import TextColumn
 from sysid_ros.cli import main
 from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
 from sysid_ros.servos.from_bag import align_servo, logs_of
 from sysid_ros.servos.logs import ServoLog, read_logs
 
-STORE = get_typestore(Stores.ROS2_JAZZY)
-START = 1_700_000_000_000_000_000
 CONFIG: dict[str, Any] = {
     'motor': 'xl330',
     'joint': 'pan',
@@ -41,81 +40,34 @@ CONFIG: dict[str, Any] = {
 RUNS = ((1.0, 'sin_sin'), (3.0, ''), (4.0, 'lift_and_drop'), (6.0, ''))
 
 
-def _ns(time: float) -> int:
-    return START + round(time * 1e9)
-
-
-def _states(times: NDArray[np.float64], positions: NDArray[np.float64]) -> Iterable[Any]:
-    kind, header, stamp = (
-        STORE.types[name]
-        for name in (
-            'sensor_msgs/msg/JointState',
-            'std_msgs/msg/Header',
-            'builtin_interfaces/msg/Time',
-        )
+def _bag(*, still: bool = False) -> BagColumns:
+    """Return a bag of a pendulum whose position is its time."""
+    times = np.cumsum(np.random.default_rng(0).uniform(0.004, 0.012, 900))
+    position = np.zeros_like(times) if still else times
+    told = 0.1 * np.arange(70)
+    columns = Columns()
+    values = {'position': position, 'velocity': 2 * position, 'effort': -position}
+    states = {field: {'tilt': 0.0, 'pan': signal} for field, signal in values.items()}
+    on = {'data': {'': np.array([1.0, 0.0, 1.0])}}
+    array, switch = 'std_msgs/msg/Float64MultiArray', 'std_msgs/msg/Bool'
+    made = columns.bag(
+        columns.topic('/joint_states', times, states),
+        columns.topic('/goal', told, {'data': {'0': told + 10.0}}, msgtype=array, header=False),
+        columns.topic('/torque', [0.0, 4.5, 6.5], on, msgtype=switch, header=False),
     )
-    for time, position in zip(times, positions, strict=True):
-        at = stamp(sec=_ns(time) // 10**9, nanosec=_ns(time) % 10**9)
-        values = np.array([0.0, position])
-        yield (
-            time,
-            kind(
-                header=header(stamp=at, frame_id=''),
-                name=['tilt', 'pan'],
-                position=values,
-                velocity=2 * values,
-                effort=-values,
-            ),
-        )
+    begins = START + np.array([round(1e9 * time) for time, _ in RUNS])
+    runs = TextColumn('/run', begins, tuple(text for _, text in RUNS))
+    return dataclasses.replace(made, path=Path('bench'), text_columns=(runs,))
 
 
-def _array(value: float) -> Any:
-    layout = STORE.types['std_msgs/msg/MultiArrayLayout'](dim=[], data_offset=0)
-    return STORE.types['std_msgs/msg/Float64MultiArray'](layout=layout, data=np.array([value]))
-
-
-@pytest.fixture
-def record(tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that writes a bag of a pendulum whose position is its time."""
-
-    def write(*, still: bool = False) -> Path:
-        times = np.cumsum(np.random.default_rng(0).uniform(0.004, 0.012, 900))
-        positions = np.zeros_like(times) if still else times
-        goals = {0.1 * step: 0.1 * step + 10.0 for step in range(70)}
-        singles = {
-            '/torque': ('Bool', {0.0: True, 4.5: False, 6.5: True}),
-            '/run': ('String', dict(RUNS)),
-        }
-        content = {'/joint_states': ('sensor_msgs/msg/JointState', list(_states(times, positions)))}
-        content['/goal'] = (
-            'std_msgs/msg/Float64MultiArray',
-            [(time, _array(value)) for time, value in goals.items()],
-        )
-        for topic, (kind, values) in singles.items():
-            made = STORE.types[f'std_msgs/msg/{kind}']
-            content[topic] = f'std_msgs/msg/{kind}', [(t, made(data=v)) for t, v in values.items()]
-        path = tmp_path / 'bench'
-        with BagWriter(path) as bag:
-            for topic, (kind, messages) in content.items():
-                bag.add_topic(topic, kind)
-                for time, message in messages:
-                    bag.write(topic, _ns(time), bytes(STORE.serialize_cdr(message, kind)))
-        return path
-
-    return write
-
-
-def _logs(path: Path, **changes: Any) -> tuple[ServoLog, ...]:
-    return _logs_as_told(path, validate(ServoBagConfig, {**CONFIG, **changes}, 'the test'))
-
-
-def _logs_as_told(path: Path, config: ServoBagConfig) -> tuple[ServoLog, ...]:
-    return logs_of(align_servo(read_bag(path), config), config)
+def _logs(bag: BagColumns, **changes: Any) -> tuple[ServoLog, ...]:
+    config = validate(ServoBagConfig, {**CONFIG, **changes}, 'the test')
+    return logs_of(align_servo(bag, config), config)
 
 
 @pytest.mark.slow
-def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
-    first, second = _logs(record())
+def test_each_run_is_a_log_with_its_numbers():
+    first, second = _logs(_bag())
 
     assert [first.name, second.name] == ['bench_00_lift_kp100', 'bench_01_lift_kp100']
     assert first.trajectory == 'lift'
@@ -124,8 +76,8 @@ def test_each_run_is_a_log_with_its_numbers(record: Callable[..., Path]):
     assert first.dt == 0.005
 
 
-def test_readings_and_commands_keep_their_times(record: Callable[..., Path]):
-    log, off = _logs(record())
+def test_readings_and_commands_keep_their_times():
+    log, off = _logs(_bag())
 
     # The position is its time.
     np.testing.assert_allclose(log.times, log.position - log.position[0], rtol=0, atol=2e-9)
@@ -141,10 +93,8 @@ def test_readings_and_commands_keep_their_times(record: Callable[..., Path]):
     assert (log.goal[:5] == 11.0).all()
 
 
-def test_positions_are_linear_and_goals_are_held_where_samples_shall_be_even(
-    record: Callable[..., Path],
-):
-    for log, begin in zip(_logs(record(), dt=0.005), (1.0, 4.0), strict=True):
+def test_positions_are_linear_and_goals_are_held_where_samples_shall_be_even():
+    for log, begin in zip(_logs(_bag(), dt=0.005), (1.0, 4.0), strict=True):
         times = log.position[0] + log.dt * np.arange(len(log))
         assert begin <= times[0] < begin + 0.013
         assert begin + 2.0 - 0.013 < times[-1] + log.dt
@@ -156,10 +106,9 @@ def test_positions_are_linear_and_goals_are_held_where_samples_shall_be_even(
 
 
 @pytest.mark.slow
-def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[..., Path]):
-    path = record()
-    plain, *_ = _logs(path)
-    turned, *_ = _logs(path, sign=-1, zero=0.5)
+def test_sign_and_zero_of_the_joint_count_for_commands_as_well():
+    plain, *_ = _logs(_bag())
+    turned, *_ = _logs(_bag(), sign=-1, zero=0.5)
 
     np.testing.assert_allclose(turned.position, -(plain.position - 0.5), atol=1e-12)
     np.testing.assert_allclose(turned.goal, -(plain.goal - 0.5), atol=1e-12)
@@ -183,36 +132,33 @@ def test_sign_and_zero_of_the_joint_count_for_commands_as_well(record: Callable[
     ],
 )
 def test_what_a_bag_has_not_is_said_in_a_sentence(
-    record: Callable[..., Path], changes: dict[str, Any], kind: type[SysidError], sentence: str
+    changes: dict[str, Any], kind: type[SysidError], sentence: str
 ):
     with pytest.raises(kind, match=sentence) as raised:
-        _logs(record(), **changes)
+        _logs(_bag(), **changes)
     assert str(raised.value).endswith('.')
 
 
-def test_a_pendulum_that_never_moves_is_refused(record: Callable[..., Path]):
+def test_a_pendulum_that_never_moves_is_refused():
     with pytest.raises(AlignmentError, match="Nothing moves in bag 'bench': expected 'pan'"):
-        _logs(record(still=True))
+        _logs(_bag(still=True))
 
 
 @pytest.mark.slow
-def test_the_command_writes_logs_that_fits_read(
-    record: Callable[..., Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
-    config = tmp_path / 'servo_bag.yaml'
-    config.write_text(yaml.safe_dump(CONFIG))
-    folder = tmp_path / 'logs'
+def test_the_command_writes_logs_that_fits_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    given = {'joint': 'elbow', 'command': '/forward_position_controller/commands.data[1]'}
+    own = {key: value for key, value in CONFIG.items() if key not in ('torque_enable', 'segments')}
+    config, folder = tmp_path / 'servo_bag.yaml', tmp_path / 'logs'
+    config.write_text(yaml.safe_dump({**own, **given}))
 
-    assert main(['servo', 'logs', str(record()), str(config), '-o', str(folder), '--json']) == 0
-    document = json.loads(capsys.readouterr().out)
-    first = document['logs'][0]
-    assert first['file'].endswith('bench_00_lift_kp100.json')
-    assert 200 <= first['samples'] < 300
-    made = _logs_as_told(tmp_path / 'bench', load_servo_bag(config))
-    for log, read in zip(made, read_logs(folder), strict=True):
-        assert (read.name, read.trajectory) == (log.name, log.trajectory)
-        assert read.constants == dict(log.constants)
-        np.testing.assert_array_equal(read.position, log.position)
-        np.testing.assert_array_equal(read.times, log.times)
-        np.testing.assert_array_equal(read.commands, log.commands)
-        np.testing.assert_array_equal(read.enabled, log.enabled)
+    arguments = [str(FOLDER / 'train'), str(config), '-o', str(folder), '--json']
+    assert main(['servo', 'logs', *arguments]) == 0
+    (said,) = json.loads(capsys.readouterr().out)['logs']
+    (read,) = read_logs(folder)
+    assert said['file'].endswith('train_lift_kp100.json')
+    assert said['samples'] == len(read) > 200
+    loaded = load_servo_bag(config)
+    (log,) = logs_of(align_servo(read_bag(FOLDER / 'train'), loaded), loaded)
+    assert (read.name, read.constants) == (log.name, dict(log.constants))
+    for name in ('position', 'times', 'commands', 'enabled'):
+        np.testing.assert_array_equal(getattr(read, name), getattr(log, name))
