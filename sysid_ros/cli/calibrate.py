@@ -38,10 +38,7 @@ def calibrate(
             metavar='SECONDS', help='limit of time of the fit; the best values by then count'
         ),
     ] = None,
-    output: Annotated[
-        Path | None,
-        written('DIR', "for results; default the file's"),
-    ] = None,
+    output: Annotated[Path | None, written('DIR', "for results; default the file's")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:

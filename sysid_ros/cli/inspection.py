@@ -163,7 +163,7 @@ def _print_mapping(console: LiteralConsole, found: Inspection) -> None:
     roles = [pair.role.value for pair in report.pairs]
     console.print(
         f'Mapping: {roles.count("sensor")} columns are sensors of the model, '
-        f'{roles.count("actuator")} its actuators',
+        f'{roles.count("actuator")} its actuators'
     )
     reasons: dict[tuple[str, str], list[str]] = {}
     for item in report.unmapped:

@@ -114,10 +114,7 @@ def inspect_bag(
 def recover(
     *,
     bag: Annotated[Path, typer.Argument(metavar='BAG', help='bag folder, or one of its files')],
-    output: Annotated[
-        Path | None,
-        written('DIR', 'the new bag; default BAG_recovered'),
-    ] = None,
+    output: Annotated[Path | None, written('DIR', 'the new bag; default BAG_recovered')] = None,
     json: Json = False,
 ) -> int:
     """Write what an unfinished bag holds into a whole one.
@@ -158,10 +155,7 @@ def convert_bag(
     bag: Bag,
     model: Model,
     packages: Packages,
-    output: Annotated[
-        Path | None,
-        written('DIR', 'folder for the series; default none'),
-    ] = None,
+    output: Annotated[Path | None, written('DIR', 'folder for the series; default none')] = None,
     formats: Annotated[
         list[_SeriesFormat],
         typer.Option(
@@ -239,10 +233,7 @@ def propose_mapping(
     ] = None,
     packages: Packages,
     namespace: Namespace = '',
-    output: Annotated[
-        Path | None,
-        written('FILE', 'new mapping file; default prints it'),
-    ] = None,
+    output: Annotated[Path | None, written('FILE', 'new mapping file; default prints it')] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -298,10 +289,7 @@ def show_model(
     *,
     model: Model,
     packages: Packages,
-    output: Annotated[
-        Path | None,
-        written('FILE', 'new MJCF file; default prints it'),
-    ] = None,
+    output: Annotated[Path | None, written('FILE', 'new MJCF file; default prints it')] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:

@@ -167,8 +167,7 @@ def check(
     settings: Settings,
     namespace: Namespace = '',
     output: Annotated[
-        Path | None,
-        written('DIR', 'for result and report of the fit; default none'),
+        Path | None, written('DIR', 'for result and report of the fit; default none')
     ] = None,
     junit: Annotated[
         Path | None, typer.Option(metavar='FILE', help='write the cases as JUnit XML')
@@ -242,12 +241,7 @@ def check(
 
 
 def _thresholds(
-    file: Path,
-    bags: list[str],
-    given: dict[str, str],
-    overrides: dict[str, Any],
-    *,
-    alone: bool,
+    file: Path, bags: list[str], given: dict[str, str], overrides: dict[str, Any], *, alone: bool
 ) -> ThresholdsConfig:
     """Return what is to be checked; alone is a calibration without bags to predict."""
     from sysid_ros.config import load_thresholds, make_thresholds
@@ -336,12 +330,7 @@ def history(
     found = side_by_side((before.name, now.name), (before.load(), now.load()))
     if json:
         print_json(
-            {
-                'output': output,
-                'current': now.name,
-                'before': before.name,
-                'results': found.results,
-            }
+            {'output': output, 'current': now.name, 'before': before.name, 'results': found.results}
         )
     else:
         print_parameters(console, found)
@@ -362,10 +351,7 @@ def export_model(
     form: Annotated[
         Literal['mjcf', 'urdf', 'csv', 'actuators'], typer.Option('--format', help='what to write')
     ] = 'mjcf',
-    output: Annotated[
-        Path,
-        written('PATH', 'new file; for mjcf a new folder'),
-    ],
+    output: Annotated[Path, written('PATH', 'new file; for mjcf a new folder')],
     samples: Annotated[
         int | None,
         typer.Option(metavar='N', help='of mjcf, also N models drawn from the intervals'),
@@ -507,10 +493,7 @@ def fleet(
         int | None,
         typer.Option(metavar='N', help='number of those processes; default one per core'),
     ] = None,
-    output: Annotated[
-        Path | None,
-        written('DIR', "for results; default the file's"),
-    ] = None,
+    output: Annotated[Path | None, written('DIR', "for results; default the file's")] = None,
     quiet: Quiet = False,
     json: Json = False,
 ) -> int:
@@ -529,11 +512,7 @@ def fleet(
 
     with progress_for(quiet=quiet) as progress:
         result = calibrate_fleet(
-            loaded,
-            scheduler=scheduler,
-            workers=workers,
-            command=context.obj,
-            observer=progress,
+            loaded, scheduler=scheduler, workers=workers, command=context.obj, observer=progress
         )
     if json:
         print_json(result)

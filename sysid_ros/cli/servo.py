@@ -23,15 +23,11 @@ _Actuator = Annotated[
     str, typer.Option(metavar='NAME', help='as xl330, or a YAML file that defines it')
 ]
 _Logdir = Annotated[Path, typer.Option(metavar='DIR', help='folder of logs, raw or processed')]
-_Kp = Annotated[
-    float | None,
-    typer.Option(metavar='KP', help='hold out the logs with this gain'),
-]
+_Kp = Annotated[float | None, typer.Option(metavar='KP', help='hold out the logs with this gain')]
 _ResetPeriod = Annotated[
     float | None,
     typer.Option(
-        metavar='S',
-        help='let predictions go on from the measured state every so many seconds',
+        metavar='S', help='let predictions go on from the measured state every so many seconds'
     ),
 ]
 _Fix = Annotated[
@@ -71,8 +67,7 @@ def fit(
         ),
     ] = 'least-squares',
     trials: Annotated[
-        int | None,
-        typer.Option(metavar='N', help='number of values to try in all; default 5000'),
+        int | None, typer.Option(metavar='N', help='number of values to try in all; default 5000')
     ] = None,
     workers: Annotated[int, typer.Option(metavar='N', help='trials at a time')] = 1,
     load_study: Annotated[
@@ -204,10 +199,7 @@ def _mean_error(errors: Mapping[str, float]) -> str:
 
 
 @command(
-    'compare',
-    COMMANDS,
-    'servo compare --actuator xl330 --logdir logs --models m1,m4,m6',
-    of=group,
+    'compare', COMMANDS, 'servo compare --actuator xl330 --logdir logs --models m1,m4,m6', of=group
 )
 def compare(
     *,
@@ -217,8 +209,7 @@ def compare(
         str, typer.Option(metavar='NAME,…', help='friction laws')
     ] = 'm1,m2,m3,m4,m5,m6',
     output: Annotated[
-        Path | None,
-        written('DIR', 'folder for the coefficients of each model'),
+        Path | None, written('DIR', 'folder for the coefficients of each model')
     ] = None,
     validation_kp: _Kp = None,
     reset_period: _ResetPeriod = None,
@@ -281,10 +272,7 @@ def plot(
     ],
     actuator: _Definition = None,
     reset_period: _ResetPeriod = None,
-    output: Annotated[
-        Path | None,
-        written('DIR', 'folder; default LOGDIR_plots'),
-    ] = None,
+    output: Annotated[Path | None, written('DIR', 'folder; default LOGDIR_plots')] = None,
     json: Json = False,
 ) -> int:
     """Draw logs and what parameters predict for them.

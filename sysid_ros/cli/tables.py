@@ -170,9 +170,7 @@ def print_models(console: LiteralConsole, found: ModelComparison) -> None:
     if parts:
         headers = ('bag', *(f'>{model.name}' for model in found.models))
         print_table(console, 'Held out (error in units of the noise)', headers, parts)
-    console.print(
-        f'BIC is above the least, for {found.effective:.3g} effective samples.',
-    )
+    console.print(f'BIC is above the least, for {found.effective:.3g} effective samples.')
     console.print(recommendation(found))
 
 
