@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -140,35 +139,6 @@ def test_one_bag_is_enough_to_begin_and_the_next_is_named(
     result = sysid(*calibrate, '--set', 'solver.max_iterations=4')
     assert result.code in (0, 1)
     assert 'result:' in result.out
-
-
-def test_degrees_are_found_out(begin: Callable[..., None], sysid: Sysid) -> None:
-    def in_degrees(message: Any) -> None:
-        message.position = np.degrees(message.position)
-        message.velocity = np.degrees(message.velocity)
-
-    begin(measured(in_degrees))
-    done = sysid('init', 'bags', 'arm.xml')
-    assert done.code == 0
-    with open('mapping.yaml') as file:  # noqa: PTH123
-        sensors = yaml.safe_load(file)['sensors']
-    assert sensors['elbow_position']['scale'] == pytest.approx(np.pi / 180)
-    assert last_commands(done)[0] == ['preflight', 'calibration.yaml']
-
-
-def test_a_silent_joint_is_named_and_a_command_goes_on(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
-    def silence(message: Any) -> None:
-        row = message.name.index('elbow')
-        for values in (message.position, message.velocity, message.effort):
-            values[row] = 0.1
-
-    begin(measured(silence))
-    done = sysid('init', 'bags', 'arm.xml')
-    assert '1 of the 2 joints of the model never move' in done.out
-    assert '(elbow): is an encoder silent' in done.out
-    assert last_commands(done)
 
 
 def test_the_model_of_another_robot_is_told(begin: Callable[..., None], sysid: Sysid) -> None:
