@@ -47,10 +47,6 @@ class ServoBagConfig(Section):
         default=None, description='instead of joint: its position, rad'
     )
     velocity: ChannelMapping | None = Field(default=None, description='its velocity, rad/s')
-    load: ChannelMapping | None = Field(default=None, description='its load, in any unit')
-    control: ChannelMapping | None = Field(
-        default=None, description='voltage, current or torque that its firmware decided on'
-    )
     command: ChannelMapping | None = Field(default=None, description='its goal positions, rad')
     torque_enable: Switch = Field(
         default=True, description='whether the motor is on: true, false or a channel'

@@ -34,8 +34,6 @@ from sysid_ros.signals.trajectory import Trajectory
 
 Array = NDArray[np.float64]
 
-#: Field of joint states for each signal of a log.
-_FIELDS = {'position': 'position', 'velocity': 'velocity', 'load': 'effort'}
 #: A pendulum that covers less than this in every log tells nothing, rad.
 _STILL = 0.01
 
@@ -44,8 +42,10 @@ def convert_servo(
     path: Path, config: ServoBagConfig, output: Path
 ) -> tuple[Alignment, tuple[ServoLog, ...], tuple[Path, ...]]:
     """Write the logs of a bag into a folder, and return the recording's runs, logs, and files."""
-    given = [getattr(config, name) for name in (*_FIELDS, 'control', 'command', 'torque_enable')]
-    given += [config.segments.marker, config.segments.contacts]
+    given = (
+        *(config.position, config.velocity, config.command, config.torque_enable),
+        *(config.segments.marker, config.segments.contacts),
+    )
     topics = [item.topic for item in given if isinstance(item, (ChannelMapping, MarkerConfig))]
     topics += [config.joint_states] if config.joint else []
     bag = read_bag(path, tuple(dict.fromkeys(topics)))
@@ -85,9 +85,9 @@ def logs_of(alignment: Alignment, config: ServoBagConfig) -> tuple[ServoLog, ...
     """Turn the runs of a servo, from `align_servo`, into logs, one for each segment.
 
     They are raw ones, of the readings of the position and of the commands when they came. With
-    ``dt`` they are evenly sampled, and positions are interpolated linearly, as velocities, load and
-    control always are; goals and the motor's state are held until the next message. Where nothing
-    moves, an AlignmentError says so.
+    ``dt`` they are evenly sampled, and positions are interpolated linearly, as velocities always
+    are; goals and the motor's state are held until the next message. Where nothing moves, an
+    AlignmentError says so.
     """
     several = len(alignment.sequences) > 1
     logs = tuple(
@@ -109,18 +109,16 @@ def _channels(
 ) -> list[tuple[str, PairRole, ChannelMapping]]:
     """Return what each signal of a log is read from, with the joint's sign and zero applied.
 
-    Velocity and effort of a joint are taken where they are recorded and not always the same.
+    The velocity of a joint is taken where it is recorded and not always the same.
     """
     found = []
-    for name, field in _FIELDS.items():
+    for name in ('position', 'velocity'):
         channel = getattr(config, name)
-        if channel is None and config.joint and _lives(bag, config, field):
-            channel = ChannelMapping(topic=config.joint_states, field=field, label=config.joint)
+        if channel is None and config.joint and _lives(bag, config, name):
+            channel = ChannelMapping(topic=config.joint_states, field=name, label=config.joint)
         if channel is not None:
             zero = config.zero if name == 'position' else 0.0
             found.append((name, PairRole.SENSOR, _turned(config, channel, zero)))
-    if config.control is not None:
-        found.append(('control', PairRole.SENSOR, _turned(config, config.control, 0.0)))
     if config.command is not None:
         turned = _turned(config, config.command, config.zero)
         found.append(('goal', PairRole.ACTUATOR, turned))
@@ -150,14 +148,13 @@ def _turned(config: ServoBagConfig, channel: ChannelMapping, zero: float) -> Cha
 
 def _hinge(pairs: Sequence[Pair]) -> mujoco.MjModel:
     """Return a hinge with these sensors and inputs: what columns are aligned with."""
-    kinds = {'position': 'jointpos', 'velocity': 'jointvel'}
     driven = ''.join(
         f'<motor name="{pair.name}" joint="servo"/>'
         for pair in pairs
         if pair.role is PairRole.ACTUATOR
     )
     measured = ''.join(
-        f'<{kinds.get(pair.name, "jointactuatorfrc")} name="{pair.name}" joint="servo"/>'
+        f'<joint{pair.name[:3]} name="{pair.name}" joint="servo"/>'
         for pair in pairs
         if pair.role is PairRole.SENSOR
     )
@@ -199,8 +196,6 @@ def _log(run: Trajectory, config: ServoBagConfig, suffix: str) -> ServoLog:
         goal=np.zeros(len(times)) if goal is None else goal,
         enabled=(enabled != 0).astype(np.float64),
         speed=_sampled(run, 'velocity', times, 'linear'),
-        load=_sampled(run, 'load', times, 'linear'),
-        control=_sampled(run, 'control', times, 'linear'),
         stamps=times - first if config.dt is None else None,
         commands=_commands(run, first, last, enabled[0]) if config.dt is None else None,
     )

@@ -47,8 +47,6 @@ class _Entry(_Strict):
     torque_enable: bool | float
     timestamp: float | None = None
     speed: float | None = None
-    load: float | None = None
-    control: float | None = None
 
 
 class _Commands(_Strict):
@@ -120,8 +118,6 @@ class ServoLog:
         goal: (n,) commanded position, rad, held from each sample to the next.
         enabled: (n,) 1 where the motor is powered, else 0.
         speed: (n,) rad/s, where it was recorded.
-        load: (n,) in the servo's own unit, where it was recorded.
-        control: (n,) in the unit of the motor law, where it was recorded.
         path: Of the file, where there is one.
         stamps: (n,) of a raw log, s since its first reading, increasing; None in a processed one.
         commands: Of a raw log, where they have times of their own.
@@ -139,8 +135,6 @@ class ServoLog:
     goal: Array
     enabled: Array
     speed: Array | None = None
-    load: Array | None = None
-    control: Array | None = None
     path: Path | None = None
     stamps: Array | None = None
     commands: Commands | None = None
@@ -185,8 +179,6 @@ def read_log(path: Path) -> ServoLog:
         goal=np.asarray(columns['goal_position']),
         enabled=(np.asarray(columns['torque_enable']) != 0).astype(np.float64),
         speed=columns['speed'],
-        load=columns['load'],
-        control=columns['control'],
         path=path,
         stamps=None if stamps is None else stamps - stamps[0],
         commands=None if stamps is None else _commands(path, file, stamps[0]),
@@ -259,8 +251,6 @@ def write_log(path: Path, log: ServoLog) -> None:
     signals = {
         'position': log.position,
         'speed': log.speed,
-        'load': log.load,
-        'control': log.control,
         'goal_position': log.goal,
         'torque_enable': log.enabled != 0,
         'timestamp': log.times,

@@ -32,7 +32,6 @@ def _document(**changes: Any) -> dict[str, Any]:
             'position': 0.1 * number,
             'speed': 1.0 + number,
             'load': 2.0,
-            'control': 3.0,
             'goal_position': 0.5,
             'torque_enable': number != 1,
             'timestamp': stamp,
@@ -103,8 +102,6 @@ def test_everything_that_a_log_says_is_read(tmp_path: Path):
     np.testing.assert_array_equal(log.goal, [0.5, 0.5, 0.5])
     np.testing.assert_array_equal(log.enabled, [1.0, 0.0, 1.0])
     np.testing.assert_array_equal(log.speed, [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(log.load, [2.0, 2.0, 2.0])
-    np.testing.assert_array_equal(log.control, [3.0, 3.0, 3.0])
 
 
 def test_the_arm_is_spelt_as_the_recorders_of_dynamixels_do_or_weighs_nothing(tmp_path: Path):

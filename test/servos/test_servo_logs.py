@@ -46,7 +46,7 @@ def _bag(*, still: bool = False) -> BagColumns:
     position = np.zeros_like(times) if still else times
     told = 0.1 * np.arange(70)
     columns = Columns()
-    values = {'position': position, 'velocity': 2 * position, 'effort': -position}
+    values = {'position': position, 'velocity': 2 * position}
     states = {field: {'tilt': 0.0, 'pan': signal} for field, signal in values.items()}
     on = {'data': {'': np.array([1.0, 0.0, 1.0])}}
     array, switch = 'std_msgs/msg/Float64MultiArray', 'std_msgs/msg/Bool'
@@ -100,7 +100,6 @@ def test_positions_are_linear_and_goals_are_held_where_samples_shall_be_even():
         assert begin + 2.0 - 0.013 < times[-1] + log.dt
         np.testing.assert_allclose(log.position, times, rtol=0, atol=2e-9)
         np.testing.assert_allclose(log.speed, 2 * times, rtol=0, atol=4e-9)
-        np.testing.assert_allclose(log.load, -times, rtol=0, atol=2e-9)
         held = np.floor(np.round(times / 0.1, 5)) * 0.1 + 10.0
         np.testing.assert_allclose(log.goal, held, rtol=0, atol=1e-9)
 
@@ -113,9 +112,7 @@ def test_sign_and_zero_of_the_joint_count_for_commands_as_well():
     np.testing.assert_allclose(turned.position, -(plain.position - 0.5), atol=1e-12)
     np.testing.assert_allclose(turned.goal, -(plain.goal - 0.5), atol=1e-12)
     assert plain.speed is not None
-    assert plain.load is not None
     np.testing.assert_allclose(turned.speed, -plain.speed, atol=1e-12)
-    np.testing.assert_allclose(turned.load, -plain.load, atol=1e-12)
 
 
 @pytest.mark.slow
