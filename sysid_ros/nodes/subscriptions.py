@@ -335,8 +335,9 @@ class Topics:
     def _settle(self) -> None:
         """End subscriptions that were replaced, once all publishers have found their successors."""
         for topic, served in self._served.items():
-            # Each publisher has a latched message of its own.
-            del served.latched[: -max(1, self.publishers(topic))]
+            if len(served.latched) > 1:
+                # Each publisher has a latched message of its own.
+                del served.latched[: -max(1, self.publishers(topic))]
             if served.old is None:
                 continue
             waited = time.monotonic() - served.replaced_at
