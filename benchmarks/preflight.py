@@ -28,12 +28,12 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.preflight import Preflight, predicted
 from sysid_ros.pipeline.problem import CalibrationBag, Problem
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 STEP, FINER = 0.002, 4
 OFF = (0.65, 1.5)

@@ -51,9 +51,9 @@ from sysid_ros.estimation.solver.solver import KEPT
 from sysid_ros.identification.fit import Fit, FitOptions
 from sysid_ros.identification.fit import fit as identify_parameters
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 _CONTENDERS = AnyOf(MODULES)
 _EXAMPLES = AnyOf(('torque', 'servo', 'pendulum'))

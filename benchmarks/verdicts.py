@@ -30,7 +30,7 @@ from shared.three_joints import PARAMETERS, TRUTH, Fault, arm, mapping, record, 
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline import Calibration, calibrate
 from sysid_ros.virtual_robot import load_truth
 

@@ -15,17 +15,19 @@ import yaml
 
 from sysid_ros.config import (
     CalibrationConfig,
-    CalibratorConfig,
-    ExciterConfig,
     MappingConfig,
     PriorConfig,
-    RecorderConfig,
-    SimulatedRobotConfig,
     load_calibration,
     load_mapping,
     load_thresholds,
     read_yaml,
     validate,
+)
+from sysid_ros.config.nodes import (
+    CalibratorConfig,
+    ExciterConfig,
+    RecorderConfig,
+    SimulatedRobotConfig,
 )
 from sysid_ros.errors import ConfigError
 

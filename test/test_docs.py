@@ -26,9 +26,9 @@ import yaml
 from builders.commands import SYSID, commands, options, parse
 from sysid_ros import config, demo
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.bags import read_bag
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.message_types import TEXT
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli.app import overrides_of
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main
@@ -38,12 +38,13 @@ from sysid_ros.config import (
     FleetConfig,
     MappingConfig,
     Section,
-    ServoBagConfig,
     ThresholdsConfig,
+    nodes,
     validate,
 )
+from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.excitation import read_waypoints
-from sysid_ros.model.targets import KINDS, Kind
+from sysid_ros.model.kinds import KINDS, Kind
 from sysid_ros.servos.laws.friction import FRICTION_LAWS
 from sysid_ros.servos.laws.servo import actuator_type
 
@@ -57,10 +58,10 @@ LARGEST_IMAGE = 200_000
 
 #: Node to the schema of its parameters.
 SCHEMAS: dict[str, type[Section]] = {
-    'recorder': config.RecorderConfig,
-    'exciter': config.ExciterConfig,
-    'simulated_robot': config.SimulatedRobotConfig,
-    'calibrator': config.CalibratorConfig,
+    'recorder': nodes.RecorderConfig,
+    'exciter': nodes.ExciterConfig,
+    'simulated_robot': nodes.SimulatedRobotConfig,
+    'calibrator': nodes.CalibratorConfig,
 }
 #: Files that examples show with every key.
 WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}

@@ -11,7 +11,7 @@ import yaml
 
 from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError
-from sysid_ros.yaml_text import block_entry, parse_yaml, scalar
+from sysid_ros.text import block_entry, parse_yaml, scalar
 
 
 def _each_of_the_last(start: str, form: str) -> str:

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter, define
-from sysid_ros.errors import BagError
-from sysid_ros.text import one_line
+from sysid_ros.errors import BagError, one_line
 
 #: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
 _OVERHEAD = 200

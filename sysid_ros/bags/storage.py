@@ -38,11 +38,11 @@ from rosbags.rosbag2.metadata import parse_qos
 from rosbags.serde import SerdeError
 from rosbags.typesys.msg import normalize_msgtype
 
+from sysid_ros.bags import SetBack
 from sysid_ros.bags.cdr import Batch
-from sysid_ros.bags.columns import SetBack
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.text import parse_yaml
 from sysid_ros.vocabulary import SECOND_NS
-from sysid_ros.yaml_text import parse_yaml
 
 METADATA = 'metadata.yaml'
 MCAP, SQLITE, ROS1 = STORAGE_SUFFIXES = ('.mcap', '.db3', '.bag')

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import (
     CSV,
     METADATA,

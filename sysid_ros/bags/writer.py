@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -33,7 +34,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.storage import FACTS, METADATA, Topic, TopicQos
+from sysid_ros.bags.storage import FACTS, METADATA, ROS1, BagMessages, Topic, TopicQos, suffix
+from sysid_ros.bags.tables import table_files
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.version import __version__
@@ -364,3 +366,64 @@ class BagWriter:
 
 def _yaml(content: object) -> str:
     return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+@contextmanager
+def new_bag(path: Path) -> Iterator[BagWriter]:
+    """Write a bag that appears when it is whole.
+
+    Raises:
+        BagError: Something is there already, or the disk refuses.
+    """
+    if path.exists():
+        raise BagError(f'{str(path)!r} exists already; choose another name or remove it.')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent, prefix=f'.{path.name}.') as folder:
+            with BagWriter(Path(folder) / path.name) as writer:
+                yield writer
+            writer.path.replace(path)
+    except OSError as err:
+        raise BagError(f'Cannot write {str(path)!r}: {err.strerror}.') from err
+
+
+def copy_bag(path: Path, writer: BagWriter) -> BagMessages:
+    """Write the messages and facts of a bag into another one.
+
+    What an unfinished bag holds is copied up to its last whole chunk. Messages that are not in CDR
+    are left out.
+
+    Args:
+        path: A bag as `read_bag` takes it; tables hold no messages.
+        writer: The other bag.
+
+    Returns:
+        What was read: topics, facts, and files that were not finished.
+
+    Raises:
+        BagError: There is no bag, it is damaged, or the other one cannot be written.
+    """
+    if path.exists() and table_files(path):
+        raise BagError(f'Expected a bag of messages, found tables of numbers in {str(path)!r}.')
+    bag = BagMessages(path)
+    added: set[str] = set()
+
+    def add(topic: Topic) -> None:
+        if topic.name in added or not topic.is_cdr:
+            return
+        added.add(topic.name)
+        is_known = topic.msgtype in known_types().fielddefs
+        if suffix(path) == ROS1 or not topic.language:
+            topic = topic._replace(definition='', language='ros2msg')
+        writer.add(define(topic) if is_known else topic)
+
+    for topic, messages in bag.batches(lambda topic: topic.is_cdr):
+        add(topic)
+        received = messages.receive_ns.tolist()
+        sent = [0] * len(received) if messages.sent_ns is None else messages.sent_ns.tolist()
+        for row, stamps in enumerate(zip(received, sent, strict=True)):
+            writer.write(topic.name, stamps[0], messages.message(row), stamps[1])
+    for topic in bag.topics:
+        add(topic)
+    writer.set_facts(bag.facts)
+    return bag

@@ -101,9 +101,8 @@ def excite(
     from sysid_ros.excitation.experiment import Experiment, sensor_noise
     from sysid_ros.excitation.limits import Limits
     from sysid_ros.files import replace_file
-    from sysid_ros.model.implied import implied_actuators
-    from sysid_ros.model.loading import compile_spec
-    from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+    from sysid_ros.model.loading import compile_spec, implied_actuators
+    from sysid_ros.model.targets import Scope, check_distinct, make_unknowns
     from sysid_ros.pipeline.problem import parameters_of
 
     spec = load_driven(model, packages)

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.pairs import UnmappedKind
-from sysid_ros.errors import listed
+from sysid_ros.errors import listed, short
 from sysid_ros.files import replace_file
 from sysid_ros.inspection.inspection import Inspection
 from sysid_ros.inspection.joints import Joint
 from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import LiteralConsole, print_findings, print_table
-from sysid_ros.text import file_stems, short
+from sysid_ros.text import file_stems
 
 #: More topics than this are not listed when nothing is wrong with them.
 _MANY_TOPICS = 12

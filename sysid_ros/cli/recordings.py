@@ -78,7 +78,7 @@ def inspect_bag(
 
     from sysid_ros.alignment.mapping.arms import in_namespace
     from sysid_ros.alignment.mapping.proposal import imply_actuators
-    from sysid_ros.bags import read_bag
+    from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.inspection import draw_joints, print_inspection
     from sysid_ros.inspection.inspection import bag_joints, inspect
@@ -126,7 +126,7 @@ def recover(
     Writes the messages of a bag whose recorder was killed into a bag that `ros2 bag play` takes.
     The bag itself is only read; all other commands read it as it is.
     """
-    from sysid_ros.bags.copying import copy_bag, new_bag
+    from sysid_ros.bags.writer import copy_bag, new_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.report.tables import print_table
 
@@ -262,10 +262,9 @@ def propose_mapping(
         summary,
         to_yaml,
     )
-    from sysid_ros.bags import read_bag
+    from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.model.implied import implied_sentence
-    from sysid_ros.model.loading import read_model
+    from sysid_ros.model.loading import implied_sentence, read_model
 
     path = model or bag
     described, spec = read_model(path, packages)
@@ -316,9 +315,8 @@ def show_model(
     check_new(output)
 
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.model.implied import implied_sensors
-    from sysid_ros.model.loading import compile_spec, read_model
-    from sysid_ros.model.mjcf.text import decode, encode
+    from sysid_ros.model.loading import compile_spec, implied_sensors, read_model
+    from sysid_ros.model.xml_text import decode, encode
 
     found, spec = read_model(model, packages)
     compiled = compile_spec(spec, model)
@@ -361,7 +359,7 @@ def show_model(
 
 def _print_file(text: str) -> None:
     """Print a file as it is, and to a terminal such that everything in it is seen."""
-    from sysid_ros.text import one_line
+    from sysid_ros.errors import one_line
 
     if sys.stdout.isatty():
         text = ''.join(f'{one_line(line.expandtabs())}\n' for line in text.splitlines())

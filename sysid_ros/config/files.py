@@ -15,16 +15,17 @@ from pydantic import BaseModel, ValidationError
 from sysid_ros.config.calibration import (
     CalibrationConfig,
     DataConfig,
+    Fleet,
+    FleetConfig,
+    MappingConfig,
+    SegmentsConfig,
     ServoConfig,
     ThresholdsConfig,
 )
-from sysid_ros.config.fleet import Fleet, FleetConfig
-from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
 from sysid_ros.config.section import Section, explain
-from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import beside, matching
-from sysid_ros.yaml_text import parse_yaml
+from sysid_ros.text import parse_yaml
 
 T = TypeVar('T', bound=BaseModel)
 
@@ -268,15 +269,6 @@ def load_mapping(path: Path) -> MappingConfig:
         ConfigError: The file cannot be read or is not valid.
     """
     return validate(MappingConfig, read_yaml(path), str(path))
-
-
-def load_servo_bag(path: Path) -> ServoBagConfig:
-    """Read a file that says what of a bag is a servo on a pendulum.
-
-    Raises:
-        ConfigError: The file cannot be read or is not valid.
-    """
-    return validate(ServoBagConfig, read_yaml(path), str(path))
 
 
 def load_servos(path: Path) -> tuple[ServoConfig, ...]:

@@ -22,7 +22,7 @@ from sysid_ros.errors import listed
 from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.losses import curvature, rho
 from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

@@ -39,7 +39,7 @@ from sysid_ros.inference.covariance import (
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.model_errors import Lacking, Term, lacking
 from sysid_ros.inference.verdicts import Interval, model_limited, verdicts
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

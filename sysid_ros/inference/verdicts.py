@@ -36,7 +36,7 @@ from sysid_ros.inference.covariance import (
     triangle,
 )
 from sysid_ros.inference.model_errors import Lacks
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

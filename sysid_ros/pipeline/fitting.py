@@ -39,7 +39,7 @@ from sysid_ros.pipeline.estimators import with_trajectories
 from sysid_ros.pipeline.predictions import Predictions, Predictor
 from sysid_ros.pipeline.problem import Problem
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
 _UNJUDGED = 0.3

@@ -23,8 +23,7 @@ from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference.drift import Difference, Known, difference
-from sysid_ros.model.targets import of_sequence
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown, of_sequence
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.problem import Problem, bags_of
 from sysid_ros.results.comparison import describe, known_of

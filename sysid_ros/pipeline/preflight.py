@@ -29,7 +29,7 @@ from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval
 from sysid_ros.inference.covariance import linearised, threshold
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import deadline_of, known_noise, with_timestep
 from sysid_ros.pipeline.problem import Problem, load, mapping_of, unlike_stamps

@@ -25,7 +25,8 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
 )
 from sysid_ros.alignment.stamps import StampSource
-from sysid_ros.bags import BagColumns, read_bag
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.config import (
     CalibrationConfig,
     MappingConfig,
@@ -47,16 +48,26 @@ from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inspection.lag import late_velocities, only, without_late
-from sysid_ros.model.implied import (
+from sysid_ros.model.kinds import Role as Acting
+from sysid_ros.model.loading import (
+    RobotModel,
     add_actuators,
+    compile_spec,
     implied_actuators,
     implied_sentence,
+    load_spec,
+    read_model,
     takes_efforts,
 )
-from sysid_ros.model.loading import RobotModel, compile_spec, load_spec, read_model
-from sysid_ros.model.targets import Role as Acting
-from sysid_ros.model.targets import Target, of_sequence, resolve
-from sysid_ros.model.unknown import Scope, Unknown, check_distinct, make_unknowns
+from sysid_ros.model.targets import (
+    Scope,
+    Target,
+    Unknown,
+    check_distinct,
+    make_unknowns,
+    of_sequence,
+    resolve,
+)
 from sysid_ros.pipeline.driven import (
     NotToldError,
     check_driven,
@@ -68,7 +79,7 @@ from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.friction import Coefficient
 from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Ends of the names of files in MJCF.
 _MJCF = frozenset({'.xml', '.mjcf'})

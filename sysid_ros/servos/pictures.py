@@ -13,13 +13,13 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sysid_ros.errors import ParameterError
+from sysid_ros.errors import ParameterError, one_line
 from sysid_ros.files import replace_file
 from sysid_ros.servos.bench.pendulum import predict
 from sysid_ros.servos.formats.logs import ServoLog, check_motor
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.servo import Servo
-from sysid_ros.text import file_stems, one_line
+from sysid_ros.text import file_stems
 
 Array = NDArray[np.float64]
 

@@ -26,7 +26,7 @@ from sysid_ros.estimation.solver.solver import Iteration, SolverSettings, interr
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.windows import solve_in_stages
-from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import ResidualFunction
 

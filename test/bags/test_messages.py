@@ -19,7 +19,7 @@ from rosbags.typesys.store import Typestore
 
 from sysid_ros.bags import TopicColumns, cdr
 from sysid_ros.bags.cdr import Batch, CdrError, find_layout, message_type
-from sysid_ros.bags.topic import TopicReader
+from sysid_ros.bags.reader import TopicReader
 
 MIXED = """
 std_msgs/Header header

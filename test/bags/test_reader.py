@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from rosbags.rosbag2 import StoragePlugin, Writer
 
-from sysid_ros.bags import BagWriter, Field, TopicColumns, read_bag
+from sysid_ros.bags import Field, TopicColumns
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'

@@ -19,7 +19,9 @@ from rosbags.rosbag1 import Writer as Ros1Writer
 from rosbags.rosbag2 import CompressionFormat, CompressionMode, Reader, StoragePlugin, Writer
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagColumns, BagWriter, read_bag
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'

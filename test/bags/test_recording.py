@@ -218,7 +218,7 @@ def test_a_removed_folder_is_reported_once(tmp_path: Path):
 _FULL_DISK = """
 import resource, sys, threading
 from pathlib import Path
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.recording import Buffering, Recording
 from sysid_ros.bags.storage import Topic
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, 400_000))

@@ -24,8 +24,9 @@ from rosbags.interfaces import QosDurability, QosReliability
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
-from sysid_ros.bags import BagWriter, TopicQos, read_bag
-from sysid_ros.bags.storage import Topic
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.storage import Topic, TopicQos
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
 
 STATE = 'sensor_msgs/msg/JointState'
@@ -215,7 +216,7 @@ def test_a_full_disk_leaves_what_was_flushed_before(
 _VICTIM = """
 import os, signal, sys
 from pathlib import Path
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 bag = BagWriter(Path(sys.argv[1]))
 bag.set_facts({'notes': 'first', 'version': '1'})
 bag.add_topic('/s', 'std_msgs/msg/String')

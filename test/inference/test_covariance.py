@@ -24,7 +24,7 @@ from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Inference, Interval, infer
 from sysid_ros.inference.covariance import sawtooth
 from sysid_ros.inference.inference import all_at_once
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Array]

@@ -21,9 +21,9 @@ from sysid_ros.identification.fit import fit
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.covariance import linearised
 from sysid_ros.inference.model_errors import Lacks, Term, TermKind, lacking, terms
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType, TimeSeries
 
 Array = NDArray[np.float64]
 

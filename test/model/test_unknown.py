@@ -8,7 +8,7 @@ import mujoco
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.unknown import Scope, Unknown, check_distinct, make_unknowns
+from sysid_ros.model.targets import Scope, Unknown, check_distinct, make_unknowns
 
 ARM = """
 <mujoco>

@@ -29,11 +29,9 @@ MODULES = frozenset(_module(path) for path in SOURCES)
 
 #: The rooms of the package, low to high: each imports those before it.
 ROOMS = (
-    'text',
     'errors',
     'files',
-    'json_text',
-    'yaml_text',
+    'text',
     'version',
     'vocabulary',
     'config',

@@ -12,13 +12,12 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from sysid_ros.config import (
+from sysid_ros.config import Section, validate
+from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
     RecorderConfig,
-    Section,
     SimulatedRobotConfig,
-    validate,
 )
 
 ROOT = Path(__file__).parents[2]

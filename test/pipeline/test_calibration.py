@@ -49,7 +49,7 @@ from sysid_ros.pipeline import (
 from sysid_ros.pipeline.evaluation import find_parameters
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

@@ -36,8 +36,7 @@ from sysid_ros.pipeline.init import (
 from sysid_ros.pipeline.init_yaml import to_yaml
 from sysid_ros.pipeline.preflight import PredictedParameter
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, Trajectory
 
 HOSTILE = 'a: {b}\n- #\x1b[31m'
 

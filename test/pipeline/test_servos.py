@@ -19,7 +19,7 @@ from sysid_ros.api import Result
 from sysid_ros.config import CalibrationConfig, load_calibration, load_servos
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
 from sysid_ros.model.loading import load_spec
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.problem import joints_of, parameters_of
 from sysid_ros.servos.formats.parameter_file import read_parameters, write_parameters

@@ -15,9 +15,11 @@ import yaml
 from numpy.typing import NDArray
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter, read_bag
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli import main
-from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
+from sysid_ros.config import validate
+from sysid_ros.config.servos import ServoBagConfig, load_servo_bag
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
 from sysid_ros.servos.formats.from_bag import align_servo, logs_of
 from sysid_ros.servos.formats.logs import ServoLog, read_logs

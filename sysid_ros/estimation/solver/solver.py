@@ -49,7 +49,7 @@ from sysid_ros.estimation.solver.steps import (
     next_ladder,
     raised,
 )
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: A Jacobian of a point before, which still holds.
 KEPT = 'kept'

@@ -16,8 +16,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from sysid_ros.config.section import explain
 from sysid_ros.errors import LogError, listed, nearest
-from sysid_ros.files import replace_file
-from sysid_ros.json_text import read_object
+from sysid_ros.files import read_object, replace_file
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS
 from sysid_ros.servos.laws.servo import ACTUATORS
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.files import replace_file
-from sysid_ros.json_text import bad_value, is_number, read_object
+from sysid_ros.files import bad_value, is_number, read_object, replace_file
 from sysid_ros.servos.laws.joints import ServoJoints, starting_values
 from sysid_ros.servos.laws.servo import Scheme, Servo
 from sysid_ros.text import file_stems

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.model.targets.kinds import SERVO
+from sysid_ros.model.kinds import SERVO
 from sysid_ros.servos.laws.motors import Values
 
 Array = NDArray[np.float64]

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ParameterError
+from sysid_ros.model.candidates import Writer
+from sysid_ros.model.kinds import Role
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.targets import Role, Target, Writer, resolve, write_spec
+from sysid_ros.model.targets import Target, resolve, write_spec
 
 LEGS = """
 <mujoco>

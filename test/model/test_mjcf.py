@@ -15,10 +15,10 @@ import pytest
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import differing_fields, fitted_model, load_model
-from sysid_ros.model.mjcf.write import WrittenModel, write_model
+from sysid_ros.model.mjcf import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
 
-REPOSITORY = Path(__file__).resolve().parents[3]
+REPOSITORY = Path(__file__).resolve().parents[2]
 DEMO = REPOSITORY / 'config' / 'demo' / 'arm.xml'
 
 BODY = '<body name="b"><joint name="j"/><geom name="g" size=".1" mass="1"/></body>'

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.mjcf.text import Document, Element, decode, encode
+from sysid_ros.model.xml_text import Document, Element, decode, encode
 
 pytestmark = pytest.mark.slow
 

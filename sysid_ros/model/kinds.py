@@ -9,13 +9,276 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import mujoco
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.model.targets import slots
-from sysid_ros.model.targets.slots import Need, SlotsOf
+from sysid_ros.errors import ParameterError
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, dofs
+from sysid_ros.model.inertia import Inertial, theta_from_body
+
+SlotsOf = Callable[[mujoco.MjModel, int, int], 'list[Slot]']
+
+#: Options of a model are named as in ``mujoco.batch.MODEL_FIELDS``.
+_OPTION = 'opt.'
+
+
+class Slot(NamedTuple):
+    """One number of a compiled model that follows a value: ``factor * value``."""
+
+    field: str  # as in ``mujoco.batch.MODEL_FIELDS``: ``dof_armature``, ``opt.gravity``
+    place: int  # flat index into the field
+    factor: float = 1.0
+
+
+def read_field(model: mujoco.MjModel, field: str) -> NDArray[np.float64]:
+    """Return a copy of a field of a model, or of its options, as a flat array."""
+    return np.array(_get(model, field), dtype=np.float64).reshape(-1)
+
+
+def write_field(
+    model: mujoco.MjModel, field: str, index: NDArray[np.int64], values: ArrayLike
+) -> None:
+    """Set numbers of a field of a model or of its options."""
+    numbers = _get(model, field)
+    if isinstance(numbers, np.ndarray):
+        numbers.reshape(-1)[index] = values  # a view: fields of a model are contiguous
+    else:
+        setattr(model.opt, field.removeprefix(_OPTION), float(np.asarray(values).item()))
+
+
+def _get(model: mujoco.MjModel, field: str) -> Any:
+    owner = model.opt if field.startswith(_OPTION) else model
+    return getattr(owner, field.removeprefix(_OPTION))
+
+
+def row(field: str, *, factor: float = 1.0) -> SlotsOf:
+    """Return the slots of a field that has one row per element."""
+
+    def slots(model: mujoco.MjModel, element: int, index: int) -> list[Slot]:
+        width = int(np.prod(getattr(model, field).shape[1:]))
+        return [Slot(field, element * width + index, factor)]
+
+    return slots
+
+
+def option(name: str) -> SlotsOf:
+    """Return the slots of an option of the model."""
+    return lambda _model, _element, index: [Slot(_OPTION + name, index)]
+
+
+def dof(field: str) -> SlotsOf:
+    """Return the slots of a field with one row per degree of freedom, all of a joint alike."""
+
+    def slots(model: mujoco.MjModel, joint: int, index: int) -> list[Slot]:
+        width = int(np.prod(getattr(model, field).shape[1:]))
+        return [Slot(field, number * width + index) for number in dofs(model, joint)]
+
+    return slots
+
+
+def polynomial(linear: SlotsOf, higher: SlotsOf) -> SlotsOf:
+    """Return the slots of a polynomial whose first coefficient has a field of its own."""
+    return lambda model, element, index: (
+        higher(model, element, index - 1) if index else linear(model, element, 0)
+    )
+
+
+def row_polynomial(field: str) -> SlotsOf:
+    """Return the slots of a polynomial with one row per element in two fields."""
+    return polynomial(row(field), row(f'{field}poly'))
+
+
+def of_joint(field: str) -> SlotsOf:
+    """Return the slot of a position of a hinge or slide."""
+    return lambda model, joint, _: [Slot(field, int(model.jnt_qposadr[joint]))]
+
+
+def around_zero(field: str, share: float = 0.5) -> SlotsOf:
+    """Return the slots of a range around zero: of its width or, with a share of 1, of its ends."""
+
+    def slots(_: mujoco.MjModel, element: int, __: int) -> list[Slot]:
+        return [Slot(field, 2 * element, -share), Slot(field, 2 * element + 1, share)]
+
+    return slots
+
+
+def kp(model: mujoco.MjModel, actuator: int, _: int) -> list[Slot]:
+    """Return the slots of a position gain: gain kp and bias -kp, or in a PID only the bias."""
+    bias = row('actuator_biasprm', factor=-1.0)(model, actuator, 1)
+    if model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_PID:
+        return bias
+    return [*row('actuator_gainprm')(model, actuator, 0), *bias]
+
+
+def kv(model: mujoco.MjModel, actuator: int, _: int) -> list[Slot]:
+    """Return the slots of a velocity gain: bias -kv, and in <velocity> also gain kv."""
+    slots = row('actuator_biasprm', factor=-1.0)(model, actuator, 2)
+    if (
+        model.actuator_ctrlspec[actuator] == mujoco.mjtCtrlInput.mjINPUT_VEL
+        and model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
+        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    ):
+        slots += row('actuator_gainprm')(model, actuator, 0)
+    return slots
+
+
+def gear(model: mujoco.MjModel, actuator: int, index: int) -> list[Slot]:
+    """Return the slot of the gear of an actuator's first force output; it may have several."""
+    return [Slot('actuator_gear', 6 * int(model.actuator_outadr[actuator]) + index)]
+
+
+def control_range(model: mujoco.MjModel, actuator: int, index: int) -> list[Slot]:
+    """Return the slot of the range of an actuator's first control; it may have several."""
+    return [Slot('actuator_ctrlrange', 2 * int(model.actuator_ctrladr[actuator]) + index)]
+
+
+def mass_scaled(model: mujoco.MjModel, body: int, _: int) -> list[Slot]:
+    """Return the slots of a mass with its inertia, which scales with it."""
+    moments = model.body_inertia[body] / model.body_mass[body]
+    return [
+        Slot('body_mass', body),
+        *(Slot('body_inertia', 3 * body + axis, float(moments[axis])) for axis in range(3)),
+    ]
+
+
+def mass_ipos(mass_slots: SlotsOf) -> SlotsOf:
+    """Return the slots of a mass (component 0) and its centre (components 1 to 3)."""
+    return lambda model, body, index: (
+        row('body_ipos')(model, body, index - 1) if index else mass_slots(model, body, 0)
+    )
+
+
+Need = Callable[[mujoco.MjModel, int, int], str | None]
+
+#: Components of ``eq_data`` that the user sets, by type: the others are derived from them, or say
+#: which way they are (MuJoCo 4.0).
+_EQUALITY_DATA = {
+    mujoco.mjtEq.mjEQ_CONNECT: (0, 1, 2),
+    mujoco.mjtEq.mjEQ_WELD: (0, 1, 2, 10),
+    mujoco.mjtEq.mjEQ_JOINT: (0, 1, 2, 3, 4),
+    mujoco.mjtEq.mjEQ_TENDON: (0, 1, 2, 3, 4),
+}
+
+
+def _need(what: str, fits: Callable[[mujoco.MjModel, int], bool]) -> Need:
+    """Return why an element has no value of some kind: what it would have to be, else None."""
+    return lambda model, row, _: None if fits(model, row) else what
+
+
+def _is(value: object, *members: object) -> bool:
+    # An enum of MuJoCo equals no NumPy integer to its right.
+    return any(value == member for member in members)
+
+
+def _on_scalar_joint(model: mujoco.MjModel, actuator: int) -> bool:
+    joint = model.actuator_trnid[actuator, 0]
+    return model.actuator_trntype[actuator] in TO_JOINT and model.jnt_type[joint] in SCALAR_JOINTS
+
+
+def _affine(model: mujoco.MjModel, actuator: int) -> bool:
+    return _is(model.actuator_biastype[actuator], mujoco.mjtBias.mjBIAS_AFFINE)
+
+
+def _position_servo(model: mujoco.MjModel, actuator: int) -> bool:
+    gain, bias = model.actuator_gainprm[actuator, 0], model.actuator_biasprm[actuator, 1]
+    kind = model.actuator_gaintype[actuator]
+    servo = _is(kind, mujoco.mjtGain.mjGAIN_FIXED) and gain == -bias
+    return _affine(model, actuator) and bool(servo or _is(kind, mujoco.mjtGain.mjGAIN_PID))
+
+
+def _voluminous(model: mujoco.MjModel, body: int) -> bool:
+    try:
+        theta_from_body(*Inertial.of_body(model, body))
+    except ParameterError:
+        return False
+    return True
+
+
+def _floats(model: mujoco.MjModel, body: int) -> bool:
+    first = model.body_jntadr[body]
+    return bool(first >= 0 and _is(model.jnt_type[first], mujoco.mjtJoint.mjJNT_FREE))
+
+
+POSITION_SERVO = _need('a position actuator (gain kp, bias -kp)', _position_servo)
+ON_SCALAR_JOINT = _need('an actuator of a hinge or slide joint', _on_scalar_joint)
+AFFINE_BIAS = _need('an actuator with an affine bias', _affine)
+SCALAR_JOINT = _need(
+    'a hinge or slide joint', lambda model, joint: bool(model.jnt_type[joint] in SCALAR_JOINTS)
+)
+#: A joint of the robot, which ``joint/*`` is meant for, not a <freejoint>.
+NOT_FREE = _need(
+    'a hinge, slide or ball joint',
+    lambda model, joint: not _is(model.jnt_type[joint], mujoco.mjtJoint.mjJNT_FREE),
+)
+MASSIVE = _need('a body with mass', lambda model, body: bool(model.body_mass[body] > 0))
+#: An inertia that θ can express.
+VOLUMINOUS = _need(
+    'a body whose mass is positive and any two of whose moments exceed the third', _voluminous
+)
+#: A body whose pose is not the start of a free joint.
+FIXED_START = _need('a body without a free joint', lambda model, body: not _floats(model, body))
+#: Integral action cannot be switched on without another activation state.
+PID = _need(
+    'a PID actuator with integral action',
+    lambda model, actuator: bool(
+        _is(model.actuator_gaintype[actuator], mujoco.mjtGain.mjGAIN_PID)
+        and model.actuator_gainprm[actuator, 0] != 0
+    ),
+)
+
+
+def limits(flag: str, what: str) -> Need:
+    """Expect a range that is switched on: the compiler decides that, not the range itself."""
+    return _need(what, lambda model, row: bool(getattr(model, flag)[row]))
+
+
+def control_limits(what: str) -> Need:
+    """Expect a range of an actuator's first control."""
+    return _need(
+        what, lambda model, row: bool(model.actuator_ctrllimited[model.actuator_ctrladr[row]])
+    )
+
+
+def symmetric(field: str, what: str) -> Need:
+    """Expect a range that is there, as far on both sides of zero."""
+
+    def fits(model: mujoco.MjModel, row: int) -> bool:
+        low, high = getattr(model, field)[row]
+        return bool(low == -high != 0)
+
+    return _need(what, fits)
+
+
+def joint_range(model: mujoco.MjModel, joint: int, index: int) -> str | None:
+    """Expect limits; those of a ball joint are one angle, the second component."""
+    if _is(model.jnt_type[joint], mujoco.mjtJoint.mjJNT_BALL) and index == 0:
+        return 'a joint with a lower limit'
+    return None if model.jnt_limited[joint] else 'a joint with limits'
+
+
+def stateless(field: str) -> Need:
+    """Expect a number that adds no activation state: in a PID or DC motor, those above 0 may."""
+    stateful = (mujoco.mjtGain.mjGAIN_PID, mujoco.mjtGain.mjGAIN_DCMOTOR)
+
+    def need(model: mujoco.MjModel, actuator: int, index: int) -> str | None:
+        feature = _is(model.actuator_gaintype[actuator], *stateful)
+        if feature and getattr(model, field)[actuator, index] == 0:
+            return f'an actuator that uses {field.removeprefix("actuator_")}[{index}]'
+        return None
+
+    return need
+
+
+def equality_data(model: mujoco.MjModel, equality: int, index: int) -> str | None:
+    """Expect a component that the user sets."""
+    known = _EQUALITY_DATA.get(mujoco.mjtEq(model.eq_type[equality]), ())
+    if _is(model.eq_objtype[equality], mujoco.mjtObj.mjOBJ_SITE):
+        known = tuple(component for component in known if component > 2)  # noqa: PLR2004 (x y z)
+    return None if index in known else f'an equality whose data[{index}] is set by the user'
+
 
 #: Where nothing bounds a value.
 INFINITY = math.inf
@@ -203,7 +466,7 @@ SERVO: dict[str, Kind] = {
         unit,
         _POSITIVE if name in _SERVO_DIVISORS else _NONNEGATIVE,
         role=Role.LAW,
-        needs=slots.ON_SCALAR_JOINT,
+        needs=ON_SCALAR_JOINT,
     )
     for name, unit in _SERVO_UNITS.items()
 }
@@ -261,9 +524,7 @@ def _field(
     **more: Any,
 ) -> Kind:
     """Return a kind that is a field of the compiled model, by the field's name or its slots."""
-    return Kind(
-        unit, bounds, slots.row(field) if isinstance(field, str) else field, needs=need, **more
-    )
+    return Kind(unit, bounds, row(field) if isinstance(field, str) else field, needs=need, **more)
 
 
 def _solref(field: str | SlotsOf, need: Need | None = None) -> Kind:
@@ -299,7 +560,7 @@ def _polynomial(
 def _mass_ipos(mass: SlotsOf, need: Need | None = None) -> Kind:
     bounds = (_MASS, _ANY, _ANY, _ANY)
     more: Any = {'bare': 'each', 'reach': _mass_or_length}
-    return _field(('kg', 'm', 'm', 'm'), bounds, slots.mass_ipos(mass), need, size=4, **more)
+    return _field(('kg', 'm', 'm', 'm'), bounds, mass_ipos(mass), need, size=4, **more)
 
 
 def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kind:
@@ -315,73 +576,70 @@ def _state(unit: str, width: str, reach: float, slide: str | None = None) -> Kin
     )
 
 
-_limits = slots.limits
-_DRIVEN_JOINT = _limits('jnt_actfrclimited', 'a joint with actuator force limits')
-_STRONG_TENDON = _limits('tendon_actfrclimited', 'a tendon with actuator force limits')
-_SHORT_TENDON = _limits('tendon_limited', 'a tendon with limits')
-_STRONG_ACTUATOR = _limits('actuator_forcelimited', 'an actuator with a force range')
-_HELD_ACTIVATION = _limits('actuator_actlimited', 'an actuator with an activation range')
-_HELD_CONTROL = slots.control_limits('an actuator with a control range')
-_PLAY = slots.symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
-_DEAD_BAND = slots.symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
-_EITHER_WAY = slots.symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
+_DRIVEN_JOINT = limits('jnt_actfrclimited', 'a joint with actuator force limits')
+_STRONG_TENDON = limits('tendon_actfrclimited', 'a tendon with actuator force limits')
+_SHORT_TENDON = limits('tendon_limited', 'a tendon with limits')
+_STRONG_ACTUATOR = limits('actuator_forcelimited', 'an actuator with a force range')
+_HELD_ACTIVATION = limits('actuator_actlimited', 'an actuator with an activation range')
+_HELD_CONTROL = control_limits('an actuator with a control range')
+_PLAY = symmetric('tendon_range', 'a tendon with a range of -w/2 to w/2')
+_DEAD_BAND = symmetric('tendon_lengthspring', 'a tendon with springlength -w/2 w/2')
+_EITHER_WAY = symmetric('actuator_forcerange', 'an actuator with a force range of -f to f')
 
 _ROTOR: Any = {'slide_unit': 'kg'}
 _FORCE: Any = {'slide_unit': 'N'}
 _LENGTH: Any = {'slide_unit': 'm'}
-_JOINT_DAMPING = slots.polynomial(slots.dof('dof_damping'), slots.dof('dof_dampingpoly'))
+_JOINT_DAMPING = polynomial(dof('dof_damping'), dof('dof_dampingpoly'))
 _FRICTION = ('1', '1', 'm', 'm', 'm')
 _GAIN_REACH: Any = {'nominal': 1.0, 'reach': lambda _, __: (0.1, 10.0)}
 
 _JOINT: dict[str, Kind] = {
-    'armature': _field('kg·m²', _NONNEGATIVE, slots.dof('dof_armature'), slots.NOT_FREE, **_ROTOR),
-    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, slots.NOT_FREE, _SLIDE_DAMPING),
-    'frictionloss': _field(
-        'N·m', _NONNEGATIVE, slots.dof('dof_frictionloss'), slots.NOT_FREE, **_FORCE
-    ),
+    'armature': _field('kg·m²', _NONNEGATIVE, dof('dof_armature'), NOT_FREE, **_ROTOR),
+    'damping': _polynomial(_DAMPING, _JOINT_DAMPING, NOT_FREE, _SLIDE_DAMPING),
+    'frictionloss': _field('N·m', _NONNEGATIVE, dof('dof_frictionloss'), NOT_FREE, **_FORCE),
     'stiffness': _polynomial(
-        _STIFFNESS, slots.row_polynomial('jnt_stiffness'), slots.NOT_FREE, _SLIDE_STIFFNESS
+        _STIFFNESS, row_polynomial('jnt_stiffness'), NOT_FREE, _SLIDE_STIFFNESS
     ),
-    'springref': _field('rad', _ANY, slots.of_joint('qpos_spring'), slots.SCALAR_JOINT, **_LENGTH),
+    'springref': _field('rad', _ANY, of_joint('qpos_spring'), SCALAR_JOINT, **_LENGTH),
     # What encoder and commands share, written as ref: the compiled model holds it, too.
     'zero': _field(
         'rad',
         _ANY,
-        slots.of_joint('qpos0'),
-        slots.SCALAR_JOINT,
+        of_joint('qpos0'),
+        SCALAR_JOINT,
         reach=_within(_FARTHEST_ZERO),
         **_LENGTH,
     ),
-    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=slots.SCALAR_JOINT, **_LENGTH),
-    'range': _range('rad', 'jnt_range', slots.joint_range, 'm'),
+    'ref': Kind('rad', _ANY, role=Role.SPEC, needs=SCALAR_JOINT, **_LENGTH),
+    'range': _range('rad', 'jnt_range', joint_range, 'm'),
     'margin': _field('rad', _NONNEGATIVE, 'jnt_margin', **_LENGTH),
     'actuatorfrcrange': _range('N·m', 'jnt_actfrcrange', _DRIVEN_JOINT, 'N'),
     'solreflimit': _solref('jnt_solref'),
     'solimplimit': _solimp('jnt_solimp'),
-    'solreffriction': _solref(slots.dof('dof_solref'), slots.NOT_FREE),
-    'solimpfriction': _solimp(slots.dof('dof_solimp'), slots.NOT_FREE),
-    'pos': _place('jnt_pos', slots.NOT_FREE),
+    'solreffriction': _solref(dof('dof_solref'), NOT_FREE),
+    'solimpfriction': _solimp(dof('dof_solimp'), NOT_FREE),
+    'pos': _place('jnt_pos', NOT_FREE),
 }
 
 _BODY: dict[str, Kind] = {
     'mass': _field('kg', _MASS, 'body_mass'),
-    'mass_scaled': _field('kg', _MASS, slots.mass_scaled, slots.MASSIVE),
+    'mass_scaled': _field('kg', _MASS, mass_scaled, MASSIVE),
     'ipos': _place('body_ipos'),
-    'mass_ipos': _mass_ipos(slots.row('body_mass')),
-    'mass_ipos_scaled': _mass_ipos(slots.mass_scaled, slots.MASSIVE),
+    'mass_ipos': _mass_ipos(row('body_mass')),
+    'mass_ipos_scaled': _mass_ipos(mass_scaled, MASSIVE),
     'inertia': Kind(
         _THETA_UNITS,
         _ANY,
         coupling=Coupling.THETA,
         size=10,
         bare='each',
-        needs=slots.VOLUMINOUS,
+        needs=VOLUMINOUS,
         reach=_theta,
     ),
     'subtree_mass': Kind('1', _MASS, coupling=Coupling.SCALE, **_GAIN_REACH),
     'gravcomp': _field('1', _ANY, 'body_gravcomp'),
-    'pos': _place('body_pos', slots.FIXED_START),
-    'quat': _quaternion('body_quat', slots.FIXED_START),
+    'pos': _place('body_pos', FIXED_START),
+    'quat': _quaternion('body_quat', FIXED_START),
 }
 
 _GEOM: dict[str, Kind] = {
@@ -408,15 +666,15 @@ _PAIR: dict[str, Kind] = {
 }
 
 _TENDON: dict[str, Kind] = {
-    'stiffness': _polynomial(_SLIDE_STIFFNESS, slots.row_polynomial('tendon_stiffness')),
-    'damping': _polynomial(_SLIDE_DAMPING, slots.row_polynomial('tendon_damping')),
+    'stiffness': _polynomial(_SLIDE_STIFFNESS, row_polynomial('tendon_stiffness')),
+    'damping': _polynomial(_SLIDE_DAMPING, row_polynomial('tendon_damping')),
     'frictionloss': _field('N', _NONNEGATIVE, 'tendon_frictionloss'),
     'armature': _field('kg', _NONNEGATIVE, 'tendon_armature'),
     'springlength': _field('m', _NONNEGATIVE, 'tendon_lengthspring', size=2, bare='all'),
     'range': _range('m', 'tendon_range', _SHORT_TENDON),
     # Widths of ranges around zero: how far a gear turns freely, and what a servo does not correct.
-    'play': _field('m', _NONNEGATIVE, slots.around_zero('tendon_range'), _PLAY),
-    'deadband': _field('m', _NONNEGATIVE, slots.around_zero('tendon_lengthspring'), _DEAD_BAND),
+    'play': _field('m', _NONNEGATIVE, around_zero('tendon_range'), _PLAY),
+    'deadband': _field('m', _NONNEGATIVE, around_zero('tendon_lengthspring'), _DEAD_BAND),
     'margin': _field('m', _NONNEGATIVE, 'tendon_margin'),
     'actuatorfrcrange': _range('N', 'tendon_actfrcrange', _STRONG_TENDON),
     'solreflimit': _solref('tendon_solref_lim'),
@@ -428,26 +686,26 @@ _TENDON: dict[str, Kind] = {
 _EQUALITY: dict[str, Kind] = {
     'solref': _solref('eq_solref'),
     'solimp': _solimp('eq_solimp'),
-    'data': _field('', _ANY, 'eq_data', slots.equality_data, size=12),
+    'data': _field('', _ANY, 'eq_data', equality_data, size=12),
 }
 
 _ACTUATOR: dict[str, Kind] = {
-    'kp': _field('N·m/rad', _NONNEGATIVE, slots.kp, slots.POSITION_SERVO),
-    'kv': _field('N·m·s/rad', _NONNEGATIVE, slots.kv, slots.AFFINE_BIAS),
-    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', slots.PID),
-    'gear': _field('1', _ANY, slots.gear, size=6),
-    'gainprm': _field('', _ANY, 'actuator_gainprm', slots.stateless('actuator_gainprm'), size=10),
+    'kp': _field('N·m/rad', _NONNEGATIVE, kp, POSITION_SERVO),
+    'kv': _field('N·m·s/rad', _NONNEGATIVE, kv, AFFINE_BIAS),
+    'ki': _field('N·m/(rad·s)', _NONNEGATIVE, 'actuator_gainprm', PID),
+    'gear': _field('1', _ANY, gear, size=6),
+    'gainprm': _field('', _ANY, 'actuator_gainprm', stateless('actuator_gainprm'), size=10),
     'biasprm': _field('', _ANY, 'actuator_biasprm', size=10),
-    'dynprm': _field('', _ANY, 'actuator_dynprm', slots.stateless('actuator_dynprm'), size=10),
+    'dynprm': _field('', _ANY, 'actuator_dynprm', stateless('actuator_dynprm'), size=10),
     'forcerange': _range('N·m', 'actuator_forcerange', _STRONG_ACTUATOR),
     # What a servo pushes with at most, both ways.
     'forcelimit': _field(
-        'N·m', _NONNEGATIVE, slots.around_zero('actuator_forcerange', share=1.0), _EITHER_WAY
+        'N·m', _NONNEGATIVE, around_zero('actuator_forcerange', share=1.0), _EITHER_WAY
     ),
-    'ctrlrange': _range('', slots.control_range, _HELD_CONTROL),
+    'ctrlrange': _range('', control_range, _HELD_CONTROL),
     'actrange': _range('', 'actuator_actrange', _HELD_ACTIVATION),
     'armature': _field('kg·m²', _NONNEGATIVE, 'actuator_armature'),
-    'damping': _polynomial(_DAMPING, slots.row_polynomial('actuator_damping')),
+    'damping': _polynomial(_DAMPING, row_polynomial('actuator_damping')),
     'gain': Kind('1', _ANY, role=Role.COMMAND, **_GAIN_REACH),
     'bias': Kind('', _ANY, role=Role.COMMAND),
     'delay': Kind('s', _NONNEGATIVE, role=Role.COMMAND, reach=_delay),
@@ -465,17 +723,17 @@ _SENSOR: dict[str, Kind] = {
     'delay': Kind('s', _ANY, role=Role.SENSOR, reach=_within(_LONGEST_DELAY)),
 }
 
-_OPTION: dict[str, Kind] = {
-    'gravity': _field('m/s²', _ANY, slots.option('gravity'), size=3),
-    'wind': _field('m/s', _ANY, slots.option('wind'), size=3),
-    'magnetic': _field('T', _ANY, slots.option('magnetic'), size=3),
-    'density': _field('kg/m³', _NONNEGATIVE, slots.option('density')),
-    'viscosity': _field('Pa·s', _NONNEGATIVE, slots.option('viscosity')),
-    'impratio': _field('1', _MASS, slots.option('impratio')),
-    'o_margin': _field('m', _NONNEGATIVE, slots.option('o_margin')),
-    'o_solref': _solref(slots.option('o_solref')),
-    'o_solimp': _solimp(slots.option('o_solimp')),
-    'o_friction': _field(_FRICTION, _NONNEGATIVE, slots.option('o_friction'), size=5),
+_OPTIONS: dict[str, Kind] = {
+    'gravity': _field('m/s²', _ANY, option('gravity'), size=3),
+    'wind': _field('m/s', _ANY, option('wind'), size=3),
+    'magnetic': _field('T', _ANY, option('magnetic'), size=3),
+    'density': _field('kg/m³', _NONNEGATIVE, option('density')),
+    'viscosity': _field('Pa·s', _NONNEGATIVE, option('viscosity')),
+    'impratio': _field('1', _MASS, option('impratio')),
+    'o_margin': _field('m', _NONNEGATIVE, option('o_margin')),
+    'o_solref': _solref(option('o_solref')),
+    'o_solimp': _solimp(option('o_solimp')),
+    'o_friction': _field(_FRICTION, _NONNEGATIVE, option('o_friction'), size=5),
 }
 
 #: Only so many messages of a sequence have an offset each.
@@ -507,7 +765,7 @@ KINDS: dict[tuple[str, str], Kind] = {
         ('equality', _EQUALITY),
         ('actuator', {**_ACTUATOR, **SERVO}),
         ('sensor', _SENSOR),
-        ('option', _OPTION),
+        ('option', _OPTIONS),
         ('sequence', _SEQUENCE),
     )
     for attribute, kind in table.items()
@@ -517,3 +775,15 @@ KINDS: dict[tuple[str, str], Kind] = {
 def kind_of(element: str, attribute: str) -> Kind | None:
     """Return the kind of an attribute of an element; None where it has none that moves anything."""
     return KINDS.get((element, attribute)) or spec_kind(element, attribute)
+
+
+#: Attributes of a body that are written into its ``<inertial>``.
+INERTIAL = (
+    'mass',
+    'mass_scaled',
+    'ipos',
+    'mass_ipos',
+    'mass_ipos_scaled',
+    'inertia',
+    'subtree_mass',
+)

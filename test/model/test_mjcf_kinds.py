@@ -20,9 +20,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ParameterError
+from sysid_ros.model.kinds import KINDS, Role
 from sysid_ros.model.loading import load_model, load_spec
-from sysid_ros.model.mjcf.write import WrittenModel, write_model
-from sysid_ros.model.targets import KINDS, Role, Target, resolve
+from sysid_ros.model.mjcf import WrittenModel, write_model
+from sysid_ros.model.targets import Target, resolve
 
 MODEL = """\
 <mujoco>

@@ -1,10 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Identified values in the text of a URDF: inertias, places of links, damping and friction.
-
-The model may be an MJCF of the same robot, whose bodies stand for links that are fixed to each
-other.
-"""
+"""Identified values in the text of a URDF."""
 
 from __future__ import annotations
 
@@ -17,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.model.description import Description
+from sysid_ros.model.description import Description, convert
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.inertia import (
     Inertial,
     full_inertia,
@@ -26,19 +23,10 @@ from sysid_ros.model.inertia import (
     pseudoinertia_from_pi,
     rotation_from_quat,
 )
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.kinds import INERTIAL
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.mjcf.edits import INERTIAL
-from sysid_ros.model.mjcf.text import (
-    Document,
-    Element,
-    join,
-    number,
-    numbers_of,
-    set_component,
-)
 from sysid_ros.model.targets import Target
-from sysid_ros.model.urdf.convert import convert
+from sysid_ros.model.xml_text import Document, Element, join, number, numbers_of, set_component
 
 Array = NDArray[np.float64]
 

@@ -11,16 +11,12 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ParameterError
+from sysid_ros.model.candidates import Writer, write_value
+from sysid_ros.model.elements import element_names
+from sysid_ros.model.kinds import Role
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.targets import (
-    Role,
-    Writer,
-    element_names,
-    resolve,
-    write_spec,
-    write_value,
-)
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import resolve, write_spec
+from sysid_ros.signals import Trajectory
 
 ARM = """
 <mujoco>

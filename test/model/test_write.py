@@ -12,18 +12,24 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.inertia import (
     Inertial,
     full_inertia,
     rotation_from_quat,
     theta_from_body,
 )
-from sysid_ros.model.loading import compile_spec, fitted_model, load_model, load_spec, read_model
-from sysid_ros.model.mjcf.write import WrittenModel, write_model
+from sysid_ros.model.loading import (
+    add_actuators,
+    compile_spec,
+    fitted_model,
+    load_model,
+    load_spec,
+    read_model,
+)
+from sysid_ros.model.mjcf import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
 
-DATA = Path(__file__).parents[2] / 'data' / 'urdf'
+DATA = Path(__file__).parents[1] / 'data' / 'urdf'
 
 
 def rewrite(
