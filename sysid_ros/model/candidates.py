@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ModelError, SysidError, one_sentence
-from sysid_ros.model.elements import subtree
+from sysid_ros.model.elements import ROUNDING, SAME, subtree
 from sysid_ros.model.inertia import INERTIAL_FIELDS, Inertial, body_from_theta, theta_from_body
 from sysid_ros.model.kinds import Coupling, Role, read_field, write_field
 from sysid_ros.model.targets import Target, Unknown, write_spec
@@ -91,7 +91,7 @@ class _SpringLengths:
         rest = np.array(getattr(model, _LENGTH))
         if spec is None:
             lengths = every.lengths((), 1).reshape(rest.shape)
-            follows = np.all(np.isclose(lengths, rest, rtol=_ROUNDING, atol=_ROUNDING), axis=1)
+            follows = np.all(np.isclose(lengths, rest, rtol=ROUNDING, atol=ROUNDING), axis=1)
         else:
             given = [np.asarray(tendon.springlength) for tendon in spec.tendons]
             follows = np.array([bool(np.all(length == -1)) for length in given])
@@ -286,14 +286,6 @@ def _scale(field: str, where: Places, column: int, values: Array, data: dict[str
     data[field][:, where] *= values[:, column, None]
 
 
-def write_value(model: mujoco.MjModel, target: Target, value: float) -> None:
-    """Set the value of a target in a model. The caller runs ``mj_setConst`` after all writes.
-
-    What is written relative to the model (``subtree_mass``) is relative to what it has now.
-    """
-    Writer(model, [(target, 0)]).write(model, np.array([value]))
-
-
 class Assignment(NamedTuple):
     """Numbers (m, k) that m candidates put into k flat indices of one field of a model."""
 
@@ -482,12 +474,6 @@ def _hold_gains(spec: mujoco.MjSpec) -> None:
 _DERIVED = frozenset(mujoco.MjModel._setconst_outputs)  # noqa: SLF001 (named nowhere else)
 #: What acts through commands or measurements, and not in the simulation alone.
 _NOT_LEARNT = frozenset({'actuator_delay', 'sensor_delay'})
-#: A field is as compiled within this share of its largest number: what rounding leaves of it.
-_SAME = 1e-9
-#: A number follows a value where two moves give the same slope within this share.
-_SAME_SLOPE = 1e-6
-#: Slopes that are this near to one of nine digits, and offsets this near to zero, are that.
-_ROUNDING = 1e-12
 
 
 def learn(rebuild: Rebuild, unknowns: Sequence[Unknown]) -> tuple[Linear, ...] | None:
@@ -564,15 +550,15 @@ def _lines(
         crossed = np.outer(changes[0], moves[1, columns]), np.outer(changes[1], moves[0, columns])
         size = np.abs(crossed[0]) + np.abs(crossed[1])
         apart = np.where(size > 0, np.abs(crossed[0] - crossed[1]) / np.maximum(size, 1e-300), 1.0)
-        if np.any(apart.min(axis=1) > _SAME_SLOPE):
+        if np.any(apart.min(axis=1) > SAME):
             return None
         which = columns[np.argmin(apart, axis=1)]
         slopes = changes[0] / moves[0, which]
         short = np.round(slopes, 9)
-        factors = np.where(np.abs(slopes - short) <= _ROUNDING * np.abs(slopes), short, slopes)
+        factors = np.where(np.abs(slopes - short) <= ROUNDING * np.abs(slopes), short, slopes)
         made = factors * start[which]
         offsets = own[places] - made
-        offsets[np.abs(offsets) <= _ROUNDING * np.maximum(np.abs(own[places]), np.abs(made))] = 0.0
+        offsets[np.abs(offsets) <= ROUNDING * np.maximum(np.abs(own[places]), np.abs(made))] = 0.0
         found.append(Linear(field, places, which, factors, offsets))
     return tuple(found)
 
@@ -587,6 +573,6 @@ def _equal(model: mujoco.MjModel, other: mujoco.MjModel, base: mujoco.MjModel) -
         if compared.shape != own.shape or own.dtype.kind != 'f':
             return False
         size = max(np.abs(own).max(), np.abs(before[field]).max())
-        if not np.all(np.abs(own - compared) <= _SAME * size):
+        if not np.all(np.abs(own - compared) <= SAME * size):
             return False
     return True

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, listed, nearest, one_sentence
 from sysid_ros.files import sha256
+from sysid_ros.model.elements import SAME
 from sysid_ros.model.xml_text import Document, Element, Source, absolute, decode, exact_xml
 
 _URDF, _XACRO, _MJCF = '.urdf', '.xacro', '.xml'
@@ -167,8 +168,6 @@ _FORMATS = ('.stl', '.obj', '.msh')
 #: What moves and has no mass gets this one, kg; a body without an inertia, that of a solid ball of
 #: this radius, m.
 _MASS, _RADIUS = 1e-3, 0.02
-#: Moments of an inertia are the same up to this part.
-_SAME = 1e-9
 _WORLD = 'world'
 #: How MuJoCo is to read a URDF: links that are fixed stay bodies, an inertia that no body can have
 #: becomes a ball's, and shapes weigh nothing.
@@ -303,7 +302,7 @@ def _mended(spec: mujoco.MjSpec) -> list[str]:
     return [
         body.name
         for body in bodies
-        if not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=_SAME)
+        if not np.allclose(np.sort(model.body(body.name).inertia), _moments(body), rtol=SAME)
     ]
 
 

@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import mujoco
 
-#: Hinges and slides.
+#: Numbers of two models are the same within this share: what a compiler and its eigenvalue routine
+#: leave of their digits.
+SAME = 1e-9
+#: Numbers computed in two ways agree within this share, and smaller ones are rounded zeros.
+ROUNDING = 1e-12
+#: Hinges and slides, as integers: MuJoCo's enums do not find a NumPy integer in a tuple of them.
 SCALAR_JOINTS = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
 #: Transmissions of actuators that drive one joint.
 TO_JOINT = (int(mujoco.mjtTrn.mjTRN_JOINT), int(mujoco.mjtTrn.mjTRN_JOINTINPARENT))
@@ -79,6 +84,7 @@ def component_label(signal: str, place: int, width: int) -> str:
     return signal if width == 1 else f'{signal}[{place}]'
 
 
+#: Kinds of elements with their types and counts.
 OBJECTS = {
     'joint': (mujoco.mjtObj.mjOBJ_JOINT, 'njnt'),
     'body': (mujoco.mjtObj.mjOBJ_BODY, 'nbody'),
@@ -107,11 +113,8 @@ def object_id(model: mujoco.MjModel, element: str, name: str) -> int:
 def dofs(model: mujoco.MjModel, joint: int) -> range:
     """Return the degrees of freedom of a joint."""
     start = int(model.jnt_dofadr[joint])
-    width = {
-        mujoco.mjtJoint.mjJNT_FREE: 6,
-        mujoco.mjtJoint.mjJNT_BALL: 3,
-    }.get(mujoco.mjtJoint(model.jnt_type[joint]), 1)
-    return range(start, start + width)
+    widths = {mujoco.mjtJoint.mjJNT_FREE: 6, mujoco.mjtJoint.mjJNT_BALL: 3}
+    return range(start, start + widths.get(mujoco.mjtJoint(model.jnt_type[joint]), 1))
 
 
 def subtree(model: mujoco.MjModel, body: int) -> tuple[int, ...]:

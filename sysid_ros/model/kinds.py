@@ -155,7 +155,7 @@ Need = Callable[[mujoco.MjModel, int, int], str | None]
 
 #: Components of ``eq_data`` that the user sets, by type: the others are derived from them, or say
 #: which way they are (MuJoCo 4.0).
-_EQUALITY_DATA = {
+EQUALITY_DATA = {
     mujoco.mjtEq.mjEQ_CONNECT: (0, 1, 2),
     mujoco.mjtEq.mjEQ_WELD: (0, 1, 2, 10),
     mujoco.mjtEq.mjEQ_JOINT: (0, 1, 2, 3, 4),
@@ -274,7 +274,7 @@ def stateless(field: str) -> Need:
 
 def equality_data(model: mujoco.MjModel, equality: int, index: int) -> str | None:
     """Expect a component that the user sets."""
-    known = _EQUALITY_DATA.get(mujoco.mjtEq(model.eq_type[equality]), ())
+    known = EQUALITY_DATA.get(mujoco.mjtEq(model.eq_type[equality]), ())
     if _is(model.eq_objtype[equality], mujoco.mjtObj.mjOBJ_SITE):
         known = tuple(component for component in known if component > 2)  # noqa: PLR2004 (x y z)
     return None if index in known else f'an equality whose data[{index}] is set by the user'

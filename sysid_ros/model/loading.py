@@ -18,7 +18,7 @@ import numpy as np
 from sysid_ros.errors import ModelError, ParameterError, listed, nearest, one_sentence
 from sysid_ros.model.candidates import Writer, writable_spec
 from sysid_ros.model.description import Description, read_description
-from sysid_ros.model.elements import SCALAR_JOINTS, element_names, object_id
+from sysid_ros.model.elements import SAME, SCALAR_JOINTS, element_names, object_id
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target, resolve, write_spec
 
@@ -27,8 +27,6 @@ Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoc
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
 #: the version after it: accelerations are wrong and simulations diverge.
 _WRONG_CHOLESKY = '4.0.0'
-#: ``mjSpec`` writes the interpolation of a control history as an integer; this is ``linear``.
-LINEAR = 1
 #: Numbers that say nothing about the physics: a hash of the tree, and the room for asset paths,
 #: which a compiled model holds in full.
 _IGNORED_FIELDS = frozenset(
@@ -300,13 +298,13 @@ def write_delays(
         if wanted.delay:
             actuator.delay = wanted.delay
             actuator.nsample = max(wanted.nsample, actuator.nsample)
-            actuator.interp = LINEAR
+            actuator.interp = 1  # linear: a spec has an integer for it
         elif actuator.delay:
             actuator.delay = actuator.nsample = actuator.interp = 0
 
 
 def differing_fields(
-    a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = 1e-9
+    a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = SAME
 ) -> tuple[str, ...]:
     """Return which arrays, sizes, options (``opt.…``) and statistics (``stat.…``) of models differ.
 

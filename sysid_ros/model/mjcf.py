@@ -6,21 +6,21 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import MOST_NAMED, ModelError, listed, one_sentence
+from sysid_ros.errors import ModelError, listed, one_sentence
 from sysid_ros.model.description import Description
-from sysid_ros.model.elements import subtree
+from sysid_ros.model.elements import ROUNDING, subtree
 from sysid_ros.model.inertia import Inertial, full_inertia, principal_axes
-from sysid_ros.model.kinds import INERTIAL, MJCF_NAMES, Role, spec_name
+from sysid_ros.model.kinds import EQUALITY_DATA, INERTIAL, MJCF_NAMES, Role, spec_name
 from sysid_ros.model.loading import (
     RobotModel,
     actuators_text,
@@ -56,10 +56,6 @@ from sysid_ros.model.xml_text import (
 _MAIN = 'main'
 #: Rows and columns of the numbers of a ``fullinertia``.
 _FULL = ((0, 1, 2, 0, 0, 1), (0, 1, 2, 1, 2, 2))
-#: Numbers below this share of the largest are rounding errors of zeros.
-_ZERO = 1e-15
-#: A full inertia must give principal axes and moments this closely, relative to the largest.
-_ACCURACY = 1e-11
 #: How MJCF spells an orientation.
 _ORIENTATIONS = ('quat', 'axisangle', 'xyaxes', 'zaxis', 'euler')
 #: Widths and ends of ranges around zero: the attributes that are those ranges, and their upper end.
@@ -83,14 +79,8 @@ _ACTUATORS = (
     *('general', 'motor', 'damper', 'cylinder', 'muscle', 'adhesion', 'dcmotor'),
     *_OWN_GAINS,
 )
-#: Width of gainprm, biasprm and dynprm.
-_WIDTH = 10
 #: Vectors of which the text may give the first components only; the others are zero.
 _OPEN = frozenset({'damping', 'stiffness', 'gear', 'size', 'gainprm', 'biasprm', 'dynprm'})
-#: Where the data of an equality of two bodies has the torque scale of a weld.
-_TORQUESCALE = 10
-#: So many numbers of an equality's data are an anchor or a polynomial.
-_ANCHOR, _POLYNOMIAL = 3, 5
 
 
 class _Place(NamedTuple):
@@ -176,11 +166,14 @@ def _places(rewrite: Rewrite, node: Element, target: Target) -> list[_Place]:
     if element == 'actuator' and attribute in _GAINS:
         return _gain_places(rewrite, node, target, owner)
     if element == 'equality' and attribute == 'data':
-        if owner.type in (mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtEq.mjEQ_TENDON):
-            return [_Place('polycoef', index, np.array(owner.data[:_POLYNOMIAL]))]
-        if index == _TORQUESCALE:
-            return [_Place('torquescale', None, np.array(owner.data[index : index + 1]))]
-        return [_Place('anchor', index, np.array(owner.data[:_ANCHOR]))]
+        known = EQUALITY_DATA[mujoco.mjtEq(owner.type)]
+        if owner.type == mujoco.mjtEq.mjEQ_WELD:
+            if index == known[-1]:
+                return [_Place('torquescale', None, np.array([owner.data[index]]))]
+            known = known[:-1]
+        of_bodies = owner.type in (mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD)
+        name = 'anchor' if of_bodies else 'polycoef'
+        return [_Place(name, index, np.array(owner.data[list(known)]))]
     spelled = spec_name(element, attribute)
     values = np.array(getattr(owner, spelled), dtype=np.float64)
     name = MJCF_NAMES.get(spelled, spelled)
@@ -207,7 +200,7 @@ def _gain_places(rewrite: Rewrite, node: Element, target: Target, owner: Any) ->
     first = target.rows[0] if target.rows else target.row
     found = []
     for field, place, factor in target.slots(rewrite.nominal):
-        row, index = divmod(place, _WIDTH)
+        row, index = divmod(place, mujoco.mjNGAIN)
         name = field.removeprefix('actuator_')
         # What the text leaves out comes from the class, or from what the element compiles to.
         whole = getattr(owner, name) if target.rows else getattr(rewrite.nominal, field)[row]
@@ -360,14 +353,14 @@ def _change_inertial(inertial: Element, nominal: Inertial, fitted: Inertial) -> 
 def _set_full(inertial: Element, wanted: Inertial) -> bool:
     """Write six numbers, unless nearly equal moments leave the axes to rounding errors."""
     full = full_inertia(wanted.iquat, wanted.inertia)
-    full[np.abs(full) < _ZERO * np.abs(full).max()] = 0.0
+    full[np.abs(full) < ROUNDING * np.abs(full).max()] = 0.0
     six = full[_FULL]
     symmetric = np.empty((3, 3))
     symmetric[_FULL] = symmetric[_FULL[::-1]] = six
     moments, quat = principal_axes(symmetric)
     if (
-        np.abs(moments - wanted.inertia).max() > _ACCURACY * float(wanted.inertia.max())
-        or np.abs(quat - wanted.iquat).max() > _ACCURACY
+        np.abs(moments - wanted.inertia).max() > ROUNDING * float(wanted.inertia.max())
+        or np.abs(quat - wanted.iquat).max() > ROUNDING
         or any(inertial.get(name) is not None for name in _ORIENTATIONS)
     ):
         return False
@@ -389,8 +382,6 @@ class Rewrite:
     notes: list[str]
 
 
-#: The files written must compile to the identified model this closely, relative to numbers above 1.
-TOLERANCE = 1e-9
 #: What the compiler derives from the numbers that are compared, by the beginnings of names: for
 #: viewers, with the rounding of an inverse, which a light gripper on a heavy arm makes large, and
 #: what it decides by inertias: which bodies are "simple", and how boxes around geoms are arranged.
@@ -400,7 +391,6 @@ _DERIVED = (
 )
 #: Attributes that MuJoCo does not take back from a compiled model.
 _IN_SPEC = frozenset({'gravcomp', 'actuatorfrcrange'})
-_FOLDER_MODE = 0o755
 #: What each role is called that no MJCF holds.
 _OMITTED = {
     Role.COMMAND: 'gains and biases of commands',
@@ -422,13 +412,7 @@ def left_out(values: Iterable[tuple[Target, float]]) -> list[str]:
         if not target.in_mjcf:
             unit = f' {target.unit}' if target.unit not in ('', '1') else ''
             found.setdefault(target.role, []).append(f'{target.path} {value:.6g}{unit}')
-    notes = []
-    for role, entries in found.items():
-        shown = entries[:MOST_NAMED] if role is Role.SEQUENCE else entries
-        more = len(entries) - len(shown)
-        listed = ', '.join(shown) + (f' and {more} more' if more else '')
-        notes.append(f'The MJCF does not hold {_OMITTED[role]}: {listed}.')
-    return notes
+    return [f'The MJCF does not hold {_OMITTED[r]}: {listed(each)}.' for r, each in found.items()]
 
 
 class WrittenModel(NamedTuple):
@@ -497,15 +481,15 @@ def write_model(
             )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
-        try:
-            edited = _write_checked(layout, rewrite, held, list(biases or {}), temporary)
+        with TemporaryDirectory(
+            dir=folder.parent, prefix=f'.{folder.name}.', ignore_cleanup_errors=True
+        ) as temporary:
+            new = Path(temporary) / 'new'
+            new.mkdir()
+            edited = _write_checked(layout, rewrite, held, list(biases or {}), new)
             for name, text in beside.items():
-                (temporary / name).write_bytes(encode(text))
-            temporary.chmod(_FOLDER_MODE)
-            _replace(temporary, folder)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+                (new / name).write_bytes(encode(text))
+            _replace(new, folder)
     except OSError as err:
         raise ModelError(f'Cannot write the model folder {str(folder)!r}: {err.strerror}.') from err
     notes = (*rewrite.notes, *left_out(latest.values()))
@@ -718,7 +702,7 @@ def _refuse_own_source(layout: _Layout, folder: Path) -> None:
 
 def _check_meaning(path: Path, fitted: mujoco.MjModel) -> None:
     """Check that a file compiles to the identified model."""
-    differing = differing_fields(load_model(path), fitted, TOLERANCE)
+    differing = differing_fields(load_model(path), fitted)
     fields = [field for field in differing if not field.startswith(_DERIVED)]
     if fields:
         raise ModelError(
@@ -729,15 +713,12 @@ def _check_meaning(path: Path, fitted: mujoco.MjModel) -> None:
 
 def _replace(new: Path, folder: Path) -> None:
     """Put a complete folder into its place; an old one comes back if that fails."""
-    if not folder.exists():
-        new.rename(folder)
-        return
-    old = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f'.{folder.name}.'))
-    folder.rename(old / folder.name)
+    old = new.with_name('old')
+    if folder.exists():
+        folder.rename(old)
     try:
         new.rename(folder)
     except OSError:
-        (old / folder.name).rename(folder)
-        old.rmdir()
+        if old.exists():
+            old.rename(folder)
         raise
-    shutil.rmtree(old, ignore_errors=True)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
 from sysid_ros.model.description import Description, convert
-from sysid_ros.model.elements import SCALAR_JOINTS
+from sysid_ros.model.elements import ROUNDING, SAME, SCALAR_JOINTS
 from sysid_ros.model.inertia import (
     Inertial,
     full_inertia,
@@ -47,16 +47,10 @@ _HELD = {
     'body': frozenset({*INERTIAL, 'pos', 'quat'}),
     'joint': frozenset({'damping', 'frictionloss'}),
 }
-#: Numbers that agree to this part of the largest are the same.
-_SAME = 1e-12
-#: What is written must be read as the identified model this closely, relative to the largest.
-_TOLERANCE = 1e-9
 #: Frames and axes of a URDF and of a model are the same up to this, m and rad, and numbers that
 #: nobody identified up to this part: a text of six digits has angles to 4e-6 rad, which a metre
 #: away is less than this.
 _SAME_TEXT = 1e-4
-#: A second moment of mass that is negative by less than this part of their sum is rounded.
-_ROUNDING = 1e-9
 
 
 class Urdf:
@@ -189,7 +183,7 @@ def _carry_inertia(
     mass = float(wanted[3, 3])
     place = wanted[:3, 3] / (mass or 1.0)
     second = wanted[:3, :3] - mass * np.outer(place, place)
-    if mass <= 0 or np.linalg.eigvalsh(second)[0] < -_ROUNDING * np.trace(second):
+    if mass <= 0 or np.linalg.eigvalsh(second)[0] < -SAME * np.trace(second):
         others = [nominal.body(row).name for row in merged]
         raise ModelError(
             f'Link {name!r} of {path!r} cannot have what was identified for the body, as the links '
@@ -266,11 +260,11 @@ def _write_inertial(link: Element, wanted: Inertial) -> None:
     turned = rotation_from_rpy(np.resize(numbers_of(origin, 'rpy') or [0.0], 3))
     tensor = turned.T @ full_inertia(wanted.iquat, wanted.inertia) @ turned
     largest = np.abs(tensor).max()
-    tensor[np.abs(tensor) < _SAME * largest] = 0.0
+    tensor[np.abs(tensor) < ROUNDING * largest] = 0.0
     for name, place in _INERTIA.items():
         value = float(tensor[place])
         told = numbers_of(_inside(inertial, 'inertia'), name)
-        if not told or abs(told[0] - value) > _SAME * largest:
+        if not told or abs(told[0] - value) > ROUNDING * largest:
             _inside(inertial, 'inertia').set(name, number(value))
 
 
@@ -279,7 +273,7 @@ def _write_number(
 ) -> None:
     """Write a component of an attribute unless the text has it but for rounding."""
     told = numbers_of(node, name)
-    if place >= len(told) or abs(told[place] - value) > _SAME * abs(value):
+    if place >= len(told) or abs(told[place] - value) > ROUNDING * abs(value):
         set_component(node, name, place, value, vector, 3 if name == 'xyz' else 1)
 
 
@@ -297,7 +291,7 @@ def _check_meaning(text: str, path: Path, fitted: mujoco.MjModel) -> None:
         _numbers(fitted),
         strict=True,
     ):
-        if not np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(other).max()):
+        if not np.allclose(one, other, rtol=SAME, atol=SAME * np.abs(other).max()):
             raise ModelError(
                 f'Cannot write {str(path)!r} back: expected the new URDF to mean the identified '
                 f'model, found differences in {field}.'

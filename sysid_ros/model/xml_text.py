@@ -9,6 +9,7 @@ import functools
 import html
 import os
 import re
+import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -433,8 +434,6 @@ def absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100 (resolve would follow links)
 
 
-#: Digits that give the same double again.
-_DIGITS = 17
 _LIBRARIES = ('libmujoco.so*', 'libmujoco*.dylib', 'mujoco.dll')
 _LONG_NUMBER = re.compile(r'(?<![\w.])-?\d+\.\d{7,}(?:e[+-]\d+)?(?!\w)')
 
@@ -469,7 +468,7 @@ def _all_digits() -> Iterator[None]:
     folder = Path(mujoco.__file__).parent
     library = ctypes.CDLL(str(next(f for name in _LIBRARIES for f in folder.glob(name))))
     set_digits = getattr(library, '_mjPRIVATE__set_xml_precision', lambda _: None)
-    set_digits(_DIGITS)
+    set_digits(sys.float_info.dig + 2)  # these give the same double again
     try:
         yield
     finally:

@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from mujoco.batch import MODEL_FIELDS, Batch
 
+from builders.models import write_value
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.candidates import Writer, writable_model, write_value
+from sysid_ros.model.candidates import Writer, writable_model
 from sysid_ros.model.kinds import KINDS, Role
 from sysid_ros.model.loading import differing_fields
 from sysid_ros.model.targets import Target, resolve

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders.models import write_value
 from sysid_ros.errors import ModelError, ParameterError
-from sysid_ros.model.candidates import Writer, writable_model, writable_spec, write_value
+from sysid_ros.model.candidates import Writer, writable_model, writable_spec
 from sysid_ros.model.loading import differing_fields, fitted_model, load_model, native_delay
 from sysid_ros.model.targets import resolve
 

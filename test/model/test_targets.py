@@ -10,8 +10,9 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders.models import write_value
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.candidates import Writer, write_value
+from sysid_ros.model.candidates import Writer
 from sysid_ros.model.elements import element_names
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.loading import differing_fields

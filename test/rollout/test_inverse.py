@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt
 
-from sysid_ros.model.candidates import set_all_apart, write_value
+from builders.models import write_value
+from sysid_ros.model.candidates import set_all_apart
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.inverse import force_weights
 from sysid_ros.rollout.prediction import predict
