@@ -53,14 +53,10 @@ _CODES = {
     'float32': 'f4',
     'float64': 'f8',
 }
-#: A sequence of more bytes than this is data (an image, a cloud), not a column for each byte.
-_MOST_BYTES = 64
-#: Nor is there a column for each number of a longer sequence (a laser scan).
+#: A longer sequence is data (an image, a laser scan), not a column for each of its numbers.
 _MOST_NUMBERS = 256
 #: No message has this many structures or numbers that somebody wants to see one by one.
 _MOST_PARTS = 65_536
-#: No message type that somebody wrote is nested deeper.
-_DEEPEST = 50
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
@@ -185,19 +181,17 @@ class _Walk:
         self._in_header = False
         self._visited = 0
 
-    def structure(self, name: str, path: str, depth: int = 0) -> None:
+    def structure(self, name: str, path: str) -> None:
         """Walk through a structure."""
         # Those without numbers are counted, too: types inside types twice each grow without end.
         self._visited += 1
         if self._visited > _MOST_PARTS or len(self.parts) > _MOST_PARTS:
             raise NoColumnsError(f'it has more than {_MOST_PARTS} parts, which are data')
-        if depth > _DEEPEST:
-            raise CdrError(f'message type {name!r} is nested more than {_DEEPEST} deep')
         for member, (kind, detail) in self._kind.members(name):
             place = f'{path}.{member}' if path else member
             if kind == Nodetype.NAME:
                 self._in_header |= not path and member == 'header' and detail == _HEADER
-                self.structure(detail, place, depth + 1)
+                self.structure(detail, place)
                 self._in_header &= bool(path)
             elif kind == Nodetype.BASE and detail[0] == 'string':
                 self._text(place)
@@ -205,7 +199,7 @@ class _Walk:
                 where, label = (path, member) if path else (member, '')
                 self._numbers(where, detail[0], (label,))
             else:
-                self._several(kind, detail, place, depth)
+                self._several(kind, detail, place)
 
     def finish(self) -> None:
         """Check that nothing but padding is left."""
@@ -213,7 +207,7 @@ class _Walk:
         if left > _MOST_PADDING:
             raise CdrError(f'The message has {left} bytes more than its type')
 
-    def _several(self, kind: Nodetype, detail: Any, path: str, depth: int) -> None:
+    def _several(self, kind: Nodetype, detail: Any, path: str) -> None:
         (inner_kind, inner), count = detail
         if kind == Nodetype.SEQUENCE:
             count = self._uint32()
@@ -224,14 +218,13 @@ class _Walk:
                 )
         if inner_kind == Nodetype.NAME:
             for index in range(count):
-                self.structure(inner, f'{path}[{index}]', depth + 1)
+                self.structure(inner, f'{path}[{index}]')
         elif inner[0] == 'string':
             self.texts[path] = []
             for _ in range(count):
                 self._text(path)
         elif count:
-            most = _MOST_BYTES if _CODES.get(inner[0], '') in {'i1', 'u1'} else _MOST_NUMBERS
-            if count > most:
+            if count > _MOST_NUMBERS:
                 raise NoColumnsError(f'{path} has {count} elements, which are data, not columns')
             self._numbers(path, inner[0], tuple(map(str, range(count))))
 
@@ -295,7 +288,10 @@ def find_layout(kind: MessageType, data: bytes, *, texts_matter: bool) -> Layout
         CdrError: The message does not fit its type, or there is no definition of it.
     """
     walk = _Walk(kind, data, texts_matter=texts_matter)
-    walk.structure(kind.name, '')
+    try:
+        walk.structure(kind.name, '')
+    except RecursionError as err:
+        raise CdrError(f'message type {kind.name!r} is nested without end') from err
     walk.finish()
     stamp = tuple(run for run in walk.header if run.field == _STAMP)
     fixed: list[list[int]] = []

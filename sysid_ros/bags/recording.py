@@ -18,13 +18,9 @@ from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter, define
 from sysid_ros.errors import BagError, one_line
 
-#: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
-_OVERHEAD = 200
 #: The writer thread looks into the queue this often, seconds. Waking it for every message would
 #: cost the receiving thread more than the writing does.
 _TICK_SECONDS = 0.05
-#: It is woken earlier when so many bytes wait.
-_WAKE_BYTES = 16 << 20
 
 
 class Buffering(NamedTuple):
@@ -32,7 +28,7 @@ class Buffering(NamedTuple):
 
     Attributes:
         queue_seconds: How long a message may wait for a disk that stalls before others are dropped.
-        queue_bytes: Memory that waiting messages take at most.
+        queue_bytes: Bytes of the messages that wait at most.
         flush_seconds: How often messages are handed to the operating system: what a killed recorder
             loses, together with the time that this takes.
         sync_seconds: How often to wait until what was handed over is on the disk, which is what
@@ -205,9 +201,7 @@ class Recording:
                 self._stats[topic].dropped += 1
                 return
             self._queue.append((topic, receive_ns, cdr, sent_ns, now))
-            self._bytes_in += len(cdr) + _OVERHEAD
-        if waiting >= _WAKE_BYTES and not self._wake.is_set():
-            self._wake.set()
+            self._bytes_in += len(cdr)
 
     def count_lost(self, topic: str, messages: int) -> None:
         """Count messages that the middleware lost before they came here."""
@@ -270,7 +264,7 @@ class Recording:
                 stats.last_ns = receive_ns
                 stats.messages += 1
                 self._queue.popleft()
-                self._bytes_out += len(cdr) + _OVERHEAD
+                self._bytes_out += len(cdr)
             if time.monotonic() >= next_flush:
                 next_flush = time.monotonic() + self._buffering.flush_seconds
                 if self._sync_failure is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -42,10 +43,6 @@ from sysid_ros.version import __version__
 
 #: Version of the metadata that ROS 2 Jazzy writes.
 _VERSION = 9
-#: When a bag without messages starts, ns: the latest time there is.
-_NEVER = 2**63 - 1
-#: A chunk is closed when its messages are so many bytes; rosbag2's own default.
-_CHUNK = 786_432
 #: How ROS writes "no limit" into a QoS profile.
 _FOREVER = QosTime(9_223_372_036, 854_775_807)
 _COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
@@ -134,7 +131,7 @@ class BagWriter:
         self.finished = False
         #: What was handed to the operating system: messages by topic, receive stamps, ns.
         self.counts: Counter[str] = Counter()
-        self.start_ns, self.end_ns = _NEVER, 0
+        self.start_ns, self.end_ns = sys.maxsize, 0
         self._compression = _COMPRESSIONS[compression]
         self._topics: dict[str, Topic] = {}
         self._facts: dict[str, str] = {}
@@ -275,7 +272,7 @@ class BagWriter:
         """Create the file with the facts."""
         self.path.mkdir(parents=True)
         self._stream = self.file.open('xb')
-        self._writer = Writer(self._stream, chunk_size=_CHUNK, compression=self._compression)
+        self._writer = Writer(self._stream, compression=self._compression)
         self._writer.start(profile='ros2', library=f'sysid_ros {__version__}')
         if self._facts:
             self._writer.add_metadata(FACTS, self._facts)

@@ -74,7 +74,9 @@ def test_what_does_not_fit_into_the_queue_is_counted_per_topic(
 ):
     reached, release = held_writer
     recording = Recording(
-        tmp_path / 'bag', [STATES, COMMANDS], buffering=Buffering(queue_bytes=11 * 200)
+        tmp_path / 'bag',
+        [STATES, COMMANDS],
+        buffering=Buffering(queue_bytes=len(b'first') + 10 * len(b'more')),
     )
     recording.put(STATES.name, 0, b'first')
     assert reached.wait(TIMEOUT)
