@@ -14,6 +14,21 @@ import difflib
 import re
 from collections.abc import Iterable, Sized
 
+#: What does something to a terminal or a page, or is not seen: Unicode's categories Cc and Cf (ESC,
+#: line breaks, marks that reverse the direction, spaces without width), Zl and Zp, and halves of
+#: surrogate pairs, which no file can hold.
+UNSEEN = (
+    '\n'
+    '\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e'
+    '\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb'
+    '\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a'
+    '\U000e0001\U000e0020-\U000e007f'
+)
+_UNSEEN = re.compile(f'[{UNSEEN}]')
+#: No name of a topic or a file is longer; longer ones are cut where people read them.
+LONGEST_NAME = 256
+#: Nor does anybody read a sentence of more characters.
+_LONGEST_SENTENCE = 1000
 #: A sentence names at most so many things and counts the others: a six-joint arm has its names.
 MOST_NAMED = 6
 
@@ -107,29 +122,6 @@ def how_many(things: Sized, what: str) -> str:
     return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'
 
 
-#: What does something to a terminal or a page, or is not seen: Unicode's categories Cc and Cf (ESC,
-#: line breaks, marks that reverse the direction, spaces without width), Zl and Zp, and halves of
-#: surrogate pairs, which no file can hold.
-UNSEEN = (
-    '\n'
-    '\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e'
-    '\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb'
-    '\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a'
-    '\U000e0001\U000e0020-\U000e007f'
-)
-
-
-_UNSEEN = re.compile(f'[{UNSEEN}]')
-
-
-#: No name of a topic or a file is longer; longer ones are cut where people read them.
-_LONGEST_NAME = 256
-
-
-#: Nor does anybody read a sentence of more characters.
-_LONGEST_SENTENCE = 1000
-
-
 def one_line(text: str) -> str:
     r"""Return a text as one line in which everything is seen: a line break is ``\n``.
 
@@ -138,7 +130,7 @@ def one_line(text: str) -> str:
     return _UNSEEN.sub(lambda found: found[0].encode('unicode_escape').decode(), text)
 
 
-def short(text: str, most: int = _LONGEST_NAME) -> str:
+def short(text: str, most: int = LONGEST_NAME) -> str:
     """Return a text without its middle where it is long."""
     end = most // 3
     return text if len(text) <= most else f'{text[: most - end - 1]}…{text[-end:]}'

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the JSON objects in them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import ConfigError, ResultError, SysidError, nearest
+from sysid_ros.errors import ConfigError, ResultError, SysidError, nearest, short
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -133,10 +133,6 @@ def write_arrays(path: str | PathLike[str], arrays: Mapping[str, NDArray[Any]]) 
     replace_file(path, stream.getvalue())
 
 
-#: A value is shown with at most so many characters.
-_SHOWN = 60
-
-
 def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict[str, Any]:
     """Read a JSON file that holds one object.
 
@@ -180,5 +176,4 @@ def bad_value(path: Path, place: str, value: object, expected: str) -> str:
 
 def shown(value: object) -> str:
     """Return a value as JSON has it, cut where it is long."""
-    text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'
+    return short(json.dumps(value))

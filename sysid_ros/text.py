@@ -1,6 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Text of others where it leaves, and JSON and YAML in and out."""
+"""Text of others where it leaves: JSON, YAML, CSV and names of files, and YAML where it comes in.
+
+Names and notes of bags and models may hold anything. They stay as they are inside, so that a name
+is found by its name, and are escaped once, by what they are written to: `errors.one_line` for lines
+that people read, `report` for terminals and HTML, all else here.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from sysid_ros.errors import UNSEEN
+from sysid_ros.errors import LONGEST_NAME, UNSEEN
 
 #: Between JSON's strings, line breaks are the layout; inside, they are escaped already.
 _UNSEEN_IN_JSON = re.compile(f'[{UNSEEN[1:]}]')
@@ -35,11 +40,7 @@ def in_json(text: str) -> str:
 
 
 def _json_escape(found: re.Match[str]) -> str:
-    code = ord(found[0])
-    if code < 0x10000:  # noqa: PLR2004 (the end of the plane that JSON's escapes reach)
-        return f'\\u{code:04x}'
-    high, low = divmod(code - 0x10000, 0x400)
-    return f'\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}'
+    return re.sub('....', r'\\u\g<0>', found[0].encode('utf-16-be', 'surrogatepass').hex())
 
 
 def csv_header(names: Iterable[str]) -> str:
@@ -110,14 +111,11 @@ def to_json(value: object, *, indent: int | None = None) -> str:
 
 #: Texts that need no quotes, unless YAML takes them for something else.
 _PLAIN = re.compile(r'[\w/][\w./-]*', re.ASCII)
-#: Longer keys must be announced by a question mark (YAML 1.1, 7.4: 1024 characters).
-_LONGEST_KEY = 1000
 #: Nothing that anybody configures or records is nested deeper.
 _DEEPEST = 50
-#: Aliases may stand for so many values in all: those of aliases of aliases grow without end.
-_MOST_VALUES = 100_000
-#: A text counts as one value more for each so many characters.
-_LONG_TEXT = 100
+#: Aliases may stand for so many values and characters in all: those of aliases of aliases grow
+#: without end.
+_MOST_VALUES = 1_000_000
 #: That of LibYAML, where PyYAML has it, is many times as fast.
 _LOADER = getattr(yaml, 'CSafeLoader', yaml.SafeLoader)
 
@@ -134,7 +132,8 @@ def scalar(text: str) -> str:
 def block_entry(key: str, value: str) -> list[str]:
     """Return the lines of a key and its value, which is YAML already, in a mapping of lines."""
     name = scalar(key)
-    return [f'{name}: {value}'] if len(name) <= _LONGEST_KEY else [f'? {name}', f': {value}']
+    # Keys of more than 1024 characters must be announced by a question mark (YAML 1.1, 7.4).
+    return [f'{name}: {value}'] if len(name) <= LONGEST_NAME else [f'? {name}', f': {value}']
 
 
 def parse_yaml(text: str) -> Any:
@@ -192,7 +191,7 @@ class _Size:
             self.values += size
             self.repeated += size
         elif isinstance(event, yaml.ScalarEvent):
-            size = 1 + len(event.value) // _LONG_TEXT
+            size = 1 + len(event.value)
             self.values += size
             if event.anchor is not None:
                 self._anchors[event.anchor] = size

@@ -146,8 +146,7 @@ class Recording:
         # Bytes that went in and out: each has one writer only, their difference is what waits.
         self._bytes_in = self._bytes_out = 0
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._ending = False
+        self._ending = threading.Event()
         self._sync_failure: BagError | None = None
         self._facts: dict[str, str] = {}
         self._announced: set[str] = set()
@@ -197,7 +196,7 @@ class Recording:
                 stalled = now - self._queue[0][4] > self._buffering.queue_seconds
             except IndexError:
                 stalled = False
-            if self._ending or waiting >= self._buffering.queue_bytes or stalled:
+            if self._ending.is_set() or waiting >= self._buffering.queue_bytes or stalled:
                 self._stats[topic].dropped += 1
                 return
             self._queue.append((topic, receive_ns, cdr, sent_ns, now))
@@ -223,8 +222,7 @@ class Recording:
     def close(self) -> Summary:
         """Write what waits, finish the bag, and return what became of it."""
         with self._lock:
-            self._ending = True
-        self._wake.set()
+            self._ending.set()
         self._thread.join()
         writer = self._writer
         return Summary(
@@ -240,7 +238,7 @@ class Recording:
     def _run(self) -> None:
         self._attempt(self._write_until_closed)
         with self._lock:
-            self._ending = True
+            self._ending.set()
         self._finish()
         if self.failure is not None and self._on_failure is not None:
             self._on_failure(self.failure)
@@ -249,9 +247,7 @@ class Recording:
         next_flush = time.monotonic() + self._buffering.flush_seconds
         ending = False
         while not ending:
-            self._wake.wait(_TICK_SECONDS)
-            self._wake.clear()
-            ending = self._ending
+            ending = self._ending.wait(_TICK_SECONDS)
             # Not more than waits now, so that a fast publisher cannot keep the flush from coming.
             for _ in range(len(self._queue)):
                 topic, receive_ns, cdr, sent_ns, _ = self._queue[0]

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from sysid_ros.errors import nearest
+from sysid_ros.errors import nearest, short
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-
-#: A value is shown with at most so many characters.
-_SHOWN = 60
 
 #: Types of pydantic's complaints, or how they begin, and what was expected.
 _EXPECTED = {
@@ -105,8 +102,7 @@ def _shown(value: object) -> str:
     """Return a value as YAML has it, cut where it is long."""
     if value is None or isinstance(value, bool):
         return {None: 'null', True: 'true', False: 'false'}[value]
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f'{text[:_SHOWN]}…'
+    return short(repr(value))
 
 
 def _keys(schema: type[BaseModel], parts: list[int | str]) -> list[str]:

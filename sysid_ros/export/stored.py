@@ -55,11 +55,7 @@ class Stored(NamedTuple):
 
 
 def load_stored(path: Path, model: Path | None = None) -> Stored:
-    """Read a result, and its model again.
-
-    Args:
-        path: ``result.json``, or the folder that it is in, or one with a folder ``current``.
-        model: Where the model is now; where it was unless given.
+    """Read a result, by its path or its folder's, and its model again, here or where it was.
 
     Raises:
         ResultError: There is no such result, or it was rejected.
@@ -126,12 +122,8 @@ def read_again(
 
 Array = NDArray[np.float64]
 
-#: Of a covariance, eigenvalues below zero by more than this part of the largest are no rounding.
-_ROUNDING = 1e-6
-#: So many are drawn at once.
-_BLOCK = 1024
-#: Draws until bounds are said to leave nothing.
-_MOST_DRAWS = 2_000_000
+#: Draws for each sample that is wanted, until bounds are said to leave nothing.
+_MOST_DRAWS = 10_000
 #: Drawn models that MuJoCo refuses, for each one that is wanted, until there is an error.
 _MOST_REFUSED = 10
 #: A parameter is named when bounds refuse more than this part of its draws.
@@ -193,28 +185,14 @@ class Posterior:
     def draws(self, seed: int) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
         """Yield (p,) values without end, and (p,) which of them are out of their bounds."""
         rng = np.random.default_rng(seed)
-        root = _root(self.covariance)
-        known = np.zeros(len(self.parameters), bool)
-        known[self.columns] = True
+        deviation = np.sqrt(np.diag(self.covariance))
+        spread, vectors = np.linalg.eigh(self.covariance / np.outer(deviation, deviation))
+        root = deviation[:, None] * vectors * np.sqrt(np.maximum(spread, 0.0))
+        known = np.isin(np.arange(len(self.parameters)), self.columns)
         while True:
-            values = np.tile([p.value for p in self.parameters], (_BLOCK, 1))
-            values[:, self.columns] += rng.standard_normal((_BLOCK, len(root))) @ root.T
-            out = known & ((values < self.bounds[:, 0]) | (values > self.bounds[:, 1]))
-            yield from zip(values, out, strict=True)
-
-
-def _root(covariance: Array) -> Array:
-    """Return R with R Rᵀ = covariance, or raise where it is none."""
-    deviation = np.sqrt(np.abs(np.diag(covariance)))
-    scaled = covariance / np.outer(deviation, deviation)
-    whole = np.isfinite(scaled).all()
-    values, vectors = np.linalg.eigh(scaled) if whole else (np.full(1, -1.0), np.eye(1))
-    if values[0] < -_ROUNDING * max(values[-1], 1.0):
-        raise ResultError(
-            'Expected a covariance of which no direction has a negative variance, found '
-            f'{float(values[0]):.3g} of the correlations.'
-        )
-    return np.asarray(deviation[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+            values = np.array([p.value for p in self.parameters])
+            values[self.columns] += root @ rng.standard_normal(len(root))
+            yield values, known & ((values < self.bounds[:, 0]) | (values > self.bounds[:, 1]))
 
 
 class Drawn(NamedTuple):
@@ -238,14 +216,7 @@ class Drawn(NamedTuple):
 
 
 def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, seed: int) -> Drawn:
-    """Draw models and write each beside the identified one.
-
-    Args:
-        stored: The result.
-        posterior: What it leaves open.
-        main: The main file of the identified model, as written.
-        count: How many.
-        seed: Of the draws.
+    """Draw models and write each beside the identified one, whose main file is given.
 
     Raises:
         ResultError: Hardly any draw is a model.
@@ -259,7 +230,7 @@ def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, 
         if len(files) == count:
             break
         drawn += 1
-        if drawn > _MOST_DRAWS or refused > _MOST_REFUSED * count:
+        if drawn > _MOST_DRAWS * count or refused > _MOST_REFUSED * count:
             worst = posterior.parameters[int(often.argmax())].name
             why = reason.rstrip('.') or f'values of {worst} are hardly ever inside of their bounds'
             raise ResultError(

@@ -180,7 +180,6 @@ class TimeSeries:
 #: No controller updates less often than this, s: a hundred a second is the default
 #: (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
 SLOWEST_UPDATE = 0.01
-_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -285,7 +284,7 @@ class Trajectory:
             times = times + np.array([0.0, SLOWEST_UPDATE])
         gaps = np.diff(times)
         period = float(np.median(gaps))
-        each = np.ceil(period / SLOWEST_UPDATE - _ROUNDING)
+        each = np.ceil(np.round(period / SLOWEST_UPDATE, 3))
         places = np.cumsum([0.0, *np.maximum(np.round(each * gaps / period), 1.0)])
         inside = np.interp(np.arange(places[-1] + 1), places, times)
         return np.concatenate([[inside[0] - period / each], inside])
