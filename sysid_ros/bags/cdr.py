@@ -102,11 +102,8 @@ class MessageType(NamedTuple):
 def message_type(name: str, text: str = '', language: str = '') -> MessageType:
     """Return a type by its definition, or else by ROS 2 Jazzy's common interfaces.
 
-    Args:
-        name: Name of the type; ``sensor_msgs/JointState`` means the same as with ``msg``.
-        text: Definitions of the type and the types inside it, as bags embed them. What cannot be
-            read counts as absent.
-        language: Language of the text, ``ros2msg`` or ``ros2idl``; empty for no text.
+    A text that cannot be read counts as absent; ``sensor_msgs/JointState`` means the same as with
+    ``msg``.
     """
     name = normalize_msgtype(name)
     own: dict[str, Any] = {}
@@ -275,13 +272,7 @@ class _Walk:
 
 
 def find_layout(kind: MessageType, data: bytes, *, texts_matter: bool) -> Layout:
-    """Walk through a message.
-
-    Args:
-        kind: Its type.
-        data: The message in CDR.
-        texts_matter: Messages with other strings have another layout; those of the header never
-            matter.
+    """Walk through a message; where texts matter, messages with other strings have another layout.
 
     Raises:
         NoColumnsError: The message holds too much for columns.
@@ -388,11 +379,6 @@ class MessageTable(NamedTuple):
 
 def split(found: Batch, kind: MessageType, *, texts_matter: bool) -> Iterator[MessageTable]:
     """Cut a batch of one message type into tables that together hold every message once.
-
-    Args:
-        found: The messages.
-        kind: Their type.
-        texts_matter: See :func:`find_layout`.
 
     Raises:
         CdrError: A message does not fit the type.

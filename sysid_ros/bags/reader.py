@@ -354,11 +354,6 @@ class TopicReader:
     def add(self, messages: Batch, definition: str = '', language: str = '') -> None:
         """Append messages.
 
-        Args:
-            messages: The next messages.
-            definition: Definition of their type, where the bag has one.
-            language: Its language, ``ros2msg`` or ``ros2idl``.
-
         Raises:
             CdrError: A message does not fit its type, or the type makes no columns.
         """

@@ -126,15 +126,6 @@ class Recording:
     ) -> None:
         """Create the bag with its topics and start writing.
 
-        Args:
-            path: Folder of the new bag.
-            topics: The topics in it; :meth:`add` takes more.
-            compression: ``none``, or ``zstd`` for chunks.
-            buffering: How long messages stay in memory.
-            facts: What else the bag says about the recording; see :meth:`set_facts`.
-            on_failure: Called once, from the writing thread, when the bag cannot be written any
-                more.
-
         Raises:
             BagError: The bag exists, a message type has no definition, or the disk refuses.
         """
@@ -181,14 +172,7 @@ class Recording:
             self._topics[topic.name] = define(topic)
 
     def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
-        """Hand over one message of a topic that was added, or count it as dropped.
-
-        Args:
-            topic: Name of the topic.
-            receive_ns: When it was received, ns since the epoch.
-            cdr: The serialised message.
-            sent_ns: When it was sent, by the sender's clock; 0 where that is not known.
-        """
+        """Hand over one message of a topic that was added, or count it as dropped; stamps are ns."""
         now = time.monotonic()
         with self._lock:
             waiting = self._bytes_in - self._bytes_out

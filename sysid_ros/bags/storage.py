@@ -234,13 +234,7 @@ class Onward:
     def stamps(
         self, stamps: NDArray[np.int64], topics: Mapping[int, Topic], numbers: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the stamps of the next messages as they go on.
-
-        Args:
-            stamps: (n,) receive stamps in the order of the file, ns.
-            topics: The topics by their numbers.
-            numbers: (n,) number of each message's topic.
-        """
+        """Return the (n,) receive stamps, ns, of the next messages in the file as they go on."""
         onward = stamps.copy()
         start = 0
         while start < len(stamps):

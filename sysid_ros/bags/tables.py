@@ -113,10 +113,6 @@ def table_files(path: Path) -> tuple[Path, ...]:
 def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
     """Read CSV files or a LeRobot dataset.
 
-    Args:
-        path: A file, a folder of CSV files of one recording, or of a dataset.
-        topics: Topics to read; all by default.
-
     Raises:
         BagError: A file is not what it should be, or there is no such topic.
     """

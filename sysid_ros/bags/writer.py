@@ -112,10 +112,6 @@ class BagWriter:
     def __init__(self, path: Path, *, compression: str = 'none') -> None:
         """Check the arguments; nothing is created yet.
 
-        Args:
-            path: Folder of the new bag.
-            compression: ``none``, or ``zstd`` for chunks.
-
         Raises:
             BagError: The path exists already, or the compression is unknown.
         """
@@ -156,14 +152,7 @@ class BagWriter:
     def add_topic(
         self, topic: str, msgtype: str, qos: TopicQos | None = None, definition: str = ''
     ) -> None:
-        """Announce a topic before its first message.
-
-        Args:
-            topic: Name of the topic.
-            msgtype: Its type, as ``sensor_msgs/msg/JointState``.
-            qos: How it is offered; default reliable and volatile.
-            definition: The type's definition in ROS 2's message language; default that of ROS 2
-                Jazzy's common interfaces.
+        """Announce a topic before its first message; by default it is reliable and volatile.
 
         Raises:
             BagError: The type is not known, the topic is there already, or the disk refuses.
@@ -193,13 +182,7 @@ class BagWriter:
                 self._writer.add_metadata(FACTS, changed)
 
     def write(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
-        """Write one message.
-
-        Args:
-            topic: A topic that was added.
-            receive_ns: When it was received, ns since the epoch.
-            cdr: The serialised message.
-            sent_ns: When it was sent, by the sender's clock, 0 where that is not known.
+        """Write one message, received and sent at so many ns since the epoch; 0 where not known.
 
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
@@ -385,17 +368,10 @@ def new_bag(path: Path) -> Iterator[BagWriter]:
 
 
 def copy_bag(path: Path, writer: BagWriter) -> BagMessages:
-    """Write the messages and facts of a bag into another one.
+    """Write the messages and facts of a bag into another one, and return what was read.
 
     What an unfinished bag holds is copied up to its last whole chunk. Messages that are not in CDR
     are left out.
-
-    Args:
-        path: A bag as `read_bag` takes it; tables hold no messages.
-        writer: The other bag.
-
-    Returns:
-        What was read: topics, facts, and files that were not finished.
 
     Raises:
         BagError: There is no bag, it is damaged, or the other one cannot be written.

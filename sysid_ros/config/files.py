@@ -39,11 +39,7 @@ class _Segments(Section):
 
 
 def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
-    """Read a YAML file that holds one mapping.
-
-    Args:
-        path: The file.
-        otherwise: What to do where there is none like it, a clause.
+    """Read a YAML file that holds one mapping; ``otherwise`` is what to do where there is none.
 
     Raises:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
@@ -197,10 +193,6 @@ _OF_FLEET = frozenset({'bags', 'output', 'memory'})
 
 def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     """Read ``fleet.yaml``; relative paths inside are relative to the file's folder.
-
-    Args:
-        path: The file.
-        output: Folder for all results; the file's unless given.
 
     Raises:
         ConfigError: The file, or the calibration of a robot, cannot be read or is not valid.

@@ -48,13 +48,7 @@ class Section(BaseModel):
 
 
 def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
-    """Turn the first complaint of a validation into one sentence.
-
-    Args:
-        error: What pydantic found.
-        schema: The schema that was asked for.
-        where: File, flag or parameter that held the values.
-    """
+    """Turn the first complaint of a validation into one sentence."""
     complaints = error.errors()
     # Complaints of union members that were not meant come first.
     first = next((item for item in complaints if not _is_tag(item['loc'][-1:])), complaints[0])

@@ -154,15 +154,10 @@ class Writer:
         spec: mujoco.MjSpec | None = None,
         learnt: Sequence[Linear] = (),
     ) -> None:
-        """Find the numbers that values are written to.
+        """Find the numbers that values are written to: targets, each with the column of its value.
 
-        Args:
-            model: The compiled nominal model: what no value names keeps its number.
-            targets: Targets, and for each the column of its value; only those that are fields of
-                the compiled model are used. Of two that write one number, the later wins.
-            spec: What the model was compiled from, which knows which tendons rest at the length
-                of the reference pose. Without it, those do that have that length.
-            learnt: Further numbers, which no target names.
+        Of two targets that write one number, the later wins. The spec knows which tendons rest at
+        the length of the reference pose; without it, those do that have that length.
         """
         found = [(target, column) for target, column in targets if target.role is Role.FIELD]
         places = _Places()

@@ -194,11 +194,6 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Converted:
     unless it is called ``world`` and a floating joint moves what is below. Shapes are for the eye:
     they touch nothing, so that a model does not depend on which meshes are found.
 
-    Args:
-        text: The URDF.
-        path: Its file, beside which meshes are looked for.
-        packages: Folders of packages that it refers to, or that hold such folders.
-
     Raises:
         ModelError: It is no URDF, or MuJoCo refuses it.
     """

@@ -61,10 +61,6 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
 
     What shows by files that are not there, as passed on models often refer to, is left out.
 
-    Args:
-        path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
-        packages: Folders of ROS packages that a URDF may refer to.
-
     Raises:
         ModelError: There is no such file, it is no model, or it needs files that are not there.
         BagError: It is a bag that cannot be read.

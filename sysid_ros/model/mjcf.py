@@ -588,15 +588,7 @@ def write_variant(
     name: str,
     biases: Mapping[str, float] | None = None,
 ) -> Path:
-    """Write a model with other values beside one that is written, whose meshes and so on it shares.
-
-    Args:
-        source: The user's model, as it was read. It is not changed.
-        values: Targets and their values in SI units.
-        written: The main MJCF file of what `write_model` wrote.
-        name: Of the new main file, without its end: MuJoCo writes all of the model into it.
-        biases: As for `write_model`.
-    """
+    """Write a model with other values beside a written one, whose meshes and so on it shares."""
     path, spec = written.with_name(f'{name}.xml'), biased(source.spec, biases or {})
     fitted = fitted_model(source.description.path, values, spec)
     held = [(found_target(t, fitted, spec), float(v)) for t, v in values if t.in_mjcf]

@@ -66,12 +66,6 @@ class Urdf:
 def write_urdf(text: str, path: Path, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
     """Put what differs between two models into a URDF; all else stays as it is, byte for byte.
 
-    Args:
-        text: The URDF.
-        path: Its file, for messages and meshes.
-        nominal: The model that it means.
-        fitted: The model that the new text is to mean, as far as a URDF holds it.
-
     Raises:
         ModelError: The new text would mean something else.
     """
