@@ -172,7 +172,7 @@ class Recording:
             self._topics[topic.name] = define(topic)
 
     def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
-        """Hand over one message of a topic that was added, or count it as dropped; stamps are ns."""
+        """Hand over one message of a topic that was added, or count it as dropped; in ns."""
         now = time.monotonic()
         with self._lock:
             waiting = self._bytes_in - self._bytes_out
