@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from rosbags.interfaces import Nodetype
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-from sysid_ros.bags import TopicColumns, cdr
+from sysid_ros.bags import TopicColumns
 from sysid_ros.bags.cdr import Batch, CdrError, find_layout, message_type
 from sysid_ros.bags.reader import TopicReader
 
@@ -345,14 +344,6 @@ def test_images_and_scans_are_no_columns(msgtype: str, size: int, words: str):
 def test_types_without_columns_say_why(msgtype: str, text: str, words: str):
     with pytest.raises(CdrError, match=words):
         decode('/x', msgtype, [0], [b'\0\1\0\0' + bytes(16)], text)
-
-
-def test_a_layout_is_looked_for_once(messages: Any):
-    data = [messages.joint_state(k, ['a', 'b'], [k, k]) for k in range(300)]
-    data[100:200] = [messages.joint_state(k, ['b', 'a'], [k, k]) for k in range(100)]
-    with mock.patch.object(cdr, 'find_layout', wraps=cdr.find_layout) as walks:
-        decode('/js', 'sensor_msgs/msg/JointState', range(300), data)
-    assert walks.call_count == 2
 
 
 def test_the_padding_that_empty_sequences_are_counted_with_is_left_alone() -> None:

@@ -182,12 +182,6 @@ def test_messages_after_the_end_are_lost_and_counted(tmp_path: Path):
     assert recording.counts() == (TopicStats(STATES.name, dropped=1),)
 
 
-def test_a_topic_without_messages_is_in_the_bag_with_its_type(tmp_path: Path):
-    Recording(tmp_path / 'bag', [STATES]).close()
-    with Reader(tmp_path / 'bag') as reader:
-        assert [(c.topic, c.msgtype) for c in reader.connections] == [STATES[:2]]
-
-
 def test_an_unknown_type_leaves_no_bag_behind(tmp_path: Path):
     unknown = Topic('/zzz', 'sensor_msgs/msg/JointStat')
     with pytest.raises(BagError, match='nearest: sensor_msgs/msg/JointState'):

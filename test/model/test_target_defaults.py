@@ -112,11 +112,6 @@ def test_the_spec_is_not_changed() -> None:
     assert SPEC.to_xml() == before
 
 
-def test_a_path_names_its_target() -> None:
-    for path in ('default/leg/joint/damping', 'default/leg/geom/friction[1]'):
-        assert only(path).path == path
-
-
 def test_wildcards_find_every_class_that_something_follows() -> None:
     targets = resolve('default/*/joint/armature', MODEL, spec=SPEC)
     assert [target.name for target in targets] == ['main', 'leg', 'knee']

@@ -132,10 +132,6 @@ def test_two_parameters_cannot_write_the_same_target(model: mujoco.MjModel) -> N
         check_distinct(parameters)
 
 
-def test_distinct_parameters_pass(model: mujoco.MjModel) -> None:
-    check_distinct([*make_unknowns('joint/*/damping', model), *make_unknowns('body/*/mass', model)])
-
-
 def test_a_shared_vector_stays_a_vector(model: mujoco.MjModel) -> None:
     found = make_unknowns('body/*/mass_ipos', model, shared=True)
     assert names(found) == [f'body/*/mass_ipos[{index}]' for index in range(4)]
