@@ -28,7 +28,7 @@ from shared import three_joints
 from shared.arms import two_joints
 from shared.common import ends, measuring, run, simulated, trajectory
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known

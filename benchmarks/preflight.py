@@ -21,8 +21,13 @@ from shared.arms import Link, chain, joint_sensors
 from shared.common import Floats, OneOf, measuring, run, trajectory
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import (
+    BagSelection,
+    CalibrationConfig,
+    ParameterConfig,
+    SolverConfig,
+    VerdictKind,
+)
 from sysid_ros.errors import FitError
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody

@@ -45,7 +45,8 @@ from numpy.typing import NDArray
 from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run, verdict
 
 from sysid_ros.cli.main import main as sysid
-from sysid_ros.config import CalibrationConfig, SolverConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig, SolverConfig
 from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody

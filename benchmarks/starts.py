@@ -45,7 +45,8 @@ from shared.common import (
 )
 from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 
-from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.solver import KEPT
 from sysid_ros.identification.fit import Fit, FitOptions

@@ -64,7 +64,7 @@ from shared.common import (
 from sysid_ros import demo
 from sysid_ros.alignment.stamps import stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns
-from sysid_ros.config import load_calibration
+from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import SysidError
 from sysid_ros.identification.fit import FitOptions, fit

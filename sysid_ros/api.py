@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import mujoco
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
-from sysid_ros.config import validate as validated
+from sysid_ros.config.files import validate as validated
+from sysid_ros.config.schema import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.export.stored import read_again
 from sysid_ros.identification.observer import Observer

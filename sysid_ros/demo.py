@@ -27,7 +27,7 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.cli.console import Progress, make_console, print_paths
-from sysid_ros.config import load_calibration, read_yaml
+from sysid_ros.config.files import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError, one_line
 from sysid_ros.pipeline import identify, write
 from sysid_ros.report.tables import print_result

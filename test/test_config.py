@@ -13,10 +13,7 @@ import pydantic
 import pytest
 import yaml
 
-from sysid_ros.config import (
-    CalibrationConfig,
-    MappingConfig,
-    PriorConfig,
+from sysid_ros.config.files import (
     load_calibration,
     load_mapping,
     load_thresholds,
@@ -29,6 +26,7 @@ from sysid_ros.config.nodes import (
     RecorderConfig,
     SimulatedRobotConfig,
 )
+from sysid_ros.config.schema import CalibrationConfig, MappingConfig, PriorConfig
 from sysid_ros.errors import ConfigError
 
 MINIMAL: dict[str, Any] = {

@@ -25,7 +25,8 @@ from builders.hostile import DANGEROUS, NAMES, model_spec, unseen
 from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
-from sysid_ros.config import MappingConfig, load_mapping
+from sysid_ros.config.files import load_mapping
+from sysid_ros.config.schema import MappingConfig
 from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, short
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.export.export import actuators_text, drives_of, parameters_text

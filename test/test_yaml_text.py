@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sysid_ros.config import read_yaml
+from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ConfigError
 from sysid_ros.text import block_entry, parse_yaml, scalar
 

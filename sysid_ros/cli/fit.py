@@ -89,7 +89,7 @@ def excite(
     if output.suffix.lower() != '.csv':
         raise ConfigError(f'Expected an output file ending in .csv, found {str(output)!r}.')
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     settings = None if config is None else load_calibration(config)
 
@@ -184,7 +184,7 @@ def preflight(
     Takes the first steps of a fit and says what the fit to these bags would say. Exit code 1:
     some parameter would not be identified.
     """
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     loaded = load_calibration(config, overrides_of(settings, namespace))
 
@@ -251,7 +251,7 @@ def calibrate(
     if time is not None:
         overrides['solver.time'] = time
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     loaded = load_calibration(config, overrides)
 
@@ -330,7 +330,7 @@ def compare(
             raise ConfigError('--drop and --set are for configurations, found results.')
         return _compare_results(paths, quiet=quiet, json=json)
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     configs = [load_calibration(path, overrides) for path in paths]
 

@@ -13,7 +13,7 @@ from sysid_ros.cli.app import Json, Namespace, Quiet, Settings, command, overrid
 from sysid_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sysid_ros.config import ThresholdsConfig
+    from sysid_ros.config.schema import ThresholdsConfig
 
 _PANEL = 'judge, also in CI'
 
@@ -83,7 +83,7 @@ def check(
     were; fits a calibration again and compares its values with what they were. Exit code 1:
     something is above its limit or has moved.
     """
-    from sysid_ros.config import read_yaml
+    from sysid_ros.config.files import read_yaml
 
     overrides = overrides_of(settings, namespace)
     is_yaml = file.suffix in ('.yaml', '.yml')
@@ -148,7 +148,7 @@ def _thresholds(
     Raises:
         ConfigError: The file is not valid.
     """
-    from sysid_ros.config import load_thresholds, make_thresholds
+    from sysid_ros.config.files import load_thresholds, make_thresholds
 
     where = str(file)
     if bags:
@@ -202,7 +202,7 @@ def history(
 
     Says which result is current, and what of the robot changed in between.
     """
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     if folder is None:
         folder = Path('calibration.yaml')

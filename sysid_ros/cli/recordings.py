@@ -25,7 +25,7 @@ from sysid_ros.cli.app import (
 from sysid_ros.errors import AlignmentError, ConfigError, nearest
 
 if TYPE_CHECKING:
-    from sysid_ros.config import MappingConfig
+    from sysid_ros.config.schema import MappingConfig
 
 _PANEL = 'look at recordings'
 
@@ -70,7 +70,7 @@ def inspect_bag(
     if model is None and mapping != 'auto':
         raise ConfigError(f'Expected MODEL beside --mapping {mapping}, found none.')
 
-    from sysid_ros.config import load_mapping
+    from sysid_ros.config.files import load_mapping
 
     mapped: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
@@ -190,7 +190,7 @@ def convert_bag(
     if formats and output is None:
         raise ConfigError(f'Expected --output DIR for the {formats[0]} files, found none.')
 
-    from sysid_ros.config import load_segments
+    from sysid_ros.config.files import load_segments
 
     cut = None if segments is None else load_segments(segments)
 

@@ -161,7 +161,7 @@ def _config(fix: list[str], **given: object) -> ServoFitConfig:
     Raises:
         ConfigError: A value is not valid, or a coefficient of ``--fix`` no name and number.
     """
-    from sysid_ros.config import validate
+    from sysid_ros.config.files import validate
     from sysid_ros.config.servos import ServoFitConfig
 
     fixed = {}

@@ -184,7 +184,7 @@ def fleet(
     Calibrates each robot of a fleet on the workers of Dask, and compares them. What is finished is
     kept: the same command goes on where it was interrupted. Exit code 1: a robot has no result.
     """
-    from sysid_ros.config import load_fleet
+    from sysid_ros.config.files import load_fleet
 
     loaded = load_fleet(config, output)
 

@@ -12,17 +12,18 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sysid_ros.config.calibration import (
+from sysid_ros.config.schema import (
     CalibrationConfig,
     DataConfig,
     Fleet,
     FleetConfig,
     MappingConfig,
+    Section,
     SegmentsConfig,
     ServoConfig,
     ThresholdsConfig,
+    explain,
 )
-from sysid_ros.config.section import Section, explain
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import beside, matching
 from sysid_ros.text import parse_yaml

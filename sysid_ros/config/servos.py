@@ -9,15 +9,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from sysid_ros.config.calibration import (
+from sysid_ros.config.files import read_yaml, validate
+from sysid_ros.config.schema import (
     ChannelMapping,
     GateConfig,
+    Section,
     SegmentsConfig,
     StampChoice,
     VerdictKind,
+    explain,
 )
-from sysid_ros.config.files import read_yaml, validate
-from sysid_ros.config.section import Section, explain
 
 
 def _switch_or_channel(value: object) -> object:

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import StartChoice
+from sysid_ros.config.schema import StartChoice
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.estimation.residuals import Samples
 from sysid_ros.estimation.solver.differences import (
     ResidualLike,

@@ -17,7 +17,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Scale
+from sysid_ros.config.schema import Scale
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.model.elements import OBJECTS, SCALAR_JOINTS, element_names, object_id, subtree
 from sysid_ros.model.inertia import Inertial, theta_from_body

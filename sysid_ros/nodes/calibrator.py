@@ -26,8 +26,9 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.config import CalibrationConfig, load_calibration
+from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import CalibratorConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.child import Child, End, NewBags, Outcome
 from sysid_ros.nodes.parameters import declare

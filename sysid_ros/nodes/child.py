@@ -18,7 +18,7 @@ from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import SysidError
 from sysid_ros.nodes.runtime import EXIT_ERROR
 from sysid_ros.pipeline.problem import bags_of

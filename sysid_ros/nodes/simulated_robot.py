@@ -22,7 +22,7 @@ from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.alignment.pairs import command_quantity
-from sysid_ros.config import load_servos
+from sysid_ros.config.files import load_servos
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description

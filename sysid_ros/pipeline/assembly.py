@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256

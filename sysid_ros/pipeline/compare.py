@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, FitError, nearest
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted

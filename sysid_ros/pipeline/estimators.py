@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, listed
 from sysid_ros.estimation.motion import (
     as_torques,

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.config import (
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import (
     BagSelection,
     CalibrationConfig,
     DataConfig,
     MemoryConfig,
     ThresholdsConfig,
-    load_calibration,
 )
 from sysid_ros.errors import ConfigError, ResultError, how_many, listed, nearest
 from sysid_ros.estimation.residuals import DIVERGED

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import Role
 from sysid_ros.errors import ModelError, SysidError
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint
 from sysid_ros.model.kinds import Role as Acting

@@ -26,8 +26,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import SolverConfig
+from sysid_ros.config.schema import CalibrationConfig, SolverConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, nearest
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals

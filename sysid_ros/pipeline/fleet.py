@@ -20,7 +20,7 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sysid_ros.config import CalibrationConfig, Fleet
+from sysid_ros.config.schema import CalibrationConfig, Fleet
 from sysid_ros.errors import ConfigError, FitError, SysidError
 from sysid_ros.files import check_writable, files_in, read_object, replace_file, sha256
 from sysid_ros.identification.observer import Nobody, Observer

@@ -36,8 +36,7 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, listed
 from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.files import matching

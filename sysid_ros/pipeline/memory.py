@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig, MemoryConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, MemoryConfig, VerdictKind
 from sysid_ros.errors import ConfigError, FitError, ResultError, listed
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.files import files_in, sha256

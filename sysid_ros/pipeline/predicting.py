@@ -21,8 +21,8 @@ from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.message_types import JOINT_STATE
 from sysid_ros.bags.writer import BagWriter, copy_bag, new_bag
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_calibration, validate
-from sysid_ros.config.calibration import BagSelection, Role
+from sysid_ros.config.files import load_calibration, validate
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, Role, SegmentsConfig
 from sysid_ros.errors import AlignmentError, BagError, ResultError
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.model.loading import add_actuators, read_model

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.bags import BagColumns
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import Loss, Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals

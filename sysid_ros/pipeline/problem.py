@@ -27,16 +27,16 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
-from sysid_ros.config import (
+from sysid_ros.config.files import load_mapping
+from sysid_ros.config.schema import (
     CalibrationConfig,
     MappingConfig,
     ParameterConfig,
+    Role,
     SegmentsConfig,
     ServoConfig,
     StampChoice,
-    load_mapping,
 )
-from sysid_ros.config.calibration import Role
 from sysid_ros.errors import (
     BagError,
     ConfigError,

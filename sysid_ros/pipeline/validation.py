@@ -18,8 +18,7 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.segments import InitialState, initial_state
-from sysid_ros.config import CalibrationConfig, SolverConfig
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig, VerdictKind
 from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
 from sysid_ros.model.description import Description, changed
 from sysid_ros.model.loading import RobotModel, compile_spec, read_model

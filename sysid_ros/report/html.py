@@ -23,7 +23,7 @@ from markupsafe import Markup, escape
 from pydantic import ValidationError
 
 from sysid_ros.alignment.health import aggregated
-from sysid_ros.config.calibration import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import one_line
 from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables

@@ -18,7 +18,7 @@ import scipy.special
 from mujoco import minimize
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Loss
+from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import FunctionResiduals

@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.config.calibration import Scale
+from sysid_ros.config.schema import Scale
 from sysid_ros.errors import ParameterError, SysidError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.model.targets import Target, Unknown, resolve

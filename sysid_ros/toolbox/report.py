@@ -21,7 +21,7 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import FitError, ModelError, one_sentence
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.inference.combinations import exact_sets

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import read_yaml
+from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
     Drive,

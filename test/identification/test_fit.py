@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from builders.trajectories import measure, sweep
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.estimation.solver.solver import Iteration, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit

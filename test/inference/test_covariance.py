@@ -17,7 +17,7 @@ from scipy.signal import lfilter
 from scipy.special import ndtri
 from scipy.stats import binom, chi2
 
-from sysid_ros.config.calibration import Loss, VerdictKind
+from sysid_ros.config.schema import Loss, VerdictKind
 from sysid_ros.estimation.noise import encoder_steps
 from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.solver import Solution

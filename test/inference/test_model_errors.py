@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.identification.fit import fit

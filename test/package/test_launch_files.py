@@ -12,13 +12,14 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from sysid_ros.config import Section, validate
+from sysid_ros.config.files import validate
 from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
     RecorderConfig,
     SimulatedRobotConfig,
 )
+from sysid_ros.config.schema import Section
 
 ROOT = Path(__file__).parents[2]
 LAUNCH_FILES = sorted((ROOT / 'launch').iterdir())

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns

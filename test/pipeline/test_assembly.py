@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.description import Description

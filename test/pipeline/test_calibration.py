@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from builders.recorded_pendulum import ALL, FEW, FOLDER, TIMES, calibration
-from sysid_ros.config import (
+from sysid_ros.config.schema import (
     BagSelection,
     CalibrationConfig,
     ChannelMapping,

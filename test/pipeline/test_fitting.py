@@ -14,7 +14,7 @@ import pytest
 
 from builders.fine_robot import DELAY, recorded, spec
 from builders.recorded_pendulum import calibration
-from sysid_ros.config import SolverConfig
+from sysid_ros.config.schema import SolverConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.targets import make_unknowns

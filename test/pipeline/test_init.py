@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from builders.recorded_pendulum import FOLDER
-from sysid_ros.config import load_calibration
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.init import (

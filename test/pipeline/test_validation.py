@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.config import ValidationConfig
+from sysid_ros.config.schema import ValidationConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody

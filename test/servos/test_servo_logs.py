@@ -18,7 +18,7 @@ from rosbags.typesys import Stores, get_typestore
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli import main
-from sysid_ros.config import validate
+from sysid_ros.config.files import validate
 from sysid_ros.config.servos import ServoBagConfig, load_servo_bag
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
 from sysid_ros.servos.formats.from_bag import align_servo, logs_of

@@ -48,7 +48,7 @@ from sysid_ros.alignment.pairs import (
     without_counterpart,
 )
 from sysid_ros.bags import BagColumns
-from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
 from sysid_ros.model.loading import (
     ActuatorKind,

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Loss
+from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.differences import (
     CENTRAL,

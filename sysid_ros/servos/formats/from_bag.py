@@ -25,7 +25,7 @@ from sysid_ros.alignment.pairs import (
 )
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
-from sysid_ros.config import ChannelMapping, MarkerConfig
+from sysid_ros.config.schema import ChannelMapping, MarkerConfig
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.servos.formats.logs import ON, PERIOD, Commands, ServoLog, write_log

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from sysid_ros.config.section import explain
+from sysid_ros.config.schema import explain
 from sysid_ros.errors import LogError, listed, nearest
 from sysid_ros.files import read_object, replace_file
 from sysid_ros.servos.laws.friction import CONSTANT_UNITS

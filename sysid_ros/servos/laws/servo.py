@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sysid_ros.config import validate
-from sysid_ros.config.files import read_yaml
+from sysid_ros.config.files import read_yaml, validate
 from sysid_ros.errors import ParameterError, nearest
 from sysid_ros.servos.laws.friction import (
     FRICTION_COEFFICIENTS,

@@ -22,7 +22,7 @@ from sysid_ros.alignment.mapping.proposal import (
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.model.loading import implied_actuators, implied_sentence, load_spec
 from sysid_ros.vocabulary import Quantity
 

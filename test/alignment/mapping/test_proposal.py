@@ -28,7 +28,7 @@ from sysid_ros.alignment.mapping.proposal import (
 )
 from sysid_ros.bags import BagColumns, Field
 from sysid_ros.bags.reader import read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.config.files import load_mapping
 from sysid_ros.errors import AlignmentError
 from sysid_ros.model.loading import load_model, load_spec
 from sysid_ros.text import to_json
