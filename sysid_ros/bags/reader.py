@@ -38,18 +38,19 @@ from sysid_ros.bags.storage import BagMessages, Topic
 from sysid_ros.bags.tables import read_tables, table_files
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.signals.setpoints import SetpointPath
+from sysid_ros.vocabulary import SECOND_NS
 
 #: Arrays of a point to the fields that they become: each but the last is the derivative of the one
 #: before; efforts are interpolated by themselves.
-FIELDS = {
+_FIELDS = {
     'positions': 'position',
     'velocities': 'velocity',
     'accelerations': 'acceleration',
     'effort': 'effort',
 }
-_MOTION = list(FIELDS.values())[:3]
+_MOTION = list(_FIELDS.values())[:3]
 _POINT = re.compile(r'points\[(\d+)\]\.(\w+)')
-_UNIT_NS = {'sec': 1_000_000_000, 'nanosec': 1}
+_UNIT_NS = {'sec': SECOND_NS, 'nanosec': 1}
 
 
 class _Message(NamedTuple):
@@ -72,7 +73,15 @@ class _Message(NamedTuple):
 
 
 class Setpoints:
-    """The path that the messages of a topic ask for."""
+    """The path that the JointTrajectory messages of a topic ask for, as a controller executes it.
+
+    A trajectory begins at its header stamp, or when it was received where that is zero ("now").
+    Each point is reached its ``time_from_start`` later; between points the controller interpolates,
+    and a message replaces what is left of the one before it for the same joints. Rows are the
+    corners of that path, and samples of what is bent; both stamps of a row are shifted, and a
+    header stamp of zero stays zero. Where every message acts at once, there is one row per message
+    and it holds until the next.
+    """
 
     def __init__(self, topic: str) -> None:
         """Begin without messages."""
@@ -101,7 +110,7 @@ class Setpoints:
         stamped = np.concatenate([nothing, *(part.stamp_ns for part in parts)])
         order = np.lexsort((received, np.where(stamped, stamped, received)))
         fields = []
-        for name in FIELDS.values():
+        for name in _FIELDS.values():
             found = [(part.columns.get(name, {}), len(part.receive_ns)) for part in parts]
             labels = tuple(dict.fromkeys(label for columns, _ in found for label in columns))
             if labels:
@@ -190,15 +199,15 @@ def _messages(batch: Batch, table: MessageTable) -> list[_Message]:
         if match is None:
             continue
         point, numbers = int(match[1]), table.numbers(part)
-        if match[2] in FIELDS:
-            found.setdefault(FIELDS[match[2]], {})[point] = numbers
+        if match[2] in _FIELDS:
+            found.setdefault(_FIELDS[match[2]], {})[point] = numbers
         else:
             units = np.array([_UNIT_NS[label] for label in part.labels])
             after[point] = after.get(point, 0) + (numbers.astype(np.int64) * units).sum(axis=1)
     if not after or not found:
         return []
     values = {}
-    for name in filter(found.__contains__, FIELDS.values()):
+    for name in filter(found.__contains__, _FIELDS.values()):
         width = max(numbers.shape[1] for numbers in found[name].values())
         filled = np.full((len(table.rows), len(after), width), np.nan)
         for point, numbers in found[name].items():

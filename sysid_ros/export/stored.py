@@ -132,7 +132,7 @@ _MUCH = 0.01
 
 @dataclass(frozen=True)
 class Posterior:
-    """Parameters of a model and what the data leave open.
+    """Parameters of a model and what the data leave open: normal, within what is allowed.
 
     Attributes:
         parameters: All that are no starts of recordings, p of them.

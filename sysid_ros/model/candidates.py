@@ -474,6 +474,9 @@ _NOT_LEARNT = frozenset({'actuator_delay', 'sensor_delay'})
 def learn(rebuild: Rebuild, unknowns: Sequence[Unknown]) -> tuple[Linear, ...] | None:
     """Find which numbers of the compiled model follow values, each one value in a line.
 
+    A callback that sets an armature changes one number so: candidates are then written as those of
+    targets are, and need no compiler.
+
     All values are moved together, twice and by different ratios, so that the ratio of its two
     changes says which value a number follows. What was learnt is compared with the compiled model
     at both ends of the bounds.

@@ -151,6 +151,8 @@ def mass_ipos(mass_slots: SlotsOf) -> SlotsOf:
     )
 
 
+#: Takes a compiled model, the row of an element and a component; returns None where the element has
+#: such a value, else what it would have to be: the end of "joint 'j' is not …".
 Need = Callable[[mujoco.MjModel, int, int], str | None]
 
 #: Components of ``eq_data`` that the user sets, by type: the others are derived from them, or say

@@ -357,7 +357,8 @@ def add_joint_sensors(spec: mujoco.MjSpec) -> None:
     """Give a model whose joints no sensor measures the sensors ``<joint>_position`` and so on.
 
     Models of robots come without sensors more often than not: simulators read positions from the
-    state. A model with any sensor of a joint is left as it is: its author chose.
+    state. A model with any sensor of a joint is left as it is: its author chose. A model that is
+    written has none of these sensors, by which nothing moves.
     """
     if any(sensor.type in _OF_JOINTS for sensor in spec.sensors):
         return

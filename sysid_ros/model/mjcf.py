@@ -106,7 +106,11 @@ class _Place(NamedTuple):
 
 
 def write_values(rewrite: Rewrite, values: Iterable[tuple[Target, float]]) -> None:
-    """Write values into the text of a model; a ModelError where it cannot hold one."""
+    """Write values into the text of a model; a ModelError where it cannot hold one.
+
+    What is rare is not written right here, as places inside of a ``<frame>``: the caller compares
+    what the new text compiles to.
+    """
     changed = [(target, value) for target, value in values if _present(rewrite, target) != value]
     _write_inertials(rewrite, [target for target, _ in changed if _is_inertial(target)])
     added: dict[str, Element] = {}

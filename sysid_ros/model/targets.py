@@ -1,6 +1,12 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The unknowns of an identification, and the targets: the numbers of a model that they write."""
+"""The unknowns of an identification, and the targets: the numbers of a model that they write.
+
+A target is one numeric attribute of one named MJCF element, written as a path,
+``element/name/attribute`` with an optional index: ``joint/elbow/armature``, ``actuator/a1/kp``,
+``geom/foot/friction[0]``, ``option/gravity[2]``, ``default/leg/joint/damping``,
+``sequence/run_1/initial_qpos[3]``.
+"""
 
 from __future__ import annotations
 

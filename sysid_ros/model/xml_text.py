@@ -1,6 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The text of a model: attributes edited in place, files that it includes, and MuJoCo's own."""
+"""The text of a model: attributes edited in place, files that it includes, and MuJoCo's own.
+
+An XML library that parses and writes again loses the order and quoting of attributes, line breaks
+inside tags and the spelling of numbers. Here the text is only searched: the tokenizer finds where
+elements and attributes are, changes are collected, and `Document.render` splices them into it.
+"""
 
 from __future__ import annotations
 
