@@ -122,19 +122,12 @@ def message_type(name: str, text: str = '', language: str = '') -> MessageType:
 
 
 class NumberRun(NamedTuple):
-    """Numbers of a message that stand one after the other.
+    """Numbers of a message that stand one after the other."""
 
-    Attributes:
-        field: Path of the field.
-        labels: k labels, one per number.
-        start: First byte in the message.
-        code: NumPy's type of each number, with byte order.
-    """
-
-    field: str
-    labels: tuple[str, ...]
-    start: int
-    code: str
+    field: str  # path of the field
+    labels: tuple[str, ...]  # k labels, one per number
+    start: int  # first byte in the message
+    code: str  # NumPy's type of each number, with byte order
 
     @property
     def itemsize(self) -> int:
@@ -143,18 +136,13 @@ class NumberRun(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where things are in messages that are alike.
+    """Where things are in messages that are alike."""
 
-    Attributes:
-        parts: The numbers, without those of the header.
-        stamp: Seconds and nanoseconds of the header's stamp; nothing without header.
-        texts: Path to the strings there; of a single string it has one.
-        fixed: First byte, and what must stand there in messages of this layout.
-    """
-
-    parts: tuple[NumberRun, ...]
+    parts: tuple[NumberRun, ...]  # the numbers, without those of the header
+    #: Seconds and nanoseconds of the header's stamp; nothing without header.
     stamp: tuple[NumberRun, ...]
-    texts: dict[str, tuple[str, ...]]
+    texts: dict[str, tuple[str, ...]]  # path to the strings there; of a single string it has one
+    #: First byte, and what must stand there in messages of this layout.
     fixed: tuple[tuple[int, bytes], ...]
 
 
@@ -310,23 +298,15 @@ def text_of(data: bytes) -> str:
 
 
 class Batch(NamedTuple):
-    """Messages of one topic, somewhere in one buffer.
+    """Messages of one topic, somewhere in one buffer."""
 
-    Attributes:
-        receive_ns: (n,) int64, ns.
-        buffer: (bytes,) uint8.
-        starts: (n,) int64, first byte of each message in the buffer.
-        sizes: (n,) int64, bytes of each message.
-        sent_ns: (n,) int64, ns, 0 where the file does not say; None where it never does.
-        file: Number of the bag's file that they are from; messages are sorted within one.
-    """
-
-    receive_ns: NDArray[np.int64]
-    buffer: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    receive_ns: NDArray[np.int64]  # (n,) int64, ns
+    buffer: NDArray[np.uint8]  # (bytes,) uint8
+    starts: NDArray[np.int64]  # (n,) int64, first byte of each message in the buffer
+    sizes: NDArray[np.int64]  # (n,) int64, bytes of each message
+    #: (n,) int64, ns, 0 where the file does not say; None where it never does.
     sent_ns: NDArray[np.int64] | None = None
-    file: int = 0
+    file: int = 0  # number of the bag's file that they are from; messages are sorted within one
 
     @classmethod
     def of(
@@ -348,17 +328,11 @@ class Batch(NamedTuple):
 
 
 class MessageTable(NamedTuple):
-    """Messages of one layout below each other.
+    """Messages of one layout below each other."""
 
-    Attributes:
-        rows: (m,) int64, which messages of the batch these are, increasing.
-        bytes: (m, size) uint8.
-        layout: Where things are in each.
-    """
-
-    rows: NDArray[np.int64]
-    bytes: NDArray[np.uint8]
-    layout: Layout
+    rows: NDArray[np.int64]  # (m,) int64, which messages of the batch these are, increasing
+    bytes: NDArray[np.uint8]  # (m, size) uint8
+    layout: Layout  # where things are in each
 
     def numbers(self, run: NumberRun) -> NDArray[np.generic]:
         """Return the (m, k) numbers of a run in the type that they have in the message."""

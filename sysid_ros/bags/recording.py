@@ -24,20 +24,16 @@ _TICK_SECONDS = 0.05
 
 
 class Buffering(NamedTuple):
-    """How long messages stay in memory on their way to the disk.
+    """How long messages stay in memory on their way to the disk."""
 
-    Attributes:
-        queue_seconds: How long a message may wait for a disk that stalls before others are dropped.
-        queue_bytes: Bytes of the messages that wait at most.
-        flush_seconds: How often messages are handed to the operating system: what a killed recorder
-            loses, together with the time that this takes.
-        sync_seconds: How often to wait until what was handed over is on the disk, which is what
-            losing power costs; 0 means never.
-    """
-
+    #: How long a message may wait for a disk that stalls before others are dropped.
     queue_seconds: float = 30.0
-    queue_bytes: int = 512 << 20
+    queue_bytes: int = 512 << 20  # bytes of the messages that wait at most
+    #: How often messages are handed to the operating system: what a killed recorder loses, together
+    #: with the time that this takes.
     flush_seconds: float = 0.5
+    #: How often to wait until what was handed over is on the disk, which is what losing power
+    #: costs; 0 means never.
     sync_seconds: float = 5.0
 
 
@@ -47,23 +43,16 @@ class TopicStats:
 
     Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
     and the rest to the writer.
-
-    Attributes:
-        topic: Name of the topic.
-        messages: Messages that were written.
-        lost: Messages that the middleware reported lost before they came here.
-        dropped: Messages that came and were not written: the disk stalled for longer than the
-            queue holds, or failed.
-        first_ns: Receive stamp of the first message that was written, ns …
-        last_ns: … and of the last.
     """
 
-    topic: str
-    messages: int = 0
-    lost: int = 0
+    topic: str  # name of the topic
+    messages: int = 0  # messages that were written
+    lost: int = 0  # messages that the middleware reported lost before they came here
+    #: Messages that came and were not written: the disk stalled for longer than the queue holds, or
+    #: failed.
     dropped: int = 0
-    first_ns: int = 0
-    last_ns: int = 0
+    first_ns: int = 0  # receive stamp of the first message that was written, ns …
+    last_ns: int = 0  # … and of the last
 
     @property
     def rate(self) -> float:
@@ -73,21 +62,13 @@ class TopicStats:
 
 
 class Summary(NamedTuple):
-    """What became of a recording.
+    """What became of a recording."""
 
-    Attributes:
-        path: Folder of the bag.
-        counts: What became of the messages of each topic.
-        size: Bytes of its file; 0 if that is gone.
-        seconds: Time from the first to the last message that was received.
-        failure: Why the bag could not be written to its end, if so.
-    """
-
-    path: Path
-    counts: tuple[TopicStats, ...]
-    size: int
-    seconds: float
-    failure: BagError | None
+    path: Path  # folder of the bag
+    counts: tuple[TopicStats, ...]  # what became of the messages of each topic
+    size: int  # bytes of its file; 0 if that is gone
+    seconds: float  # time from the first to the last message that was received
+    failure: BagError | None  # why the bag could not be written to its end, if so
 
 
 def summary(counts: Iterable[TopicStats]) -> str:

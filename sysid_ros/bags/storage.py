@@ -115,24 +115,16 @@ class TopicQos(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic in a bag.
+    """A topic in a bag."""
 
-    Attributes:
-        name: Its name.
-        msgtype: Its type, as ``sensor_msgs/msg/JointState``.
-        qos: How it is offered.
-        definition: Definition of the type with those of all types inside it, as rosbag2 joins
-            them; empty for ROS 2 Jazzy's common interfaces, or where a file does not say.
-        language: Language of the definition, ``ros2msg`` or ``ros2idl``.
-        serialization: How messages are encoded; ``cdr`` is what we read.
-    """
-
-    name: str
-    msgtype: str
-    qos: TopicQos = TopicQos()
+    name: str  # its name
+    msgtype: str  # its type, as ``sensor_msgs/msg/JointState``
+    qos: TopicQos = TopicQos()  # how it is offered
+    #: Definition of the type with those of all types inside it, as rosbag2 joins them; empty for
+    #: ROS 2 Jazzy's common interfaces, or where a file does not say.
     definition: str = ''
-    language: str = 'ros2msg'
-    serialization: str = 'cdr'
+    language: str = 'ros2msg'  # language of the definition, ``ros2msg`` or ``ros2idl``
+    serialization: str = 'cdr'  # how messages are encoded; ``cdr`` is what we read
 
     @property
     def is_cdr(self) -> bool:

@@ -25,7 +25,6 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
 
 from sysid_ros.errors import listed, nearest, short
 
@@ -97,7 +96,7 @@ def _is_tag(part: Any) -> bool:
     return isinstance(part, str) and ('[' in part or part.endswith('Config'))
 
 
-def _expected(complaint: ErrorDetails, keys: list[str]) -> str:
+def _expected(complaint: Any, keys: list[str]) -> str:
     kind = complaint['type']
     if kind in {'model_type', 'model_attributes_type'}:
         return f'keys and values ({", ".join(keys)})'
@@ -665,14 +664,8 @@ class FleetConfig(Section):
 
 
 class Fleet(NamedTuple):
-    """What a ``fleet.yaml`` means.
+    """What a ``fleet.yaml`` means."""
 
-    Attributes:
-        folder: Of the file, absolute.
-        output: Folder for all results, absolute.
-        robots: The calibration of each by name, all paths absolute.
-    """
-
-    folder: Path
-    output: Path
-    robots: dict[str, CalibrationConfig]
+    folder: Path  # of the file, absolute
+    output: Path  # folder for all results, absolute
+    robots: dict[str, CalibrationConfig]  # the calibration of each by name, all paths absolute

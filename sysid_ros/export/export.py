@@ -87,31 +87,19 @@ _HEAD = """\
 
 
 class Drive(NamedTuple):
-    """A hinge or slide and its one actuator, as seen at the joint, in SI units.
+    """A hinge or slide and its one actuator, as seen at the joint, in SI units."""
 
-    Attributes:
-        joint: Its name.
-        actuator: Name of the actuator.
-        law: What the actuator is told.
-        stiffness: Effort per error of position, N·m/rad or N/m.
-        damping: Effort against velocity that the actuator exerts, N·m·s/rad or N·s/m.
-        effort: Of both directions the smaller limit, N·m or N; None where nothing limits it.
-        delay: By which commands act later, s.
-        armature: Of joint and actuator, kg·m² or kg.
-        frictionloss: Of the joint, N·m or N.
-        viscous: Passive damping of joint and actuator, N·m·s/rad or N·s/m.
-    """
-
-    joint: str
-    actuator: str
-    law: Quantity
-    stiffness: float
-    damping: float
+    joint: str  # its name
+    actuator: str  # name of the actuator
+    law: Quantity  # what the actuator is told
+    stiffness: float  # effort per error of position, N·m/rad or N/m
+    damping: float  # effort against velocity that the actuator exerts, N·m·s/rad or N·s/m
+    #: Of both directions the smaller limit, N·m or N; None where nothing limits it.
     effort: float | None
-    delay: float
-    armature: float
-    frictionloss: float
-    viscous: float
+    delay: float  # by which commands act later, s
+    armature: float  # of joint and actuator, kg·m² or kg
+    frictionloss: float  # of the joint, N·m or N
+    viscous: float  # passive damping of joint and actuator, N·m·s/rad or N·s/m
 
 
 def drives_of(model: mujoco.MjModel) -> tuple[list[Drive], list[str]]:
@@ -228,19 +216,12 @@ class ExportFormat(StrEnum):
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        files: The new files that matter, the main one first.
-        lost: Identified values that they do not hold, each with its unit.
-        notes: What to know of them, a sentence each.
-        drawn: How samples were drawn; None without any.
-    """
-
-    files: tuple[Path, ...]
-    lost: tuple[str, ...]
-    notes: tuple[str, ...]
-    drawn: Drawn | None = None
+    files: tuple[Path, ...]  # the new files that matter, the main one first
+    lost: tuple[str, ...]  # identified values that they do not hold, each with its unit
+    notes: tuple[str, ...]  # what to know of them, a sentence each
+    drawn: Drawn | None = None  # how samples were drawn; None without any
 
 
 def export(

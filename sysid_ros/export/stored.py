@@ -31,27 +31,19 @@ from sysid_ros.results.store import CURRENT, RESULT, find
 
 
 class Stored(NamedTuple):
-    """A stored result and its model.
+    """A stored result and its model."""
 
-    Attributes:
-        path: ``result.json``.
-        record: The result.
-        robot: The model as read.
-        nominal: What that compiles to.
-        targets: What the paths of parameters stand for, without those of recordings.
-        values: Targets and their values in SI units, without the offsets that biases stand for.
-        biases: Actuators with the constant forces that they exert beside their commands'.
-        fitted: The identified model.
-    """
-
-    path: Path
-    record: CalibrationResult
-    robot: RobotModel
-    nominal: mujoco.MjModel
+    path: Path  # ``result.json``
+    record: CalibrationResult  # the result
+    robot: RobotModel  # the model as read
+    nominal: mujoco.MjModel  # what that compiles to
+    #: What the paths of parameters stand for, without those of recordings.
     targets: dict[str, tuple[Target, ...]]
+    #: Targets and their values in SI units, without the offsets that biases stand for.
     values: list[tuple[Target, float]]
+    #: Actuators with the constant forces that they exert beside their commands'.
     biases: dict[str, float]
-    fitted: mujoco.MjModel
+    fitted: mujoco.MjModel  # the identified model
 
 
 def load_stored(path: Path, model: Path | None = None) -> Stored:
@@ -132,21 +124,14 @@ _MUCH = 0.01
 
 @dataclass(frozen=True)
 class Posterior:
-    """Parameters of a model and what the data leave open: normal, within what is allowed.
+    """Parameters of a model and what the data leave open: normal, within what is allowed."""
 
-    Attributes:
-        parameters: All that are no starts of recordings, p of them.
-        targets: What each of them writes; nothing for what is of recordings.
-        columns: (k,) places of those with an interval.
-        covariance: (k, k) in their units.
-        bounds: (p, 2) what physics and the calibration allow.
-    """
-
-    parameters: tuple[ParameterResult, ...]
+    parameters: tuple[ParameterResult, ...]  # all that are no starts of recordings, p of them
+    #: What each of them writes; nothing for what is of recordings.
     targets: tuple[tuple[Target, ...], ...]
-    columns: NDArray[np.int64]
-    covariance: Array
-    bounds: Array
+    columns: NDArray[np.int64]  # (k,) places of those with an interval
+    covariance: Array  # (k, k) in their units
+    bounds: Array  # (p, 2) what physics and the calibration allow
 
     @classmethod
     def of(cls, stored: Stored) -> Posterior:
@@ -196,23 +181,14 @@ class Posterior:
 
 
 class Drawn(NamedTuple):
-    """Models that were drawn.
+    """Models that were drawn."""
 
-    Attributes:
-        files: Names of the files, beside the main one.
-        values: (n, p) of the parameters.
-        beyond_bounds: Draws that were refused as some value was out of its bounds.
-        refused: Draws that were refused as they are no model that MuJoCo accepts.
-        by_parameter: Of parameters with values out of their bounds, in how many draws.
-        notes: What to know of them.
-    """
-
-    files: list[str]
-    values: Array
-    beyond_bounds: int
-    refused: int
-    by_parameter: dict[str, int]
-    notes: list[str]
+    files: list[str]  # names of the files, beside the main one
+    values: Array  # (n, p) of the parameters
+    beyond_bounds: int  # draws that were refused as some value was out of its bounds
+    refused: int  # draws that were refused as they are no model that MuJoCo accepts
+    by_parameter: dict[str, int]  # of parameters with values out of their bounds, in how many draws
+    notes: list[str]  # what to know of them
 
 
 def write_samples(stored: Stored, posterior: Posterior, main: Path, count: int, seed: int) -> Drawn:
