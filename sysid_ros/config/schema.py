@@ -102,7 +102,7 @@ def _expected(complaint: Any, keys: list[str]) -> str:
         return f'keys and values ({", ".join(keys)})'
     text = _EXPECTED.get(kind) or _EXPECTED.get(kind.split('_')[0])
     if text is None:
-        return complaint['msg'].removeprefix('Input should be ').rstrip('.')
+        return str(complaint['msg']).removeprefix('Input should be ').rstrip('.')
     return text.format(**complaint.get('ctx', {}))
 
 
