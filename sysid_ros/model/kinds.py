@@ -282,9 +282,6 @@ def equality_data(model: mujoco.MjModel, equality: int, index: int) -> str | Non
     return None if index in known else f'an equality whose data[{index}] is set by the user'
 
 
-#: Where nothing bounds a value.
-INFINITY = math.inf
-
 Bounds = tuple[float, float]
 
 
@@ -404,14 +401,12 @@ def spec_attributes(element: str) -> dict[str, int]:
         'sensor': spec.add_sensor,
         'option': lambda: spec.option,
     }
-    if element not in makers:
-        return {}
-    made = makers[element]()
+    made = makers[element]() if element in makers else None
     found: dict[str, int] = {}
     for name in dir(made):
-        value = None if name.startswith('_') else getattr(made, name)
-        if name in _EXCLUDED.get(element, ()):
+        if name.startswith('_') or name in _EXCLUDED.get(element, ()):
             continue
+        value = getattr(made, name)
         if isinstance(value, float) or (isinstance(value, np.ndarray) and value.dtype.kind == 'f'):
             found[name] = int(np.size(value))
     return found
@@ -428,9 +423,7 @@ def spec_name(element: str, attribute: str) -> str:
 def spec_kind(element: str, attribute: str) -> Kind | None:
     """Return the kind of an attribute that only a spec has; None where it has none such."""
     size = spec_attributes(element).get(spec_name(element, attribute))
-    if size is None:
-        return None
-    return Kind('', (-INFINITY, INFINITY), role=Role.SPEC, size=size)
+    return None if size is None else Kind('', (-math.inf, math.inf), role=Role.SPEC, size=size)
 
 
 #: Numbers of the laws of servos, which are those of ``sysid_ros.servos``. The armature of a servo
@@ -459,8 +452,10 @@ _SERVO_UNITS = {
 }
 #: Of these, the ones that are divisors or exponents.
 _SERVO_DIVISORS = frozenset({'R', 'dtheta_stribeck', 'alpha'})
-_POSITIVE = (1e-6, INFINITY)
-_NONNEGATIVE = (0.0, INFINITY)
+#: A divisor is above zero, and so is what moves: MuJoCo refuses moving bodies below mjMINVAL.
+_POSITIVE = (1e-6, math.inf)
+_NONNEGATIVE = (0.0, math.inf)
+_ANY = (-math.inf, math.inf)
 
 #: Attributes that an actuator has where a servo's law drives its joint.
 SERVO: dict[str, Kind] = {
@@ -473,13 +468,9 @@ SERVO: dict[str, Kind] = {
     for name, unit in _SERVO_UNITS.items()
 }
 
-
-_ANY = (-INFINITY, INFINITY)
-#: A body must have mass to move: MuJoCo refuses moving bodies below mjMINVAL.
-_MASS = (1e-6, INFINITY)
 _POLYNOMIAL = (_NONNEGATIVE, _ANY, _ANY)
 #: dmin, dmax, width, midpoint, power; MuJoCo clamps the first two and the fourth to [1e-4, .9999].
-_SOLIMP = ((0.0, 1.0), (0.0, 1.0), _NONNEGATIVE, (0.0, 1.0), (1.0, INFINITY))
+_SOLIMP = ((0.0, 1.0), (0.0, 1.0), _NONNEGATIVE, (0.0, 1.0), (1.0, math.inf))
 _DAMPING = ('N·m·s/rad', 'N·m·s²/rad²', 'N·m·s³/rad³')
 _SLIDE_DAMPING = ('N·s/m', 'N·s²/m²', 'N·s³/m³')
 _STIFFNESS = ('N·m/rad', 'N·m/rad²', 'N·m/rad³')
@@ -508,7 +499,7 @@ def _theta(nominal: float, index: int) -> Bounds:
 
 def _mass_or_length(nominal: float, index: int) -> Bounds:
     # The centre of mass is at most 1 m from where the model has it.
-    return (nominal - 1.0, nominal + 1.0) if index else (_MASS[0], 100 * max(nominal, 1.0))
+    return (nominal - 1.0, nominal + 1.0) if index else (_POSITIVE[0], 100 * max(nominal, 1.0))
 
 
 def _same_sign(nominal: float, _: int) -> Bounds:
@@ -560,7 +551,7 @@ def _polynomial(
 
 
 def _mass_ipos(mass: SlotsOf, need: Need | None = None) -> Kind:
-    bounds = (_MASS, _ANY, _ANY, _ANY)
+    bounds = (_POSITIVE, _ANY, _ANY, _ANY)
     more: Any = {'bare': 'each', 'reach': _mass_or_length}
     return _field(('kg', 'm', 'm', 'm'), bounds, mass_ipos(mass), need, size=4, **more)
 
@@ -624,8 +615,8 @@ _JOINT: dict[str, Kind] = {
 }
 
 _BODY: dict[str, Kind] = {
-    'mass': _field('kg', _MASS, 'body_mass'),
-    'mass_scaled': _field('kg', _MASS, mass_scaled, MASSIVE),
+    'mass': _field('kg', _POSITIVE, 'body_mass'),
+    'mass_scaled': _field('kg', _POSITIVE, mass_scaled, MASSIVE),
     'ipos': _place('body_ipos'),
     'mass_ipos': _mass_ipos(row('body_mass')),
     'mass_ipos_scaled': _mass_ipos(mass_scaled, MASSIVE),
@@ -638,7 +629,7 @@ _BODY: dict[str, Kind] = {
         needs=VOLUMINOUS,
         reach=_theta,
     ),
-    'subtree_mass': Kind('1', _MASS, coupling=Coupling.SCALE, **_GAIN_REACH),
+    'subtree_mass': Kind('1', _POSITIVE, coupling=Coupling.SCALE, **_GAIN_REACH),
     'gravcomp': _field('1', _ANY, 'body_gravcomp'),
     'pos': _place('body_pos', FIXED_START),
     'quat': _quaternion('body_quat', FIXED_START),
@@ -731,7 +722,7 @@ _OPTIONS: dict[str, Kind] = {
     'magnetic': _field('T', _ANY, option('magnetic'), size=3),
     'density': _field('kg/m³', _NONNEGATIVE, option('density')),
     'viscosity': _field('Pa·s', _NONNEGATIVE, option('viscosity')),
-    'impratio': _field('1', _MASS, option('impratio')),
+    'impratio': _field('1', _POSITIVE, option('impratio')),
     'o_margin': _field('m', _NONNEGATIVE, option('o_margin')),
     'o_solref': _solref(option('o_solref')),
     'o_solimp': _solimp(option('o_solimp')),
