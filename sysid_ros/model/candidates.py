@@ -123,16 +123,14 @@ class Linear(NamedTuple):
     offsets: Array
 
 
-class _Places:
-    """Which numbers of each field are written, in the order in which they were first needed."""
+#: Which numbers of each field are written, in the order in which they were first needed.
+_Places: TypeAlias = dict[str, dict[int, int]]
 
-    def __init__(self) -> None:
-        self.fields: dict[str, dict[int, int]] = {}
 
-    def add(self, field: str, indices: Iterable[int]) -> Places:
-        """Return the places of flat indices in the assignment of a field."""
-        inside = self.fields.setdefault(field, {})
-        return np.array([inside.setdefault(int(index), len(inside)) for index in indices], np.int64)
+def _add(places: _Places, field: str, indices: Iterable[int]) -> Places:
+    """Return the places of flat indices in the assignment of a field, added where they are new."""
+    inside = places.setdefault(field, {})
+    return np.array([inside.setdefault(int(index), len(inside)) for index in indices], np.int64)
 
 
 class Writer:
@@ -160,18 +158,16 @@ class Writer:
         the length of the reference pose; without it, those do that have that length.
         """
         found = [(target, column) for target, column in targets if target.role is Role.FIELD]
-        places = _Places()
+        places: _Places = {}
         self._linear = tuple(
-            each._replace(places=places.add(each.field, each.places))
+            each._replace(places=_add(places, each.field, each.places))
             for each in (*learnt, *_linear(model, found))
         )
         self._rules = list(_coupled_rules(model, found, places))
-        self._springs = _SpringLengths.following(model, places.fields, spec)
+        self._springs = _SpringLengths.following(model, places, spec)
         if self._springs:
-            places.add(_LENGTH, self._springs.indices)
-        self._index = {
-            field: np.array(list(inside), np.int64) for field, inside in places.fields.items()
-        }
+            _add(places, _LENGTH, self._springs.indices)
+        self._index = {field: np.array(list(inside), np.int64) for field, inside in places.items()}
         self._nominal = {
             field: read_field(model, field)[index] for field, index in self._index.items()
         }
@@ -237,7 +233,7 @@ def _coupled_rules(
             bodies.setdefault(target.row, {})[target.index or 0] = column
     for body, components in bodies.items():
         where = {
-            field: places.add(field, range(width * body, width * (body + 1)))
+            field: _add(places, field, range(width * body, width * (body + 1)))
             for field, width in INERTIAL_FIELDS.items()
         }
         nominal = theta_from_body(*Inertial.of_body(model, body))
@@ -249,12 +245,12 @@ def _coupled_rules(
         for slot in target.slots(model)
     )
     for field, row in quats:
-        yield partial(_normalise, field, places.add(field, range(4 * row, 4 * (row + 1))))
+        yield partial(_normalise, field, _add(places, field, range(4 * row, 4 * (row + 1))))
     for target, column in targets:
         if target.kind.coupling is Coupling.SCALE:
             for body in subtree(model, target.row):
-                yield partial(_scale, 'body_mass', places.add('body_mass', [body]), column)
-                moments = places.add('body_inertia', range(3 * body, 3 * body + 3))
+                yield partial(_scale, 'body_mass', _add(places, 'body_mass', [body]), column)
+                moments = _add(places, 'body_inertia', range(3 * body, 3 * body + 3))
                 yield partial(_scale, 'body_inertia', moments, column)
 
 

@@ -94,8 +94,7 @@ def _converted(text: str, path: Path, packages: Sequence[Path]) -> Description:
         # The simulated robot describes itself so, and as a file MuJoCo reads it best itself.
         in_file = path.is_file() and path.suffix in {_MJCF, _URDF}
         return Description(path, None if in_file else text)
-    found = convert(text, path, packages)
-    return Description(path, found.mjcf, text, found.notes)
+    return convert(text, path, packages)
 
 
 def _in_bag(path: Path) -> str:
@@ -180,14 +179,7 @@ _COMPILER = {
 }
 
 
-class Converted(NamedTuple):
-    """The MJCF that a URDF means, and what a reader has to know, a sentence each."""
-
-    mjcf: str
-    notes: tuple[str, ...]
-
-
-def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Converted:
+def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description:
     """Turn a URDF into MJCF by MuJoCo's own importer.
 
     Each link is a body of its name, also where it is fixed to another. The root stands still,
@@ -229,7 +221,7 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Converted:
     if mended:
         names = listed(mended)
         notes.append(f'No body has the inertia of these links, so each got another: {names}.')
-    return Converted(exact_xml(spec), tuple(notes))
+    return Description(path, exact_xml(spec), text, tuple(notes))
 
 
 def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> list[str]:

@@ -278,7 +278,7 @@ def _inside(node: Element, tag: str) -> Element:
 
 def _check_meaning(text: str, path: Path, fitted: mujoco.MjModel) -> None:
     """Check that an identified URDF means the identified inertias, places and friction."""
-    written = mujoco.MjSpec.from_string(convert(text, path).mjcf).compile()
+    written = mujoco.MjSpec.from_string(convert(text, path).mjcf or '').compile()
     for field, one, other in zip(
         ('mass', 'ipos', 'pos', 'damping', 'frictionloss', 'orientation', 'inertia'),
         _numbers(written),
