@@ -23,6 +23,24 @@ Places: TypeAlias = NDArray[np.int64]
 
 #: What marks a frame as one that is computed.
 APART = mujoco.mjtSameFrame.mjSAMEFRAME_NONE.value
+#: Targets whose components after the first move a centre of mass.
+_MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
+#: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
+_COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
+#: What compilers and callbacks raise where they refuse values.
+_REFUSALS = (ValueError, ArithmeticError, mujoco.FatalError)
+#: So many compiled models are kept: a candidate and its neighbours, and some before them.
+_MOST_KEPT = 64
+#: Fields that ``mj_setConst`` derives.
+_DERIVED = frozenset(mujoco.MjModel._setconst_outputs)  # noqa: SLF001 (named nowhere else)
+#: What acts through commands or measurements, and not in the simulation alone.
+_NOT_LEARNT = frozenset({'actuator_delay', 'sensor_delay'})
+#: The field that holds rest lengths: shortest and longest, per tendon.
+_LENGTH = 'tendon_lengthspring'
+#: Fields on which the length of a tendon in the reference pose depends.
+_POSE = frozenset(
+    {'qpos0', 'qpos_spring', 'body_pos', 'body_quat', 'jnt_pos', 'site_pos', 'site_quat'}
+)
 
 
 def _moved_frames(model: mujoco.MjModel, written: Mapping[str, Places]) -> dict[str, Places]:
@@ -54,14 +72,6 @@ def set_all_apart(model: mujoco.MjModel) -> None:
     """Let all frames of a model be computed: which of them a callback moves is not known."""
     for field in ('body_sameframe', 'geom_sameframe', 'site_sameframe'):
         getattr(model, field)[:] = APART
-
-
-#: The field that holds rest lengths: shortest and longest, per tendon.
-_LENGTH = 'tendon_lengthspring'
-#: Fields on which the length of a tendon in the reference pose depends.
-_POSE = frozenset(
-    {'qpos0', 'qpos_spring', 'body_pos', 'body_quat', 'jnt_pos', 'site_pos', 'site_quat'}
-)
 
 
 class _SpringLengths:
@@ -113,6 +123,14 @@ class _SpringLengths:
         return made
 
 
+class Assignment(NamedTuple):
+    """Numbers (m, k) that m candidates put into k flat indices of one field of a model."""
+
+    field: str
+    index: NDArray[np.int64]  # type: ignore[assignment]  # hides tuple.index
+    data: NDArray[np.float64]
+
+
 class Linear(NamedTuple):
     """Numbers (k,) of one field that follow one value each: ``factor * value + offset``."""
 
@@ -124,10 +142,10 @@ class Linear(NamedTuple):
 
 
 #: Which numbers of each field are written, in the order in which they were first needed.
-_Places: TypeAlias = dict[str, dict[int, int]]
+_Written: TypeAlias = dict[str, dict[int, int]]
 
 
-def _add(places: _Places, field: str, indices: Iterable[int]) -> Places:
+def _add(places: _Written, field: str, indices: Iterable[int]) -> Places:
     """Return the places of flat indices in the assignment of a field, added where they are new."""
     inside = places.setdefault(field, {})
     return np.array([inside.setdefault(int(index), len(inside)) for index in indices], np.int64)
@@ -158,7 +176,7 @@ class Writer:
         the length of the reference pose; without it, those do that have that length.
         """
         found = [(target, column) for target, column in targets if target.role is Role.FIELD]
-        places: _Places = {}
+        places: _Written = {}
         self._linear = tuple(
             each._replace(places=_add(places, each.field, each.places))
             for each in (*learnt, *_linear(model, found))
@@ -224,7 +242,7 @@ def _linear(model: mujoco.MjModel, targets: list[tuple[Target, int]]) -> Iterato
 
 
 def _coupled_rules(
-    model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Places
+    model: mujoco.MjModel, targets: list[tuple[Target, int]], places: _Written
 ) -> Iterator[Callable[[Array, dict[str, Array]], None]]:
     """Yield what puts (m, columns) values into (m, k) numbers that follow several of them."""
     bodies: dict[int, dict[int, int]] = {}
@@ -275,20 +293,6 @@ def _normalise(field: str, where: Places, _: Array, data: dict[str, Array]) -> N
 
 def _scale(field: str, where: Places, column: int, values: Array, data: dict[str, Array]) -> None:
     data[field][:, where] *= values[:, column, None]
-
-
-class Assignment(NamedTuple):
-    """Numbers (m, k) that m candidates put into k flat indices of one field of a model."""
-
-    field: str
-    index: NDArray[np.int64]  # type: ignore[assignment]  # hides tuple.index
-    data: NDArray[np.float64]
-
-
-#: What compilers and callbacks raise where they refuse values.
-_REFUSALS = (ValueError, ArithmeticError, mujoco.FatalError)
-#: So many compiled models are kept: a candidate and its neighbours, and some before them.
-_MOST_KEPT = 64
 
 
 class CandidateError(ModelError):
@@ -401,14 +405,6 @@ class Rebuild:
         return model
 
 
-#: Targets whose components after the first move a centre of mass.
-_MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
-
-
-#: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
-_COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
-
-
 def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
     """Copy a spec so that what targets write can be written after it was compiled.
 
@@ -459,12 +455,6 @@ def _hold_gains(spec: mujoco.MjSpec) -> None:
     for actuator, copied in zip(spec.actuators, compiled.actuators, strict=True):
         if actuator.biasprm[2] > 0:
             actuator.biasprm[2] = model.actuator_biasprm[copied.id, 2]
-
-
-#: Fields that ``mj_setConst`` derives.
-_DERIVED = frozenset(mujoco.MjModel._setconst_outputs)  # noqa: SLF001 (named nowhere else)
-#: What acts through commands or measurements, and not in the simulation alone.
-_NOT_LEARNT = frozenset({'actuator_delay', 'sensor_delay'})
 
 
 def learn(rebuild: Rebuild, unknowns: Sequence[Unknown]) -> tuple[Linear, ...] | None:
