@@ -42,7 +42,7 @@ from shared.common import (
     verdict,
 )
 
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
 
 JOINTS = tuple(f'joint_{k}' for k in range(12))

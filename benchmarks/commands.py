@@ -43,7 +43,7 @@ from sysid_ros.alignment import PairRole
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.loading import load_model
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.virtual_robot import Noise, Plant
 from sysid_ros.virtual_robot.commands import TrajectoryCommand
 

@@ -34,8 +34,8 @@ from sysid_ros.excitation.limits import Limits
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.loading import compile_spec, load_spec
-from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import Scope, Unknown, make_unknowns
+from sysid_ros.signals import Trajectory
 from sysid_ros.virtual_robot import load_truth
 
 SECONDS, RATE = 20.0, 100.0

@@ -23,10 +23,10 @@ from shared.common import QUANTILE, Floats, Table, measuring, peak, run, traject
 
 from sysid_ros.estimation.motion import as_torques, with_inertial_priors
 from sysid_ros.identification.fit import Fit, fit
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
 PLACES = (

@@ -28,16 +28,16 @@ from shared import three_joints
 from shared.arms import two_joints
 from shared.common import ends, measuring, run, simulated, trajectory
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.memory import Continued, continue_from
 from sysid_ros.results.comparison import read_history
 from sysid_ros.results.result import Standing
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(two_joints())
 #: Of positions and velocities, rad and rad/s.

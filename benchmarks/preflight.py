@@ -21,19 +21,24 @@ from shared.arms import Link, chain, joint_sensors
 from shared.common import Floats, OneOf, measuring, run, trajectory
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import (
+    BagSelection,
+    CalibrationConfig,
+    ParameterConfig,
+    SolverConfig,
+    VerdictKind,
+)
 from sysid_ros.errors import FitError
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.preflight import Preflight, predicted
 from sysid_ros.pipeline.problem import CalibrationBag, Problem
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 STEP, FINER = 0.002, 4
 OFF = (0.65, 1.5)

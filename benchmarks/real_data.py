@@ -45,20 +45,20 @@ from numpy.typing import NDArray
 from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run, verdict
 
 from sysid_ros.cli.main import main as sysid
-from sysid_ros.config import CalibrationConfig, SolverConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig, SolverConfig
 from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import calibrate, identify
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import leave_out
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 _FOLDED = AnyOf(('servo_sysid', 'go2_iit'))
 #: Positions of the servo's log are in half turns.

@@ -38,8 +38,8 @@ from numpy.typing import NDArray
 from rosbags.rosbag2 import Reader
 from shared.common import JOINT_STATE, STORE, OneOf, Table, joint_state, run, verdict
 
-from sysid_ros.bags import read_bag
-from sysid_ros.bags.copying import copy_bag, new_bag
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import copy_bag, new_bag
 from sysid_ros.errors import BagError
 
 TOPICS = tuple(f'/robot_{k}/joint_states' for k in range(4))

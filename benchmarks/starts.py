@@ -45,15 +45,16 @@ from shared.common import (
 )
 from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 
-from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.solver import KEPT
 from sysid_ros.identification.fit import Fit, FitOptions
 from sysid_ros.identification.fit import fit as identify_parameters
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import identify
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 _CONTENDERS = AnyOf(MODULES)
 _EXAMPLES = AnyOf(('torque', 'servo', 'pendulum'))

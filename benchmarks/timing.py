@@ -64,13 +64,14 @@ from shared.common import (
 from sysid_ros import demo
 from sysid_ros.alignment.stamps import stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns
-from sysid_ros.config import SimulatedRobotConfig, load_calibration
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import SysidError
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 _CLOSE_S = 1e-3
 _STATES, _COMMANDS = '/joint_states', '/commands'

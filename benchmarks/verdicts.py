@@ -27,10 +27,10 @@ from shared.common import DEMO, Floats, ends, names_of, recorded, run, trajector
 from shared.doubtful import PROBLEMS, Doubtful
 from shared.three_joints import PARAMETERS, TRUTH, Fault, arm, mapping, record, whole
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline import Calibration, calibrate
 from sysid_ros.virtual_robot import load_truth
 

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sysid_ros.cli.main import main as sysid
-from sysid_ros.config import read_yaml
+from sysid_ros.config.files import read_yaml
 from sysid_ros.excitation.drives import load_driven
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.results.result import CalibrationResult, SignalPlot

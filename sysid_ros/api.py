@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import mujoco
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
-from sysid_ros.config import validate as validated
+from sysid_ros.config.files import validate as validated
+from sysid_ros.config.schema import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
 from sysid_ros.errors import ParameterError, ResultError, nearest
 from sysid_ros.export.stored import read_again
 from sysid_ros.identification.observer import Observer
-from sysid_ros.model.implied import drop_implied
-from sysid_ros.model.loading import write_delays
-from sysid_ros.model.targets import Role
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.loading import drop_implied, write_delays
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.problem import ReadOptions, joints_of, read_aligned
 from sysid_ros.pipeline.writing import Calibration, Identified, write
@@ -29,7 +28,7 @@ from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import alignment_text, parameters_text, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import find
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 
 if TYPE_CHECKING:

@@ -27,26 +27,23 @@ import numpy as np
 import scipy.special
 
 from sysid_ros.cli.console import Progress, make_console, print_paths
-from sysid_ros.config import load_calibration, read_yaml
-from sysid_ros.errors import ConfigError, RosError, SysidError
+from sysid_ros.config.files import load_calibration, read_yaml
+from sysid_ros.errors import ConfigError, RosError, SysidError, one_line
 from sysid_ros.pipeline import identify, write
 from sysid_ros.report.tables import print_result
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.text import one_line
 
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
 _COPIED = ('arm.xml', 'calibration.yaml')
 TRUTH = 'truth.yaml'
 #: Where it is there: what drives the robot's joints in place of the model's actuators.
 _SERVOS = 'servos.yaml'
-#: Longest wait for a process to be ready, s, and for it to end.
-_READY_TIMEOUT = 30.0
-_END_TIMEOUT = 15.0
+#: Longest wait for a process to be ready or to end, s.
+_TIMEOUT = 30.0
 #: Longest wait for the refit of the last part, s.
 _REFIT_TIMEOUT = 300.0
-#: The refit is asked for so often, s, and this many times.
+#: The refit is asked for so often, s.
 _REQUEST_SECONDS = 5.0
-_REQUESTS = 6
 #: A recording is made again, so often in all, when more commands than this were skipped because
 #: the machine was busy, or when the simulated robot strayed for that reason.
 _ATTEMPTS = 3
@@ -56,8 +53,6 @@ COMMANDS = '/forward_position_controller/commands'
 APPLIED = '/simulated_robot/applied_commands'
 #: How often it looks whether all processes still run, s.
 _LOOK_SECONDS = 0.5
-#: Exit code after Ctrl-C, as shells expect it.
-_INTERRUPTED = 130
 #: ROS domains that leave the ephemeral ports alone.
 _DOMAINS = range(51, 101)
 
@@ -110,7 +105,7 @@ class _Node:
         with self._changed:
             self._changed.notify_all()
 
-    def wait_for(self, text: str, timeout: float = _READY_TIMEOUT) -> None:
+    def wait_for(self, text: str, timeout: float = _TIMEOUT) -> None:
         """Wait for a line that contains a text."""
 
         def seen() -> bool:
@@ -148,7 +143,7 @@ class _Node:
                 raise RosError(f'The {self.name} did not end within {timeout:g} s.')
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_SECONDS)
-        self._reader.join(_END_TIMEOUT)
+        self._reader.join(_TIMEOUT)
         if self._process.returncode:
             raise RosError(f'The {self.name} ended with exit code {self._process.returncode}.')
 
@@ -162,11 +157,11 @@ class _Node:
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGINT)
             try:
-                self._process.wait(_END_TIMEOUT)
+                self._process.wait(_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
-        self._reader.join(_END_TIMEOUT)
+        self._reader.join(_TIMEOUT)
         self.ended_well = self._process.returncode == 0
 
 
@@ -282,11 +277,11 @@ def record_one(
             rate=driver.command_rate,
             max_tracking_error=driver.max_tracking_error,
             # A busy machine holds up the simulation, which comes to no harm.
-            state_timeout=_READY_TIMEOUT,
+            state_timeout=_TIMEOUT,
         )
         nodes.append(exciter)
         try:
-            exciter.wait(duration + 2 * _READY_TIMEOUT, needed=(robot, recorder))
+            exciter.wait(duration + 2 * _TIMEOUT, needed=(robot, recorder))
         except RosError:
             if last or not exciter.said('Stopped the motion'):
                 raise
@@ -382,10 +377,10 @@ def _refit(folder: Path, environment: Mapping[str, str]) -> None:
         calibrator.wait_for('ready')
         node = rclpy.create_node('demo')
         client = node.create_client(Trigger, '/calibrator/refit')
-        client.wait_for_service(_READY_TIMEOUT)
+        client.wait_for_service(_TIMEOUT)
         # Fast DDS may lose the first request to a service that has just been discovered
         # (github.com/ros2/rmw_fastrtps/issues/842). The calibrator takes one at a time.
-        for _ in range(_REQUESTS):
+        for _ in range(int(_TIMEOUT / _REQUEST_SECONDS)):
             client.call_async(Trigger.Request())
             with contextlib.suppress(RosError):
                 calibrator.wait_for('refitting', _REQUEST_SECONDS)
@@ -394,11 +389,11 @@ def _refit(folder: Path, environment: Mapping[str, str]) -> None:
         found: list[Any] = []
         topic = '/calibrator/parameters'
         node.create_subscription(DiagnosticArray, topic, found.append, latched())
-        deadline = time.monotonic() + _READY_TIMEOUT
+        deadline = time.monotonic() + _TIMEOUT
         while not found and time.monotonic() < deadline:
             rclpy.spin_once(node, timeout_sec=_LOOK_SECONDS)
         if not found:
-            raise RosError(f'Nothing arrived on {topic} within {_READY_TIMEOUT:g} s.')
+            raise RosError(f'Nothing arrived on {topic} within {_TIMEOUT:g} s.')
         for status in found[0].status:
             values = {pair.key: pair.value for pair in status.values}
             print(
@@ -429,7 +424,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f'demo: {error}', file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return 128 + signal.SIGINT  # as shells expect it
     return 0
 
 

@@ -11,10 +11,24 @@ ROS service answers ``success: false`` with it. What MuJoCo's sysid toolbox tell
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sized
 
-from sysid_ros.text import sentence, short
-
+#: What does something to a terminal or a page, or is not seen: Unicode's categories Cc and Cf (ESC,
+#: line breaks, marks that reverse the direction, spaces without width), Zl and Zp, and halves of
+#: surrogate pairs, which no file can hold.
+UNSEEN = (
+    '\n'
+    '\x00-\x09\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e'
+    '\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb'
+    '\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a'
+    '\U000e0001\U000e0020-\U000e007f'
+)
+_UNSEEN = re.compile(f'[{UNSEEN}]')
+#: No name of a topic or a file is longer; longer ones are cut where people read them.
+LONGEST_NAME = 256
+#: Nor does anybody read a sentence of more characters.
+_LONGEST_SENTENCE = 1000
 #: A sentence names at most so many things and counts the others: a six-joint arm has its names.
 MOST_NAMED = 6
 
@@ -106,3 +120,28 @@ def listed(names: Iterable[str], limit: int = MOST_NAMED) -> str:
 def how_many(things: Sized, what: str) -> str:
     """Return the number of things with their name, as ``1 bag`` or ``2 bags``."""
     return f'{len(things)} {what}{"" if len(things) == 1 else "s"}'
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as one line in which everything is seen: a line break is ``\n``.
+
+    For terminals, logs, comments, pages and pictures.
+    """
+    return _UNSEEN.sub(lambda found: found[0].encode('unicode_escape').decode(), text)
+
+
+def short(text: str, most: int = LONGEST_NAME) -> str:
+    """Return a text without its middle where it is long."""
+    end = most // 3
+    return text if len(text) <= most else f'{text[: most - end - 1]}…{text[-end:]}'
+
+
+def sentence(text: str) -> str:
+    """Return what is said to people about names of others: one line, not too long."""
+    return short(one_line(text), _LONGEST_SENTENCE)
+
+
+def one_sentence(error: Exception) -> str:
+    """Put MuJoCo's message, which spans lines, on one line without a full stop."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return ', '.join(dict.fromkeys(line for line in lines if line)).rstrip('.')

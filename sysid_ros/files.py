@@ -1,16 +1,25 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the JSON objects in them."""
 
 from __future__ import annotations
 
 import glob
 import hashlib
+import io
+import json
 import os
+import sys
 import tempfile
+from collections.abc import Mapping
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
-from sysid_ros.errors import ConfigError, ResultError, nearest
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.errors import ConfigError, ResultError, SysidError, nearest, short
 
 
 def replace_file(path: Path, content: bytes) -> None:
@@ -107,3 +116,64 @@ def check_writable(folder: Path) -> None:
         raise ResultError(
             f'Cannot write into {str(folder)!r}: {err.strerror} in {str(existing)!r}.'
         ) from err
+
+
+def write_arrays(path: str | PathLike[str], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays whole or not at all; ``.npz`` is appended to a name without it.
+
+    Raises:
+        ResultError: The folder cannot be written.
+    """
+    path = Path(path)
+    stream = io.BytesIO()
+    content: dict[str, Any] = dict(arrays)
+    np.savez(stream, **content)
+    if not path.name.endswith('.npz'):
+        path = path.with_name(f'{path.name}.npz')
+    replace_file(path, stream.getvalue())
+
+
+def read_object(path: Path, error: type[SysidError], what: str = 'file') -> dict[str, Any]:
+    """Read a JSON file that holds one object.
+
+    Args:
+        path: The file.
+        error: Raised when there is none, or it holds something else.
+        what: What it is, for people.
+    """
+    try:
+        text = path.read_text('utf-8-sig')
+        document = json.loads(text)
+        if '\\ud' in text.lower():
+            # Half of a pair of surrogates could not be written again.
+            json.dumps(document, ensure_ascii=False).encode()
+    except FileNotFoundError as err:
+        raise error(f'There is no {what} {str(path)!r}; {beside(path)}.') from err
+    except OSError as err:
+        raise error(f'Cannot read the {what} {str(path)!r}: {err.strerror}.') from err
+    except json.JSONDecodeError as err:
+        place = f'{err.msg} in line {err.lineno}, column {err.colno}'
+        raise error(f'{str(path)!r} is not valid JSON: {place}.') from err
+    except (ValueError, RecursionError) as err:
+        # It is not UTF-8, has a number without end, or is nested without end.
+        reason = str(err).partition(';')[0]
+        raise error(f'{str(path)!r} is not valid JSON: {reason}.') from err
+    if not isinstance(document, dict):
+        raise error(f'Expected keys and values in {str(path)!r}, found {shown(document)}.')
+    return document
+
+
+def is_number(value: object) -> bool:
+    """Tell whether a value of a file is a finite number; true and false are 1 and 0."""
+    # Whole numbers may be larger than any float.
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
+def bad_value(path: Path, place: str, value: object, expected: str) -> str:
+    """Return a sentence about a value that is not what it must be."""
+    return f'Bad value {shown(value)} for {place!r} in {str(path)!r}: expected {expected}.'
+
+
+def shown(value: object) -> str:
+    """Return a value as JSON has it, cut where it is long."""
+    return short(json.dumps(value))

@@ -13,20 +13,20 @@ import pydantic
 import pytest
 import yaml
 
-from sysid_ros.config import (
-    CalibrationConfig,
-    CalibratorConfig,
-    ExciterConfig,
-    MappingConfig,
-    PriorConfig,
-    RecorderConfig,
-    SimulatedRobotConfig,
+from sysid_ros.config.files import (
     load_calibration,
     load_mapping,
     load_thresholds,
     read_yaml,
     validate,
 )
+from sysid_ros.config.nodes import (
+    CalibratorConfig,
+    ExciterConfig,
+    RecorderConfig,
+    SimulatedRobotConfig,
+)
+from sysid_ros.config.schema import CalibrationConfig, MappingConfig, PriorConfig
 from sysid_ros.errors import ConfigError
 
 MINIMAL: dict[str, Any] = {

@@ -21,7 +21,7 @@ import pytest
 
 from builders.plant_bags import record
 from sysid_ros import demo
-from sysid_ros.config import load_calibration
+from sysid_ros.config.files import load_calibration
 from sysid_ros.pipeline import identify
 from sysid_ros.results.result import CalibrationResult, InferenceSummary
 from sysid_ros.virtual_robot import Noise, Plant, load_truth
@@ -182,7 +182,7 @@ def test_errors_are_judged_together_by_their_covariance():
 
 
 def test_every_parameter_of_the_demo_has_a_truth():
-    from sysid_ros.config import read_yaml  # noqa: PLC0415 (one test)
+    from sysid_ros.config.files import read_yaml  # noqa: PLC0415 (one test)
     from sysid_ros.model.loading import load_model  # noqa: PLC0415
     from sysid_ros.model.targets import resolve  # noqa: PLC0415
 

@@ -24,26 +24,27 @@ import typer
 import yaml
 
 from builders.commands import SYSID, commands, options, parse
-from sysid_ros import config, demo
+from sysid_ros import demo
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.bags import read_bag
 from sysid_ros.bags.cdr import known_types
 from sysid_ros.bags.message_types import TEXT
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli.app import overrides_of
 from sysid_ros.cli.main import BROKEN_PIPE, INTERRUPTED, main
-from sysid_ros.config import (
+from sysid_ros.config import nodes, schema
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import (
     CalibrationConfig,
     DataConfig,
     FleetConfig,
     MappingConfig,
     Section,
-    ServoBagConfig,
     ThresholdsConfig,
-    validate,
 )
+from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.excitation import read_waypoints
-from sysid_ros.model.targets import KINDS, Kind
+from sysid_ros.model.kinds import KINDS, Kind
 from sysid_ros.servos.servo import FRICTION_LAWS, actuator_type
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,10 +57,10 @@ LARGEST_IMAGE = 200_000
 
 #: Node to the schema of its parameters.
 SCHEMAS: dict[str, type[Section]] = {
-    'recorder': config.RecorderConfig,
-    'exciter': config.ExciterConfig,
-    'simulated_robot': config.SimulatedRobotConfig,
-    'calibrator': config.CalibratorConfig,
+    'recorder': nodes.RecorderConfig,
+    'exciter': nodes.ExciterConfig,
+    'simulated_robot': nodes.SimulatedRobotConfig,
+    'calibrator': nodes.CalibratorConfig,
 }
 #: Files that examples show with every key.
 WHOLE: dict[str, type[Section]] = {'calibration': CalibrationConfig, 'fleet': FleetConfig}
@@ -322,7 +323,7 @@ def test_the_table_of_calibration_yaml_equals_the_schema():
     parameters = _text(ROOT / 'docs/calibration.md').partition('### Parameters')[2]
     assert all(
         re.search(rf'`{name}\b', parameters.partition('###')[0])
-        for name in config.ParameterConfig.model_fields
+        for name in schema.ParameterConfig.model_fields
     )
 
 
@@ -336,7 +337,7 @@ def _choices(annotation: object) -> Iterator[str]:
 
 def test_the_table_of_solvers_equals_the_schema():
     rows = {name.strip('`'): (default, text) for name, default, text in _table('SolverConfig')}
-    fields = config.SolverConfig.model_fields
+    fields = schema.SolverConfig.model_fields
 
     assert list(rows) == list(fields)
     for name, field in fields.items():
@@ -349,7 +350,7 @@ def test_the_table_of_solvers_equals_the_schema():
 def test_the_table_of_conditions_names_every_key_of_the_gate_with_its_default():
     text = _text(ROOT / 'docs' / 'gate.md')
 
-    for name, field in config.GateConfig.model_fields.items():
+    for name, field in schema.GateConfig.model_fields.items():
         rows = re.findall(rf'^\|.*`{name}`(?: \(([^)]*)\))?', text, re.MULTILINE)
         assert rows, name
         assert all(yaml.safe_load(row) == field.default for row in rows if row), name

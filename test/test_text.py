@@ -25,12 +25,11 @@ from builders.hostile import DANGEROUS, NAMES, model_spec, unseen
 from sysid_ros.alignment import Format, align, map_columns, write_series
 from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
-from sysid_ros.config import MappingConfig, load_mapping
-from sysid_ros.errors import AlignmentError, listed, nearest
+from sysid_ros.config.files import load_mapping
+from sysid_ros.config.schema import MappingConfig
+from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, short
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
-from sysid_ros.export.actuators import actuators_text, drives_of
-from sysid_ros.export.export import parameters_text
-from sysid_ros.json_text import to_json
+from sysid_ros.export.export import actuators_text, drives_of, parameters_text
 from sysid_ros.report import render_report
 from sysid_ros.report.cases import junit, markdown, workflow_commands
 from sysid_ros.report.tables import (
@@ -41,7 +40,7 @@ from sysid_ros.report.tables import (
 )
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.text import UNSEEN, file_stems, one_line, short
+from sysid_ros.text import file_stems, to_json
 
 RESULT = Path(__file__).parent / 'data' / 'pendulum' / 'baseline.json'
 #: Half of a pair of surrogates, too, which Python lets through and no file can hold.

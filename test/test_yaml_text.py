@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sysid_ros.config import read_yaml
+from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ConfigError
-from sysid_ros.yaml_text import block_entry, parse_yaml, scalar
+from sysid_ros.text import block_entry, parse_yaml, scalar
 
 
 def _each_of_the_last(start: str, form: str) -> str:
@@ -27,9 +27,9 @@ ENDLESS = {
     'deep in brackets': ('[' * 60 + ']' * 60, 'nested more than 50 deep'),
     'deep in lines': ('- ' * 60 + 'x', 'nested more than 50 deep'),
     'deeper than the parser goes': ('[' * 100_000, 'maximum nesting depth'),
-    'laughs': (_each_of_the_last('[x]', '[{}]'), 'stand for more than 100000 values'),
-    'merged laughs': (_each_of_the_last('{x: 1}', '{{<<: [{}]}}'), 'for more than 100000 values'),
-    'long laughs': (f'a: &a {"x" * 100_000}\nb: [{"*a, " * 200}]', 'for more than 100000 values'),
+    'laughs': (_each_of_the_last('[x]', '[{}]'), 'stand for more than 1000000 values'),
+    'merged laughs': (_each_of_the_last('{x: 1}', '{{<<: [{}]}}'), 'for more than 1000000 values'),
+    'long laughs': (f'a: &a {"x" * 100_000}\nb: [{"*a, " * 200}]', 'for more than 1000000 values'),
     'itself': ('a: &a [1, *a]', "alias 'a' contains itself"),
     'a 13th month': ('a: 2001-13-13', 'a value is not what it looks like: month must be in 1..12'),
     'digits': (f'a: {"9" * 5000}', 'a value is not what it looks like: Exceeds the limit'),

@@ -24,11 +24,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.bags.writer import BagWriter
+from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 Floats = NDArray[np.float64]
 Found = TypeVar('Found')

@@ -12,8 +12,8 @@ import mujoco
 import numpy as np
 from shared.common import Floats, names_of, recorded, trajectory
 
-from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import Unknown, make_unknowns
+from sysid_ros.signals import Trajectory
 
 IDENTIFIED, AT_BOUND, NOT_EXCITED = 'identified', 'at bound', 'not excited'
 PRIOR = 'prior-dominated'

@@ -20,9 +20,8 @@ from shared.common import Floats, measuring, names_of, simulated, trajectory
 
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.inference.model_errors import TermKind
-from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import Unknown, make_unknowns
+from sysid_ros.signals import TimeSeries, Trajectory
 
 ARM = two_joints(tool=True)
 #: Seconds before the recording begins, and of the recording; samples and commands per second.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.excitation.motion import Motion, quintic, sample_times, sum_of_sines
 from sysid_ros.virtual_robot.plant import Noise, Plant
 

@@ -17,12 +17,10 @@ import numpy as np
 
 from sysid_ros.alignment.pairs import Pair, PairRole, command_quantity, drives_joint
 from sysid_ros.alignment.trajectories import Alignment
-from sysid_ros.files import replace_file
-from sysid_ros.json_text import to_json
-from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.files import replace_file, write_arrays
+from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.timeseries import write_arrays
-from sysid_ros.text import csv_header
+from sysid_ros.text import csv_header, to_json
 from sysid_ros.vocabulary import Quantity
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import UNSIGNED, HealthFinding, are_magnitudes
 from sysid_ros.bags import BagColumns, Field, TopicColumns
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.vocabulary import Quantity
 
 

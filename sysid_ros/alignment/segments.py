@@ -18,7 +18,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of, spa
 from sysid_ros.alignment.stamps import Stamped
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
-from sysid_ros.config import MarkerConfig, Ranges, SegmentsConfig
+from sysid_ros.config.schema import MarkerConfig, Ranges, SegmentsConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.vocabulary import SECOND_NS

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import JOINT_TRAJECTORY
-from sysid_ros.config import StampChoice
+from sysid_ros.config.schema import StampChoice
 from sysid_ros.vocabulary import SECOND_NS
 
 #: A drift is reported when it moves stamps by more than this over a recording, s. Stamps that are

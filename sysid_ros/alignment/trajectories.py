@@ -54,10 +54,9 @@ from sysid_ros.alignment.stamps import (
 )
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
-from sysid_ros.config import SegmentsConfig, StampChoice
+from sysid_ros.config.schema import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.vocabulary import SECOND_NS
 
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.

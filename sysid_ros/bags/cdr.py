@@ -53,14 +53,10 @@ _CODES = {
     'float32': 'f4',
     'float64': 'f8',
 }
-#: A sequence of more bytes than this is data (an image, a cloud), not a column for each byte.
-_MOST_BYTES = 64
-#: Nor is there a column for each number of a longer sequence (a laser scan).
+#: A longer sequence is data (an image, a laser scan), not a column for each of its numbers.
 _MOST_NUMBERS = 256
 #: No message has this many structures or numbers that somebody wants to see one by one.
 _MOST_PARTS = 65_536
-#: No message type that somebody wrote is nested deeper.
-_DEEPEST = 50
 _HEADER = 'std_msgs/msg/Header'
 _STAMP = 'header.stamp'
 #: What stands in a structure without members, as in std_msgs/Empty.
@@ -106,11 +102,8 @@ class MessageType(NamedTuple):
 def message_type(name: str, text: str = '', language: str = '') -> MessageType:
     """Return a type by its definition, or else by ROS 2 Jazzy's common interfaces.
 
-    Args:
-        name: Name of the type; ``sensor_msgs/JointState`` means the same as with ``msg``.
-        text: Definitions of the type and the types inside it, as bags embed them. What cannot be
-            read counts as absent.
-        language: Language of the text, ``ros2msg`` or ``ros2idl``; empty for no text.
+    A text that cannot be read counts as absent; ``sensor_msgs/JointState`` means the same as with
+    ``msg``.
     """
     name = normalize_msgtype(name)
     own: dict[str, Any] = {}
@@ -129,19 +122,12 @@ def message_type(name: str, text: str = '', language: str = '') -> MessageType:
 
 
 class NumberRun(NamedTuple):
-    """Numbers of a message that stand one after the other.
+    """Numbers of a message that stand one after the other."""
 
-    Attributes:
-        field: Path of the field.
-        labels: k labels, one per number.
-        start: First byte in the message.
-        code: NumPy's type of each number, with byte order.
-    """
-
-    field: str
-    labels: tuple[str, ...]
-    start: int
-    code: str
+    field: str  # path of the field
+    labels: tuple[str, ...]  # k labels, one per number
+    start: int  # first byte in the message
+    code: str  # NumPy's type of each number, with byte order
 
     @property
     def itemsize(self) -> int:
@@ -150,18 +136,13 @@ class NumberRun(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where things are in messages that are alike.
+    """Where things are in messages that are alike."""
 
-    Attributes:
-        parts: The numbers, without those of the header.
-        stamp: Seconds and nanoseconds of the header's stamp; nothing without header.
-        texts: Path to the strings there; of a single string it has one.
-        fixed: First byte, and what must stand there in messages of this layout.
-    """
-
-    parts: tuple[NumberRun, ...]
+    parts: tuple[NumberRun, ...]  # the numbers, without those of the header
+    #: Seconds and nanoseconds of the header's stamp; nothing without header.
     stamp: tuple[NumberRun, ...]
-    texts: dict[str, tuple[str, ...]]
+    texts: dict[str, tuple[str, ...]]  # path to the strings there; of a single string it has one
+    #: First byte, and what must stand there in messages of this layout.
     fixed: tuple[tuple[int, bytes], ...]
 
 
@@ -185,19 +166,17 @@ class _Walk:
         self._in_header = False
         self._visited = 0
 
-    def structure(self, name: str, path: str, depth: int = 0) -> None:
+    def structure(self, name: str, path: str) -> None:
         """Walk through a structure."""
         # Those without numbers are counted, too: types inside types twice each grow without end.
         self._visited += 1
         if self._visited > _MOST_PARTS or len(self.parts) > _MOST_PARTS:
             raise NoColumnsError(f'it has more than {_MOST_PARTS} parts, which are data')
-        if depth > _DEEPEST:
-            raise CdrError(f'message type {name!r} is nested more than {_DEEPEST} deep')
         for member, (kind, detail) in self._kind.members(name):
             place = f'{path}.{member}' if path else member
             if kind == Nodetype.NAME:
                 self._in_header |= not path and member == 'header' and detail == _HEADER
-                self.structure(detail, place, depth + 1)
+                self.structure(detail, place)
                 self._in_header &= bool(path)
             elif kind == Nodetype.BASE and detail[0] == 'string':
                 self._text(place)
@@ -205,7 +184,7 @@ class _Walk:
                 where, label = (path, member) if path else (member, '')
                 self._numbers(where, detail[0], (label,))
             else:
-                self._several(kind, detail, place, depth)
+                self._several(kind, detail, place)
 
     def finish(self) -> None:
         """Check that nothing but padding is left."""
@@ -213,7 +192,7 @@ class _Walk:
         if left > _MOST_PADDING:
             raise CdrError(f'The message has {left} bytes more than its type')
 
-    def _several(self, kind: Nodetype, detail: Any, path: str, depth: int) -> None:
+    def _several(self, kind: Nodetype, detail: Any, path: str) -> None:
         (inner_kind, inner), count = detail
         if kind == Nodetype.SEQUENCE:
             count = self._uint32()
@@ -224,14 +203,13 @@ class _Walk:
                 )
         if inner_kind == Nodetype.NAME:
             for index in range(count):
-                self.structure(inner, f'{path}[{index}]', depth + 1)
+                self.structure(inner, f'{path}[{index}]')
         elif inner[0] == 'string':
             self.texts[path] = []
             for _ in range(count):
                 self._text(path)
         elif count:
-            most = _MOST_BYTES if _CODES.get(inner[0], '') in {'i1', 'u1'} else _MOST_NUMBERS
-            if count > most:
+            if count > _MOST_NUMBERS:
                 raise NoColumnsError(f'{path} has {count} elements, which are data, not columns')
             self._numbers(path, inner[0], tuple(map(str, range(count))))
 
@@ -282,20 +260,17 @@ class _Walk:
 
 
 def find_layout(kind: MessageType, data: bytes, *, texts_matter: bool) -> Layout:
-    """Walk through a message.
-
-    Args:
-        kind: Its type.
-        data: The message in CDR.
-        texts_matter: Messages with other strings have another layout; those of the header never
-            matter.
+    """Walk through a message; where texts matter, messages with other strings have another layout.
 
     Raises:
         NoColumnsError: The message holds too much for columns.
         CdrError: The message does not fit its type, or there is no definition of it.
     """
     walk = _Walk(kind, data, texts_matter=texts_matter)
-    walk.structure(kind.name, '')
+    try:
+        walk.structure(kind.name, '')
+    except RecursionError as err:
+        raise CdrError(f'message type {kind.name!r} is nested without end') from err
     walk.finish()
     stamp = tuple(run for run in walk.header if run.field == _STAMP)
     fixed: list[list[int]] = []
@@ -323,23 +298,15 @@ def text_of(data: bytes) -> str:
 
 
 class Batch(NamedTuple):
-    """Messages of one topic, somewhere in one buffer.
+    """Messages of one topic, somewhere in one buffer."""
 
-    Attributes:
-        receive_ns: (n,) int64, ns.
-        buffer: (bytes,) uint8.
-        starts: (n,) int64, first byte of each message in the buffer.
-        sizes: (n,) int64, bytes of each message.
-        sent_ns: (n,) int64, ns, 0 where the file does not say; None where it never does.
-        file: Number of the bag's file that they are from; messages are sorted within one.
-    """
-
-    receive_ns: NDArray[np.int64]
-    buffer: NDArray[np.uint8]
-    starts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    receive_ns: NDArray[np.int64]  # (n,) int64, ns
+    buffer: NDArray[np.uint8]  # (bytes,) uint8
+    starts: NDArray[np.int64]  # (n,) int64, first byte of each message in the buffer
+    sizes: NDArray[np.int64]  # (n,) int64, bytes of each message
+    #: (n,) int64, ns, 0 where the file does not say; None where it never does.
     sent_ns: NDArray[np.int64] | None = None
-    file: int = 0
+    file: int = 0  # number of the bag's file that they are from; messages are sorted within one
 
     @classmethod
     def of(
@@ -361,17 +328,11 @@ class Batch(NamedTuple):
 
 
 class MessageTable(NamedTuple):
-    """Messages of one layout below each other.
+    """Messages of one layout below each other."""
 
-    Attributes:
-        rows: (m,) int64, which messages of the batch these are, increasing.
-        bytes: (m, size) uint8.
-        layout: Where things are in each.
-    """
-
-    rows: NDArray[np.int64]
-    bytes: NDArray[np.uint8]
-    layout: Layout
+    rows: NDArray[np.int64]  # (m,) int64, which messages of the batch these are, increasing
+    bytes: NDArray[np.uint8]  # (m, size) uint8
+    layout: Layout  # where things are in each
 
     def numbers(self, run: NumberRun) -> NDArray[np.generic]:
         """Return the (m, k) numbers of a run in the type that they have in the message."""
@@ -392,11 +353,6 @@ class MessageTable(NamedTuple):
 
 def split(found: Batch, kind: MessageType, *, texts_matter: bool) -> Iterator[MessageTable]:
     """Cut a batch of one message type into tables that together hold every message once.
-
-    Args:
-        found: The messages.
-        kind: Their type.
-        texts_matter: See :func:`find_layout`.
 
     Raises:
         CdrError: A message does not fit the type.

@@ -15,7 +15,7 @@ from sysid_ros.bags.cdr import NumberRun
 
 #: A text that is published once, as a robot description, or markers: not numbers, but read.
 TEXT = 'std_msgs/msg/String'
-#: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.joint_trajectory`.
+#: Setpoints by joint name, read point by point: :mod:`~sysid_ros.bags.reader`.
 JOINT_TRAJECTORY = 'trajectory_msgs/msg/JointTrajectory'
 #: What a joint_trajectory_controller asked for, measured and sent to the motors.
 CONTROLLER_STATE = 'control_msgs/msg/JointTrajectoryControllerState'

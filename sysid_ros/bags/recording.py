@@ -16,33 +16,24 @@ from typing import NamedTuple
 
 from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter, define
-from sysid_ros.errors import BagError
-from sysid_ros.text import one_line
+from sysid_ros.errors import BagError, one_line
 
-#: Memory of a waiting message beside its data, bytes: a tuple, two numbers, and the bytes' head.
-_OVERHEAD = 200
 #: The writer thread looks into the queue this often, seconds. Waking it for every message would
 #: cost the receiving thread more than the writing does.
 _TICK_SECONDS = 0.05
-#: It is woken earlier when so many bytes wait.
-_WAKE_BYTES = 16 << 20
 
 
 class Buffering(NamedTuple):
-    """How long messages stay in memory on their way to the disk.
+    """How long messages stay in memory on their way to the disk."""
 
-    Attributes:
-        queue_seconds: How long a message may wait for a disk that stalls before others are dropped.
-        queue_bytes: Memory that waiting messages take at most.
-        flush_seconds: How often messages are handed to the operating system: what a killed recorder
-            loses, together with the time that this takes.
-        sync_seconds: How often to wait until what was handed over is on the disk, which is what
-            losing power costs; 0 means never.
-    """
-
+    #: How long a message may wait for a disk that stalls before others are dropped.
     queue_seconds: float = 30.0
-    queue_bytes: int = 512 << 20
+    queue_bytes: int = 512 << 20  # bytes of the messages that wait at most
+    #: How often messages are handed to the operating system: what a killed recorder loses, together
+    #: with the time that this takes.
     flush_seconds: float = 0.5
+    #: How often to wait until what was handed over is on the disk, which is what losing power
+    #: costs; 0 means never.
     sync_seconds: float = 5.0
 
 
@@ -52,23 +43,16 @@ class TopicStats:
 
     Until the writer has ended, ``dropped`` and ``lost`` belong to those who put, under the lock,
     and the rest to the writer.
-
-    Attributes:
-        topic: Name of the topic.
-        messages: Messages that were written.
-        lost: Messages that the middleware reported lost before they came here.
-        dropped: Messages that came and were not written: the disk stalled for longer than the
-            queue holds, or failed.
-        first_ns: Receive stamp of the first message that was written, ns …
-        last_ns: … and of the last.
     """
 
-    topic: str
-    messages: int = 0
-    lost: int = 0
+    topic: str  # name of the topic
+    messages: int = 0  # messages that were written
+    lost: int = 0  # messages that the middleware reported lost before they came here
+    #: Messages that came and were not written: the disk stalled for longer than the queue holds, or
+    #: failed.
     dropped: int = 0
-    first_ns: int = 0
-    last_ns: int = 0
+    first_ns: int = 0  # receive stamp of the first message that was written, ns …
+    last_ns: int = 0  # … and of the last
 
     @property
     def rate(self) -> float:
@@ -78,21 +62,13 @@ class TopicStats:
 
 
 class Summary(NamedTuple):
-    """What became of a recording.
+    """What became of a recording."""
 
-    Attributes:
-        path: Folder of the bag.
-        counts: What became of the messages of each topic.
-        size: Bytes of its file; 0 if that is gone.
-        seconds: Time from the first to the last message that was received.
-        failure: Why the bag could not be written to its end, if so.
-    """
-
-    path: Path
-    counts: tuple[TopicStats, ...]
-    size: int
-    seconds: float
-    failure: BagError | None
+    path: Path  # folder of the bag
+    counts: tuple[TopicStats, ...]  # what became of the messages of each topic
+    size: int  # bytes of its file; 0 if that is gone
+    seconds: float  # time from the first to the last message that was received
+    failure: BagError | None  # why the bag could not be written to its end, if so
 
 
 def summary(counts: Iterable[TopicStats]) -> str:
@@ -131,15 +107,6 @@ class Recording:
     ) -> None:
         """Create the bag with its topics and start writing.
 
-        Args:
-            path: Folder of the new bag.
-            topics: The topics in it; :meth:`add` takes more.
-            compression: ``none``, or ``zstd`` for chunks.
-            buffering: How long messages stay in memory.
-            facts: What else the bag says about the recording; see :meth:`set_facts`.
-            on_failure: Called once, from the writing thread, when the bag cannot be written any
-                more.
-
         Raises:
             BagError: The bag exists, a message type has no definition, or the disk refuses.
         """
@@ -151,8 +118,7 @@ class Recording:
         # Bytes that went in and out: each has one writer only, their difference is what waits.
         self._bytes_in = self._bytes_out = 0
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._ending = False
+        self._ending = threading.Event()
         self._sync_failure: BagError | None = None
         self._facts: dict[str, str] = {}
         self._announced: set[str] = set()
@@ -187,14 +153,7 @@ class Recording:
             self._topics[topic.name] = define(topic)
 
     def put(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
-        """Hand over one message of a topic that was added, or count it as dropped.
-
-        Args:
-            topic: Name of the topic.
-            receive_ns: When it was received, ns since the epoch.
-            cdr: The serialised message.
-            sent_ns: When it was sent, by the sender's clock; 0 where that is not known.
-        """
+        """Hand over one message of a topic that was added, or count it as dropped; in ns."""
         now = time.monotonic()
         with self._lock:
             waiting = self._bytes_in - self._bytes_out
@@ -202,13 +161,11 @@ class Recording:
                 stalled = now - self._queue[0][4] > self._buffering.queue_seconds
             except IndexError:
                 stalled = False
-            if self._ending or waiting >= self._buffering.queue_bytes or stalled:
+            if self._ending.is_set() or waiting >= self._buffering.queue_bytes or stalled:
                 self._stats[topic].dropped += 1
                 return
             self._queue.append((topic, receive_ns, cdr, sent_ns, now))
-            self._bytes_in += len(cdr) + _OVERHEAD
-        if waiting >= _WAKE_BYTES and not self._wake.is_set():
-            self._wake.set()
+            self._bytes_in += len(cdr)
 
     def count_lost(self, topic: str, messages: int) -> None:
         """Count messages that the middleware lost before they came here."""
@@ -230,8 +187,7 @@ class Recording:
     def close(self) -> Summary:
         """Write what waits, finish the bag, and return what became of it."""
         with self._lock:
-            self._ending = True
-        self._wake.set()
+            self._ending.set()
         self._thread.join()
         writer = self._writer
         return Summary(
@@ -247,7 +203,7 @@ class Recording:
     def _run(self) -> None:
         self._attempt(self._write_until_closed)
         with self._lock:
-            self._ending = True
+            self._ending.set()
         self._finish()
         if self.failure is not None and self._on_failure is not None:
             self._on_failure(self.failure)
@@ -256,9 +212,7 @@ class Recording:
         next_flush = time.monotonic() + self._buffering.flush_seconds
         ending = False
         while not ending:
-            self._wake.wait(_TICK_SECONDS)
-            self._wake.clear()
-            ending = self._ending
+            ending = self._ending.wait(_TICK_SECONDS)
             # Not more than waits now, so that a fast publisher cannot keep the flush from coming.
             for _ in range(len(self._queue)):
                 topic, receive_ns, cdr, sent_ns, _ = self._queue[0]
@@ -271,7 +225,7 @@ class Recording:
                 stats.last_ns = receive_ns
                 stats.messages += 1
                 self._queue.popleft()
-                self._bytes_out += len(cdr) + _OVERHEAD
+                self._bytes_out += len(cdr)
             if time.monotonic() >= next_flush:
                 next_flush = time.monotonic() + self._buffering.flush_seconds
                 if self._sync_failure is not None:

@@ -38,11 +38,11 @@ from rosbags.rosbag2.metadata import parse_qos
 from rosbags.serde import SerdeError
 from rosbags.typesys.msg import normalize_msgtype
 
+from sysid_ros.bags import SetBack
 from sysid_ros.bags.cdr import Batch
-from sysid_ros.bags.columns import SetBack
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.text import parse_yaml
 from sysid_ros.vocabulary import SECOND_NS
-from sysid_ros.yaml_text import parse_yaml
 
 METADATA = 'metadata.yaml'
 MCAP, SQLITE, ROS1 = STORAGE_SUFFIXES = ('.mcap', '.db3', '.bag')
@@ -55,23 +55,23 @@ FACTS = 'sysid_ros'
 _DIGITS = re.compile(r'(\d+)')
 #: A batch has about so many bytes: enough for NumPy, little for the memory.
 _BATCH_BYTES = 4 << 20
-#: A batch of messages that are read one by one has at most so many.
-_BATCH_MESSAGES = 4096
 _MAGIC = b'\x89MCAP0\r\n'
 #: Opcode and length before every record.
 _HEAD = struct.Struct('<BQ')
-#: Bytes of a message's record before the message.
-_MESSAGE = 31
-#: Where in a message's record the channel and the stamps of receipt and of sending are, and their
-#: types.
-_CHANNEL = (9, 'u2')
-_LOG_TIME = (15, 'i8')
-_PUBLISH_TIME = (23, 'i8')
+#: What is before the message in its record.
+_MESSAGE = np.dtype(
+    [
+        ('opcode', 'u1'),
+        ('length', '<u8'),
+        ('channel', '<u2'),
+        ('sequence', '<u4'),
+        ('received_ns', '<i8'),
+        ('sent_ns', '<i8'),
+    ]
+)
 #: How schemas name the languages of definitions.
 _LANGUAGES = {'ros2msg': 'ros2msg', 'ros2idl': 'ros2idl', 'omgidl': 'ros2idl'}
 _DEFINITIONS = {MessageDefinitionFormat.MSG: 'ros2msg', MessageDefinitionFormat.IDL: 'ros2idl'}
-#: Opcodes from here on are free for other programs.
-_PRIVATE = 0x80
 _READ = {Opcode.SCHEMA, Opcode.CHANNEL, Opcode.MESSAGE, Opcode.CHUNK, Opcode.METADATA}
 #: rosbag2 marks no message that it has compressed by itself, but zstd does; CDR begins otherwise.
 _ZSTD_MAGIC = b'\x28\xb5\x2f\xfd'
@@ -115,24 +115,16 @@ class TopicQos(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic in a bag.
+    """A topic in a bag."""
 
-    Attributes:
-        name: Its name.
-        msgtype: Its type, as ``sensor_msgs/msg/JointState``.
-        qos: How it is offered.
-        definition: Definition of the type with those of all types inside it, as rosbag2 joins
-            them; empty for ROS 2 Jazzy's common interfaces, or where a file does not say.
-        language: Language of the definition, ``ros2msg`` or ``ros2idl``.
-        serialization: How messages are encoded; ``cdr`` is what we read.
-    """
-
-    name: str
-    msgtype: str
-    qos: TopicQos = TopicQos()
+    name: str  # its name
+    msgtype: str  # its type, as ``sensor_msgs/msg/JointState``
+    qos: TopicQos = TopicQos()  # how it is offered
+    #: Definition of the type with those of all types inside it, as rosbag2 joins them; empty for
+    #: ROS 2 Jazzy's common interfaces, or where a file does not say.
     definition: str = ''
-    language: str = 'ros2msg'
-    serialization: str = 'cdr'
+    language: str = 'ros2msg'  # language of the definition, ``ros2msg`` or ``ros2idl``
+    serialization: str = 'cdr'  # how messages are encoded; ``cdr`` is what we read
 
     @property
     def is_cdr(self) -> bool:
@@ -234,13 +226,7 @@ class Onward:
     def stamps(
         self, stamps: NDArray[np.int64], topics: Mapping[int, Topic], numbers: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the stamps of the next messages as they go on.
-
-        Args:
-            stamps: (n,) receive stamps in the order of the file, ns.
-            topics: The topics by their numbers.
-            numbers: (n,) number of each message's topic.
-        """
+        """Return the (n,) receive stamps, ns, of the next messages in the file as they go on."""
         onward = stamps.copy()
         start = 0
         while start < len(stamps):
@@ -406,8 +392,8 @@ class BagMessages:
                         raise DamagedFileError('a record is longer than the file')
                     self._finished = False
                     return
-                if not opcode or Opcode.DATA_END < opcode < _PRIVATE:
-                    raise DamagedFileError(f'there is no record of kind {opcode}')
+                if not opcode:
+                    raise DamagedFileError('there is no record of kind 0')
                 if opcode in _READ:
                     yield opcode, head, file.read(length)
                 else:
@@ -441,23 +427,22 @@ class BagMessages:
         if not len(starts):
             return
         buffer = np.frombuffer(data, np.uint8)
-        channels = _gathered(buffer, starts, *_CHANNEL)
+        heads = sliding_window_view(buffer, _MESSAGE.itemsize)[starts].view(_MESSAGE)[:, 0]
+        channels = heads['channel'].astype(np.int64)
         numbers = np.unique(channels).tolist()
         unknown = [number for number in numbers if number not in self._numbered]
         if unknown:
             raise DamagedFileError(f'messages of a channel {unknown[0]} are not described')
-        stamps = _gathered(buffer, starts, *_LOG_TIME)
+        stamps, sent = heads['received_ns'].copy(), heads['sent_ns'].copy()
         received = self.onward.stamps(stamps, self._numbered, channels)
-        sent = _gathered(buffer, starts, *_PUBLISH_TIME)
         # Recorders that do not know when a message was sent repeat when they received it.
         sent[sent == stamps] = 0
+        starts = starts + _MESSAGE.itemsize
         for number in numbers:
             if is_needed(self._numbered[number]):
                 own = channels == number
-                yield (
-                    self._numbered[number],
-                    Batch(received[own], buffer, starts[own] + _MESSAGE, sizes[own], sent[own]),
-                )
+                batch = Batch(received[own], buffer, starts[own], sizes[own], sent[own])
+                yield self._numbered[number], batch
 
     def _messages(self, data: bytes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return where the records of messages begin, and the sizes of the messages."""
@@ -473,33 +458,24 @@ class BagMessages:
             elif position + head + length <= end:
                 self._take(opcode, data[position + head : position + head + length])
             position += head + length
-        sizes = np.array(lengths, dtype=np.int64) + head - _MESSAGE
+        sizes = np.array(lengths, dtype=np.int64) + head - _MESSAGE.itemsize
         if position != end or (sizes < 0).any():
             raise DamagedFileError('a record does not fit into its chunk')
         return np.array(starts, dtype=np.int64), sizes
 
 
-def _gathered(
-    buffer: NDArray[np.uint8], starts: NDArray[np.int64], offset: int, code: str
-) -> NDArray[np.int64]:
-    """Return the little-endian integers at an offset of each record."""
-    kind = np.dtype('<' + code)
-    found = sliding_window_view(buffer, kind.itemsize)[starts + offset]
-    return found.view(kind)[:, 0].astype(np.int64)
-
-
 def _batches(messages: Iterable[tuple[Topic, int, bytes]]) -> _Batches:
     """Gather single messages into batches of a topic each."""
     rows: dict[Topic, tuple[list[int], list[bytes]]] = {}
-    size = count = 0
+    size = 0
     for topic, stamp, data in messages:
         stamps, own = rows.setdefault(topic, ([], []))
         stamps.append(stamp)
         own.append(data)
-        size, count = size + len(data), count + 1
-        if size >= _BATCH_BYTES or count >= _BATCH_MESSAGES:
+        size += len(data)
+        if size >= _BATCH_BYTES:
             yield from ((item, Batch.of(*found)) for item, found in rows.items())
-            rows, size, count = {}, 0, 0
+            rows, size = {}, 0
     yield from ((item, Batch.of(*found)) for item, found in rows.items())
 
 

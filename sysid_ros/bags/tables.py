@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.bags.columns import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import (
     CSV,
     METADATA,
@@ -112,10 +112,6 @@ def table_files(path: Path) -> tuple[Path, ...]:
 
 def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
     """Read CSV files or a LeRobot dataset.
-
-    Args:
-        path: A file, a folder of CSV files of one recording, or of a dataset.
-        topics: Topics to read; all by default.
 
     Raises:
         BagError: A file is not what it should be, or there is no such topic.

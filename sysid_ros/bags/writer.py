@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import IO, Any, Self
 
@@ -33,17 +35,14 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.storage import FACTS, METADATA, Topic, TopicQos
+from sysid_ros.bags.storage import FACTS, METADATA, ROS1, BagMessages, Topic, TopicQos, suffix
+from sysid_ros.bags.tables import table_files
 from sysid_ros.errors import BagError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.version import __version__
 
 #: Version of the metadata that ROS 2 Jazzy writes.
 _VERSION = 9
-#: When a bag without messages starts, ns: the latest time there is.
-_NEVER = 2**63 - 1
-#: A chunk is closed when its messages are so many bytes; rosbag2's own default.
-_CHUNK = 786_432
 #: How ROS writes "no limit" into a QoS profile.
 _FOREVER = QosTime(9_223_372_036, 854_775_807)
 _COMPRESSIONS = {'none': CompressionType.NONE, 'zstd': CompressionType.ZSTD}
@@ -113,10 +112,6 @@ class BagWriter:
     def __init__(self, path: Path, *, compression: str = 'none') -> None:
         """Check the arguments; nothing is created yet.
 
-        Args:
-            path: Folder of the new bag.
-            compression: ``none``, or ``zstd`` for chunks.
-
         Raises:
             BagError: The path exists already, or the compression is unknown.
         """
@@ -132,7 +127,7 @@ class BagWriter:
         self.finished = False
         #: What was handed to the operating system: messages by topic, receive stamps, ns.
         self.counts: Counter[str] = Counter()
-        self.start_ns, self.end_ns = _NEVER, 0
+        self.start_ns, self.end_ns = sys.maxsize, 0
         self._compression = _COMPRESSIONS[compression]
         self._topics: dict[str, Topic] = {}
         self._facts: dict[str, str] = {}
@@ -157,14 +152,7 @@ class BagWriter:
     def add_topic(
         self, topic: str, msgtype: str, qos: TopicQos | None = None, definition: str = ''
     ) -> None:
-        """Announce a topic before its first message.
-
-        Args:
-            topic: Name of the topic.
-            msgtype: Its type, as ``sensor_msgs/msg/JointState``.
-            qos: How it is offered; default reliable and volatile.
-            definition: The type's definition in ROS 2's message language; default that of ROS 2
-                Jazzy's common interfaces.
+        """Announce a topic before its first message; by default it is reliable and volatile.
 
         Raises:
             BagError: The type is not known, the topic is there already, or the disk refuses.
@@ -194,13 +182,7 @@ class BagWriter:
                 self._writer.add_metadata(FACTS, changed)
 
     def write(self, topic: str, receive_ns: int, cdr: bytes, sent_ns: int = 0) -> None:
-        """Write one message.
-
-        Args:
-            topic: A topic that was added.
-            receive_ns: When it was received, ns since the epoch.
-            cdr: The serialised message.
-            sent_ns: When it was sent, by the sender's clock, 0 where that is not known.
+        """Write one message, received and sent at so many ns since the epoch; 0 where not known.
 
         Raises:
             BagError: The topic was not added, the bag is closed, or the disk refuses.
@@ -273,7 +255,7 @@ class BagWriter:
         """Create the file with the facts."""
         self.path.mkdir(parents=True)
         self._stream = self.file.open('xb')
-        self._writer = Writer(self._stream, chunk_size=_CHUNK, compression=self._compression)
+        self._writer = Writer(self._stream, compression=self._compression)
         self._writer.start(profile='ros2', library=f'sysid_ros {__version__}')
         if self._facts:
             self._writer.add_metadata(FACTS, self._facts)
@@ -364,3 +346,57 @@ class BagWriter:
 
 def _yaml(content: object) -> str:
     return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
+
+
+@contextmanager
+def new_bag(path: Path) -> Iterator[BagWriter]:
+    """Write a bag that appears when it is whole.
+
+    Raises:
+        BagError: Something is there already, or the disk refuses.
+    """
+    if path.exists():
+        raise BagError(f'{str(path)!r} exists already; choose another name or remove it.')
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=path.parent, prefix=f'.{path.name}.') as folder:
+            with BagWriter(Path(folder) / path.name) as writer:
+                yield writer
+            writer.path.replace(path)
+    except OSError as err:
+        raise BagError(f'Cannot write {str(path)!r}: {err.strerror}.') from err
+
+
+def copy_bag(path: Path, writer: BagWriter) -> BagMessages:
+    """Write the messages and facts of a bag into another one, and return what was read.
+
+    What an unfinished bag holds is copied up to its last whole chunk. Messages that are not in CDR
+    are left out.
+
+    Raises:
+        BagError: There is no bag, it is damaged, or the other one cannot be written.
+    """
+    if path.exists() and table_files(path):
+        raise BagError(f'Expected a bag of messages, found tables of numbers in {str(path)!r}.')
+    bag = BagMessages(path)
+    added: set[str] = set()
+
+    def add(topic: Topic) -> None:
+        if topic.name in added or not topic.is_cdr:
+            return
+        added.add(topic.name)
+        is_known = topic.msgtype in known_types().fielddefs
+        if suffix(path) == ROS1 or not topic.language:
+            topic = topic._replace(definition='', language='ros2msg')
+        writer.add(define(topic) if is_known else topic)
+
+    for topic, messages in bag.batches(lambda topic: topic.is_cdr):
+        add(topic)
+        received = messages.receive_ns.tolist()
+        sent = [0] * len(received) if messages.sent_ns is None else messages.sent_ns.tolist()
+        for row, stamps in enumerate(zip(received, sent, strict=True)):
+            writer.write(topic.name, stamps[0], messages.message(row), stamps[1])
+    for topic in bag.topics:
+        add(topic)
+    writer.set_facts(bag.facts)
+    return bag

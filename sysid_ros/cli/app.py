@@ -147,7 +147,7 @@ def overrides_of(settings: list[str], namespace: str = '') -> dict[str, Any]:
     import yaml
 
     from sysid_ros.errors import ConfigError
-    from sysid_ros.yaml_text import parse_yaml
+    from sysid_ros.text import parse_yaml
 
     found: dict[str, Any] = {'namespace': namespace} if namespace else {}
     for pair in settings:

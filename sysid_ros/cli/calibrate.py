@@ -59,7 +59,7 @@ def calibrate(
     if time is not None:
         overrides['solver.time'] = time
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     loaded = load_calibration(config, overrides)
 

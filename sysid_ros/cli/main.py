@@ -13,16 +13,8 @@ from typing import Any
 
 import typer
 
-from sysid_ros.cli import (  # noqa: F401 (commands)
-    calibrate,
-    prepare,
-    recordings,
-    results,
-    servo,
-)
 from sysid_ros.cli.app import app
-from sysid_ros.errors import SysidError
-from sysid_ros.text import sentence
+from sysid_ros.errors import SysidError, sentence
 
 #: Exit codes of bad input, of Ctrl-C, and of a reader that went away (`sysid … | head`).
 BAD_INPUT = 2

@@ -203,7 +203,7 @@ def excite(
     if output.suffix.lower() != '.csv':
         raise ConfigError(f'Expected an output file ending in .csv, found {str(output)!r}.')
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     settings = None if config is None else load_calibration(config)
 
@@ -215,9 +215,8 @@ def excite(
     from sysid_ros.excitation.experiment import Experiment, sensor_noise
     from sysid_ros.excitation.limits import Limits
     from sysid_ros.files import replace_file
-    from sysid_ros.model.implied import implied_actuators
-    from sysid_ros.model.loading import compile_spec
-    from sysid_ros.model.unknown import Scope, check_distinct, make_unknowns
+    from sysid_ros.model.loading import compile_spec, implied_actuators
+    from sysid_ros.model.targets import Scope, check_distinct, make_unknowns
     from sysid_ros.pipeline.problem import parameters_of
 
     spec = load_driven(model, packages)
@@ -299,7 +298,7 @@ def preflight(
     Takes the first steps of a fit and says what the fit to these bags would say. Exit code 1:
     some parameter would not be identified.
     """
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     loaded = load_calibration(config, overrides_of(settings, namespace))
 

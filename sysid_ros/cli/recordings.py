@@ -31,7 +31,7 @@ from sysid_ros.report.numbers import significant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sysid_ros.config import MappingConfig
+    from sysid_ros.config.schema import MappingConfig
     from sysid_ros.inspection.inspection import Inspection
     from sysid_ros.inspection.joints import Joint
     from sysid_ros.report.tables import LiteralConsole
@@ -93,7 +93,7 @@ def inspect_bag(
     if model is None and mapping != 'auto':
         raise ConfigError(f'Expected MODEL beside --mapping {mapping}, found none.')
 
-    from sysid_ros.config import load_mapping
+    from sysid_ros.config.files import load_mapping
 
     mapped: Literal['auto'] | MappingConfig = 'auto'
     if mapping != 'auto':
@@ -101,7 +101,7 @@ def inspect_bag(
 
     from sysid_ros.alignment.mapping.arms import in_namespace
     from sysid_ros.alignment.mapping.proposal import imply_actuators
-    from sysid_ros.bags import read_bag
+    from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.inspection.inspection import bag_joints, inspect
     from sysid_ros.model.loading import compile_spec, load_spec
@@ -154,9 +154,10 @@ def _print_inspection(console: LiteralConsole, found: Inspection) -> None:
 
 def _draw_joints(joints: Sequence[Joint], bag: str, folder: Path) -> list[Path]:
     """Write one picture per joint into a folder, and return their paths."""
+    from sysid_ros.errors import short
     from sysid_ros.files import replace_file
     from sysid_ros.inspection.figures import draw_joint
-    from sysid_ros.text import file_stems, short
+    from sysid_ros.text import file_stems
 
     paths = []
     for joint, stem in zip(joints, file_stems([joint.name for joint in joints]), strict=True):
@@ -298,7 +299,7 @@ def recover(
     Writes the messages of a bag whose recorder was killed into a bag that `ros2 bag play` takes.
     The bag itself is only read; all other commands read it as it is.
     """
-    from sysid_ros.bags.copying import copy_bag, new_bag
+    from sysid_ros.bags.writer import copy_bag, new_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.report.tables import print_table
 
@@ -359,7 +360,7 @@ def convert_bag(
     if formats and output is None:
         raise ConfigError(f'Expected --output DIR for the {formats[0]} files, found none.')
 
-    from sysid_ros.config import load_segments
+    from sysid_ros.config.files import load_segments
 
     cut = None if segments is None else load_segments(segments)
 
@@ -428,10 +429,9 @@ def propose_mapping(
         summary,
         to_yaml,
     )
-    from sysid_ros.bags import read_bag
+    from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.model.implied import implied_sentence
-    from sysid_ros.model.loading import read_model
+    from sysid_ros.model.loading import implied_sentence, read_model
 
     path = model or bag
     described, spec = read_model(path, packages)
@@ -479,9 +479,8 @@ def show_model(
     check_new(output)
 
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.model.implied import implied_sensors
-    from sysid_ros.model.loading import compile_spec, read_model
-    from sysid_ros.model.mjcf.text import decode, encode
+    from sysid_ros.model.loading import compile_spec, implied_sensors, read_model
+    from sysid_ros.model.xml_text import decode, encode
 
     found, spec = read_model(model, packages)
     compiled = compile_spec(spec, model)
@@ -524,7 +523,7 @@ def show_model(
 
 def _print_file(text: str) -> None:
     """Print a file as it is, and to a terminal such that everything in it is seen."""
-    from sysid_ros.text import one_line
+    from sysid_ros.errors import one_line
 
     if sys.stdout.isatty():
         text = ''.join(f'{one_line(line.expandtabs())}\n' for line in text.splitlines())

@@ -27,7 +27,7 @@ from sysid_ros.cli.app import (
 from sysid_ros.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sysid_ros.config import ThresholdsConfig
+    from sysid_ros.config.schema import ThresholdsConfig
 
 
 @command(
@@ -76,7 +76,7 @@ def compare(
             raise ConfigError('--drop and --set are for configurations, found results.')
         return _compare_results(paths, quiet=quiet, json=json)
 
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     configs = [load_calibration(path, overrides) for path in paths]
 
@@ -188,7 +188,7 @@ def check(
     were; fits a calibration again and compares its values with what they were. Exit code 1:
     something is above its limit or has moved.
     """
-    from sysid_ros.config import read_yaml
+    from sysid_ros.config.files import read_yaml
 
     overrides = overrides_of(settings, namespace)
     is_yaml = file.suffix in ('.yaml', '.yml')
@@ -244,7 +244,7 @@ def _thresholds(
     file: Path, bags: list[str], given: dict[str, str], overrides: dict[str, Any], *, alone: bool
 ) -> ThresholdsConfig:
     """Return what is to be checked; alone is a calibration without bags to predict."""
-    from sysid_ros.config import load_thresholds, make_thresholds
+    from sysid_ros.config.files import load_thresholds, make_thresholds
 
     where = str(file)
     if bags:
@@ -294,7 +294,7 @@ def history(
 
     Says which result is current, and what of the robot changed in between.
     """
-    from sysid_ros.config import load_calibration
+    from sysid_ros.config.files import load_calibration
 
     if folder is None:
         folder = Path('calibration.yaml')
@@ -502,7 +502,7 @@ def fleet(
     Calibrates each robot of a fleet on the workers of Dask, and compares them. What is finished is
     kept: the same command goes on where it was interrupted. Exit code 1: a robot has no result.
     """
-    from sysid_ros.config import load_fleet
+    from sysid_ros.config.files import load_fleet
 
     loaded = load_fleet(config, output)
 

@@ -17,7 +17,7 @@ from sysid_ros.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from sysid_ros.config import ServoFitConfig
+    from sysid_ros.config.servos import ServoFitConfig
 
 _Actuator = Annotated[
     str, typer.Option(metavar='NAME', help='as xl330, or a YAML file that defines it')
@@ -152,7 +152,8 @@ def fit(
 
 def _config(fix: list[str], **given: object) -> ServoFitConfig:
     """Return what is asked for; what is not given keeps the default of the configuration."""
-    from sysid_ros.config import ServoFitConfig, validate
+    from sysid_ros.config.files import validate
+    from sysid_ros.config.servos import ServoFitConfig
 
     fixed = {}
     for pair in fix:
@@ -360,7 +361,7 @@ def logs(
     Turns a bag of a servo on a pendulum, or of a single joint that is like one, into evenly sampled
     logs, one for each run.
     """
-    from sysid_ros.config import load_servo_bag
+    from sysid_ros.config.servos import load_servo_bag
 
     loaded = load_servo_bag(config)
 

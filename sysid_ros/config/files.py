@@ -12,19 +12,21 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sysid_ros.config.calibration import (
+from sysid_ros.config.schema import (
     CalibrationConfig,
     DataConfig,
+    Fleet,
+    FleetConfig,
+    MappingConfig,
+    Section,
+    SegmentsConfig,
     ServoConfig,
     ThresholdsConfig,
+    explain,
 )
-from sysid_ros.config.fleet import Fleet, FleetConfig
-from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
-from sysid_ros.config.section import Section, explain
-from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import ConfigError, nearest
 from sysid_ros.files import beside, matching
-from sysid_ros.yaml_text import parse_yaml
+from sysid_ros.text import parse_yaml
 
 T = TypeVar('T', bound=BaseModel)
 
@@ -38,11 +40,7 @@ class _Segments(Section):
 
 
 def read_yaml(path: Path, otherwise: str = '') -> dict[str, Any]:
-    """Read a YAML file that holds one mapping.
-
-    Args:
-        path: The file.
-        otherwise: What to do where there is none like it, a clause.
+    """Read a YAML file that holds one mapping; ``otherwise`` is what to do where there is none.
 
     Raises:
         ConfigError: There is no such file, it is not YAML, or not a mapping.
@@ -197,10 +195,6 @@ _OF_FLEET = frozenset({'bags', 'output', 'memory'})
 def load_fleet(path: Path, output: Path | None = None) -> Fleet:
     """Read ``fleet.yaml``; relative paths inside are relative to the file's folder.
 
-    Args:
-        path: The file.
-        output: Folder for all results; the file's unless given.
-
     Raises:
         ConfigError: The file, or the calibration of a robot, cannot be read or is not valid.
     """
@@ -268,15 +262,6 @@ def load_mapping(path: Path) -> MappingConfig:
         ConfigError: The file cannot be read or is not valid.
     """
     return validate(MappingConfig, read_yaml(path), str(path))
-
-
-def load_servo_bag(path: Path) -> ServoBagConfig:
-    """Read a file that says what of a bag is a servo on a pendulum.
-
-    Raises:
-        ConfigError: The file cannot be read or is not valid.
-    """
-    return validate(ServoBagConfig, read_yaml(path), str(path))
 
 
 def load_servos(path: Path) -> tuple[ServoConfig, ...]:

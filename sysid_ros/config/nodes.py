@@ -14,7 +14,7 @@ from pydantic import (
     ValidationInfo,
 )
 
-from sysid_ros.config.section import Section
+from sysid_ros.config.schema import Section
 
 
 def _without_empty(values: object) -> object:

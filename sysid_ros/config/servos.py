@@ -9,9 +9,16 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError, model_validator
 
-from sysid_ros.config.calibration import GateConfig, StampChoice, VerdictKind
-from sysid_ros.config.recordings import ChannelMapping, SegmentsConfig
-from sysid_ros.config.section import Section, explain
+from sysid_ros.config.files import read_yaml, validate
+from sysid_ros.config.schema import (
+    ChannelMapping,
+    GateConfig,
+    Section,
+    SegmentsConfig,
+    StampChoice,
+    VerdictKind,
+    explain,
+)
 
 
 def _switch_or_channel(value: object) -> object:
@@ -142,3 +149,12 @@ class ServoFitConfig(Section):
                 f'Expected method cmaes, random or nsgaii with {given[0]}, found least-squares'
             )
         return self
+
+
+def load_servo_bag(path: Path) -> ServoBagConfig:
+    """Read a file that says what of a bag is a servo on a pendulum.
+
+    Raises:
+        ConfigError: The file cannot be read or is not valid.
+    """
+    return validate(ServoBagConfig, read_yaml(path), str(path))

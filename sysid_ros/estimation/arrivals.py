@@ -25,7 +25,7 @@ from scipy.linalg.lapack import dtbtrs
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.rollout.runs import Run, in_order, retimed
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.rollout.runs import Run
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: MAD of a normal distribution in units of its standard deviation.
 MAD_OF_NORMAL = 0.6745

@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.estimation.noise import arrival_jitter
-from sysid_ros.model.joints import SCALAR_JOINTS
-from sysid_ros.model.targets import MOST_TRAJECTORIES, Role, Target
-from sysid_ros.model.units import reads_force
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.elements import SCALAR_JOINTS, reads_force
+from sysid_ros.model.kinds import MOST_TRAJECTORIES, Role
+from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.rollout.inverse import meaning
 from sysid_ros.rollout.runs import Run
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Farther than this no command is moved, s. (It also sets the step of the differences.)
 _OFFSET_BOUND = 0.025

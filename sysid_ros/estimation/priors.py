@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: Eigenvalues of a correlation matrix below this fraction of the largest are rounding errors.
 _SMALLEST_EIGENVALUE = 1e-12

@@ -39,14 +39,14 @@ from sysid_ros.estimation.motion import (
 )
 from sysid_ros.estimation.solver.differences import FunctionResiduals, scales
 from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrupt
-from sysid_ros.model.joints import TO_JOINT
-from sysid_ros.model.targets import Role
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.elements import TO_JOINT
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.controls import SampledForce, sampled_forces
 from sysid_ros.rollout.inverse import IDENTITY, InverseSimulator, driving_lead
 from sysid_ros.rollout.runs import HeldCommand, Run, prepare
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals import PrescribedMotion, Trajectory
 
 Array = NDArray[np.float64]
 

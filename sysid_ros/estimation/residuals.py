@@ -17,8 +17,8 @@ from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.solver.differences import Differences, StepChanges
 from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.model.units import reads_force
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.elements import reads_force
+from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.measurement import (
     ON_STEP,
     MeasurementModel,
@@ -29,7 +29,7 @@ from sysid_ros.rollout.measurement import (
 )
 from sysid_ros.rollout.runs import Run
 from sysid_ros.rollout.simulation import Block, Simulator
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 Predicted = tuple[NDArray[np.float64], ...]
 Record = dict[str, NDArray[np.float64]]

@@ -15,7 +15,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import StartChoice
+from sysid_ros.config.schema import StartChoice
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.regression import not_applicable, regress

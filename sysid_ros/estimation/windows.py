@@ -43,11 +43,10 @@ from sysid_ros.estimation.solver.solver import (
     interrupt,
     solve,
 )
-from sysid_ros.model.targets import Role, Target
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.rollout.runs import Run
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals import PrescribedMotion, TimeSeries, Trajectory
 
 Array = NDArray[np.float64]
 

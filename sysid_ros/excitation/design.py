@@ -17,7 +17,7 @@ from sysid_ros.excitation.drives import Drive, drives
 from sysid_ros.excitation.experiment import QUANTILE, Excursion, Experiment
 from sysid_ros.excitation.limits import Usage
 from sysid_ros.excitation.motion import Motion, quintic, ramp_window, sample_times
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: Called with what happens, and which part of the work is done.
 Observer = Callable[[str, float], None]

@@ -14,9 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.loading import (
+    ActuatorKind,
+    add_actuators,
+    compile_spec,
+    free_joints,
+    load_spec,
+)
 
 #: Keyframe that holds the pose in which a robot waits; without it, ``qpos0`` is that pose.
 HOME_KEYFRAME = 'home'

@@ -18,12 +18,11 @@ from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
 from sysid_ros.excitation.limits import CLEARANCE, Collisions, Limits
 from sysid_ros.excitation.motion import Motion, approach
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 _SENSORS = mujoco.mjtSensor
 #: Standard deviations that sensors have unless the MJCF says another, in SI units: of the size that

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
 from sysid_ros.excitation.drives import drives, home_position, joint_names
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 
 #: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
 MAX_HINGE_SPEED = 2.0

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
-from sysid_ros.errors import ConfigError, ModelError, nearest
+from sysid_ros.errors import ConfigError, ModelError, nearest, one_line
 from sysid_ros.excitation.drives import Drive, drives
-from sysid_ros.text import csv_header, one_line
+from sysid_ros.text import csv_header
 
 #: A quintic from rest to rest over one second and one unit is at most so fast (at half time).
 _QUINTIC_PEAK_SPEED = 1.875

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import StartChoice
+from sysid_ros.config.schema import StartChoice
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext
@@ -53,12 +53,12 @@ from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only
 from sysid_ros.inference.model_errors import terms
-from sysid_ros.model.targets import Role
-from sysid_ros.model.unknown import Unknown, check_distinct
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Unknown, check_distinct
 from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
 #: takes some ten times its size, 1 GB.

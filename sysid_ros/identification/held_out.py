@@ -19,7 +19,7 @@ from sysid_ros.estimation.nuisances import Unknowns, command_timings
 from sysid_ros.estimation.solver.solver import FitLog, SolverSettings
 from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution, Start
 from sysid_ros.identification.fit import Fit, solve_weighted
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 
 def with_arrivals_in(

@@ -17,12 +17,12 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.config.calibration import Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.errors import listed
 from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.losses import curvature, rho
 from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.estimation.residuals import Samples
 from sysid_ros.estimation.solver.differences import (
     ResidualLike,
@@ -39,7 +39,7 @@ from sysid_ros.inference.covariance import (
 from sysid_ros.inference.drift import JointEstimate
 from sysid_ros.inference.model_errors import Lacking, Term, lacking
 from sysid_ros.inference.verdicts import Interval, model_limited, verdicts
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

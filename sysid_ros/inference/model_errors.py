@@ -31,7 +31,7 @@ from sysid_ros.inference.covariance import (
     student,
     within,
 )
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import unlogged
 

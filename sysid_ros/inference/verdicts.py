@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import MOST_NAMED, listed
 from sysid_ros.estimation.residuals import PRIOR
 from sysid_ros.inference.combinations import (
@@ -36,7 +36,7 @@ from sysid_ros.inference.covariance import (
     triangle,
 )
 from sysid_ros.inference.model_errors import Lacks
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 

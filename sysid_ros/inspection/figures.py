@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import gaps
+from sysid_ros.errors import one_line
 from sysid_ros.inspection.joints import Joint, Trace
-from sysid_ros.text import one_line
 from sysid_ros.vocabulary import Quantity
 
 #: As in the figures of a result: told apart by people with any colour vision, and in grey.

@@ -31,7 +31,7 @@ from sysid_ros.alignment.stamps import Stamped, StampSource, stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.tables import table_files
-from sysid_ros.config import MappingConfig, StampChoice
+from sysid_ros.config.schema import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
     Joint,

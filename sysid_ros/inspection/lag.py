@@ -31,8 +31,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding, away_from_gap
 from sysid_ros.alignment.pairs import PairRole
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import listed
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries, Trajectory
 from sysid_ros.vocabulary import SECOND_NS
 
 #: Longest lag that is looked for, s, and how finely at first.

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ParameterError
+from sysid_ros.model.elements import ROUNDING
 
 Array = NDArray[np.float64]
 
@@ -39,11 +40,6 @@ THETA_NAMES = ('alpha', 'd1', 'd2', 'd3', 's12', 's23', 's13', 't1', 't2', 't3')
 _THETA_SIZE = len(THETA_NAMES)
 #: Row and column of s12, s23, s13 in the upper triangle.
 _SHEAR = ((0, 1), (1, 2), (0, 2))
-#: A body is flat when its thinnest second moment of mass is below this share of their sum: its
-#: principal moments, rounded to double precision, no longer tell it from zero.
-_FLAT = 1e-13
-
-
 #: Fields of a compiled model that hold inertias, and their widths.
 INERTIAL_FIELDS = {'body_mass': 1, 'body_ipos': 3, 'body_iquat': 4, 'body_inertia': 3}
 
@@ -87,8 +83,9 @@ def theta_from_body(
     """
     mass, moments = np.asarray(mass, dtype=np.float64), _last_axis(inertia, 3, 'inertia')
     second = 0.5 * moments.sum(axis=-1, keepdims=True) - moments
+    # A body that is flat but for rounding has no θ.
     thinnest, total = second.min(axis=-1), second.sum(axis=-1)
-    wrong = ~((mass > 0) & (thinnest > _FLAT * total) & (total > 0))
+    wrong = ~((mass > 0) & (thinnest > ROUNDING * total) & (total > 0))
     if np.any(wrong):
         first = tuple(np.argwhere(wrong)[0])
         found = ', '.join(f'{moment:g}' for moment in moments[first])

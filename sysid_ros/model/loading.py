@@ -1,39 +1,32 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Compiled models: the user's file as it is, and with identified values."""
+"""Models: read, completed by what they imply, compiled, and with identified values."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
+from xml.sax.saxutils import quoteattr
 
 import mujoco
 import numpy as np
 
-from sysid_ros.errors import ModelError, ParameterError, listed, nearest
+from sysid_ros.errors import ModelError, ParameterError, listed, nearest, one_sentence
+from sysid_ros.model.candidates import Writer, writable_spec
 from sysid_ros.model.description import Description, read_description
-from sysid_ros.model.implied import add_joint_sensors
-from sysid_ros.model.targets import (
-    Role,
-    Target,
-    Writer,
-    element_names,
-    object_id,
-    resolve,
-    write_spec,
-)
-from sysid_ros.text import one_sentence
+from sysid_ros.model.elements import SAME, SCALAR_JOINTS, element_names, object_id
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Target, resolve, write_spec
 
 Asset: TypeAlias = mujoco.MjsMesh | mujoco.MjsHField | mujoco.MjsTexture | mujoco.MjsSkin
 
 #: Its sparse Cholesky factorization gives the Newton solver a wrong Hessian, says the changelog of
 #: the version after it: accelerations are wrong and simulations diverge.
 _WRONG_CHOLESKY = '4.0.0'
-#: ``mjSpec`` writes the interpolation of a control history as an integer; this is ``linear``.
-LINEAR = 1
 #: Numbers that say nothing about the physics: a hash of the tree, and the room for asset paths,
 #: which a compiled model holds in full.
 _IGNORED_FIELDS = frozenset(
@@ -46,10 +39,6 @@ _IGNORED_FIELDS = frozenset(
 )
 #: Targets that move a body.
 _POSES = frozenset({('body', 'pos'), ('body', 'quat')})
-#: Targets whose components after the first move a centre of mass.
-_MASS_IPOS = frozenset({'mass_ipos', 'mass_ipos_scaled'})
-#: Targets that may couple degrees of freedom of any body: through a tendon, or through a class.
-_COUPLING = frozenset({('joint', 'pos'), ('tendon', 'armature'), ('actuator', 'armature')})
 
 
 class NativeDelay(NamedTuple):
@@ -71,10 +60,6 @@ def read_model(path: Path, packages: Sequence[Path] = ()) -> RobotModel:
     """Read a model; joints that no sensor measures get sensors, see `add_joint_sensors`.
 
     What shows by files that are not there, as passed on models often refer to, is left out.
-
-    Args:
-        path: MJCF, URDF, xacro, or a bag with a ``robot_description``; see `read_description`.
-        packages: Folders of ROS packages that a URDF may refer to.
 
     Raises:
         ModelError: There is no such file, it is no model, or it needs files that are not there.
@@ -279,58 +264,6 @@ def _move_empty_frame(model: mujoco.MjModel, body: int, spec: mujoco.MjSpec) -> 
         model.body_iquat[body] = model.body_quat[body]
 
 
-def writable_spec(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjSpec:
-    """Copy a spec so that what targets write can be written after it was compiled.
-
-    Bodies whose inertial frame or joints move are not compiled as "simple" (MuJoCo 4.0:
-    ``mj_setConst`` refuses to end that). Where the model will be compiled again with values, gains
-    that the compiler takes from a damping ratio become gains: see :func:`fitted_model`.
-    """
-    copy = spec.copy()
-    for body in _made_general(copy, targets):
-        body.simple = False
-    if any(target.role is Role.SPEC for target in targets):
-        _hold_gains(copy)
-    return copy
-
-
-def _made_general(spec: mujoco.MjSpec, targets: Sequence[Target]) -> Iterator[mujoco.MjsBody]:
-    """Yield the bodies that must not be compiled as "simple"."""
-    for target in targets:
-        element, attribute = target.element_and_attribute
-        first = target.index or 0
-        if target.element == 'joint' and attribute == 'pos':
-            yield spec.joint(target.name).parent
-        elif target.element == 'actuator' and attribute == 'armature':
-            if spec.actuator(target.name).trntype == mujoco.mjtTrn.mjTRN_TENDON:
-                yield from spec.bodies
-        elif (element, attribute) in _COUPLING:
-            yield from spec.bodies
-        elif element == 'body' and (
-            attribute in {'ipos', 'inertia'} or (attribute in _MASS_IPOS and first > 0)
-        ):
-            yield spec.body(target.name)
-
-
-def writable_model(spec: mujoco.MjSpec, targets: Sequence[Target]) -> mujoco.MjModel:
-    """Compile a copy of a spec once, so that targets can be written into the model."""
-    try:
-        return writable_spec(spec, targets).compile()
-    except (ValueError, mujoco.FatalError) as err:
-        raise ModelError(f'Cannot compile the model: {one_sentence(err)}.') from err
-
-
-def _hold_gains(spec: mujoco.MjSpec) -> None:
-    """Replace damping ratios by the velocity gains that they compile to."""
-    if not any(actuator.biasprm[2] > 0 for actuator in spec.actuators):  # a gain is negative there
-        return
-    compiled = spec.copy()
-    model = compiled.compile()
-    for actuator, copied in zip(spec.actuators, compiled.actuators, strict=True):
-        if actuator.biasprm[2] > 0:
-            actuator.biasprm[2] = model.actuator_biasprm[copied.id, 2]
-
-
 def found_target(target: Target, model: mujoco.MjModel, spec: mujoco.MjSpec) -> Target:
     """Return the target with its row in this model."""
     if target.element == 'option':
@@ -361,13 +294,13 @@ def write_delays(
         if wanted.delay:
             actuator.delay = wanted.delay
             actuator.nsample = max(wanted.nsample, actuator.nsample)
-            actuator.interp = LINEAR
+            actuator.interp = 1  # linear: a spec has an integer for it
         elif actuator.delay:
             actuator.delay = actuator.nsample = actuator.interp = 0
 
 
 def differing_fields(
-    a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = 1e-9
+    a: mujoco.MjModel, b: mujoco.MjModel, tolerance: float = SAME
 ) -> tuple[str, ...]:
     """Return which arrays, sizes, options (``opt.…``) and statistics (``stat.…``) of models differ.
 
@@ -391,3 +324,179 @@ def _close(a: Any, b: Any, tolerance: float) -> bool:
     if a.shape != b.shape or a.dtype.kind != 'f':
         return False
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True))
+
+
+#: Which sensors measure a joint, directly or through its actuator.
+_OF_JOINTS = frozenset(
+    {
+        mujoco.mjtSensor.mjSENS_JOINTPOS,
+        mujoco.mjtSensor.mjSENS_JOINTVEL,
+        mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+        mujoco.mjtSensor.mjSENS_ACTUATORPOS,
+        mujoco.mjtSensor.mjSENS_ACTUATORVEL,
+        mujoco.mjtSensor.mjSENS_ACTUATORFRC,
+    }
+)
+#: What is implied for each joint: the end of the sensor's name, and its type.
+_IMPLIED = {
+    'position': mujoco.mjtSensor.mjSENS_JOINTPOS,
+    'velocity': mujoco.mjtSensor.mjSENS_JOINTVEL,
+    'effort': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+}
+#: Implied servos follow at 4 Hz, rad/s, as those of arms do, and ...
+_GUESSED_RATE = 2 * math.pi * 4.0
+#: ... as if a joint moved at least this, kg·m² or kg: models seldom have the rotor of its motor.
+_LEAST_INERTIA = 0.02
+#: A servo alone is stable in time steps of at most this part of 1 / its rate, with a margin.
+_STABLE = 0.3
+#: What an implied element carries in its ``info``, by which it is known again in copies.
+_MARK = 'implied by sysid_ros'
+
+
+def add_joint_sensors(spec: mujoco.MjSpec) -> None:
+    """Give a model whose joints no sensor measures the sensors ``<joint>_position`` and so on.
+
+    Models of robots come without sensors more often than not: simulators read positions from the
+    state. A model with any sensor of a joint is left as it is: its author chose. A model that is
+    written has none of these sensors, by which nothing moves.
+    """
+    if any(sensor.type in _OF_JOINTS for sensor in spec.sensors):
+        return
+    taken = {sensor.name for sensor in spec.sensors}
+    for joint in spec.joints:
+        if not joint.name or joint.type not in SCALAR_JOINTS:
+            continue
+        for end, kind in _IMPLIED.items():
+            name = f'{joint.name}_{end}'
+            if name not in taken:
+                spec.add_sensor(
+                    name=name,
+                    type=kind,
+                    objtype=mujoco.mjtObj.mjOBJ_JOINT,
+                    objname=joint.name,
+                    info=_MARK,
+                )
+
+
+def implied_sensors(spec: mujoco.MjSpec) -> list[str]:
+    """Return the names of the sensors that the user's file does not have."""
+    return [sensor.name for sensor in spec.sensors if sensor.info == _MARK]
+
+
+def drop_implied(spec: mujoco.MjSpec) -> None:
+    """Take the sensors that the user's file does not have out again."""
+    for sensor in list(spec.sensors):
+        if sensor.info == _MARK:
+            spec.delete(sensor)
+
+
+class ActuatorKind(StrEnum):
+    """What an implied actuator is told; the value is the end of its name."""
+
+    POSITION = 'servo'
+    VELOCITY = 'velocity_servo'
+    EFFORT = 'motor'
+
+
+def free_joints(spec: mujoco.MjSpec) -> list[str]:
+    """Return the hinges and slides with a name that no equality makes follow another joint."""
+    following = {e.name1 for e in spec.equalities if e.type == mujoco.mjtEq.mjEQ_JOINT}
+    scalar = [joint.name for joint in spec.joints if joint.name and joint.type in SCALAR_JOINTS]
+    return [name for name in scalar if name not in following]
+
+
+def takes_efforts(spec: mujoco.MjSpec) -> bool:
+    """Whether all that drives a model of its own are motors, which do nothing unless they are told.
+
+    Servos may then stand in for what commands motors in the robot.
+    """
+    own = (actuator for actuator in spec.actuators if actuator.info != _MARK)
+    return all(actuator.biastype == mujoco.mjtBias.mjBIAS_NONE for actuator in own)
+
+
+def add_actuators(spec: mujoco.MjSpec, names: Iterable[str]) -> None:
+    """Give a model without servos the actuators ``<joint>_servo`` and so on that are named.
+
+    A servo's gains are guesses: those with which the joint would follow at `_GUESSED_RATE` without
+    overshoot, by the model's own inertia, and that the time step can simulate. Names other than of
+    a joint and an `ActuatorKind`, joined by ``_``, are skipped.
+    """
+    if not takes_efforts(spec):
+        return
+    known = {f'{joint}_{end}': (joint, end) for joint in free_joints(spec) for end in ActuatorKind}
+    taken = {actuator.name for actuator in spec.actuators}
+    found = [(name, *known[name]) for name in names if name in known and name not in taken]
+    gains = _guessed_gains(spec, [joint for _, joint, _ in found]) if found else []
+    for (name, joint, end), (stiffness, damping) in zip(found, gains, strict=True):
+        actuator = spec.add_actuator(
+            name=name, target=joint, trntype=mujoco.mjtTrn.mjTRN_JOINT, info=_MARK
+        )
+        if end is ActuatorKind.POSITION:
+            actuator.set_to_position(kp=stiffness, kv=damping)
+        elif end is ActuatorKind.VELOCITY:
+            actuator.set_to_velocity(kv=damping)
+        else:
+            actuator.set_to_motor()
+
+
+def _guessed_gains(spec: mujoco.MjSpec, joints: list[str]) -> list[tuple[float, float]]:
+    """Return stiffness and damping of a servo on each joint, rounded as a text would have them."""
+    try:
+        model = spec.copy().compile()
+    except (ValueError, mujoco.FatalError) as err:
+        raise ModelError(f'Cannot compile the model: {one_sentence(err)}.') from err
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    whole, inverse = np.zeros((model.nv, model.nv)), np.eye(model.nv)
+    mujoco.mj_fullM(model, data, whole)
+    mujoco.mj_solveM(model, data, inverse, inverse.copy())
+    found = []
+    for joint in joints:
+        dof = int(model.joint(joint).dofadr[0])
+        # What moves when nothing else is held, by which a servo becomes unstable.
+        alone = 1 / float(inverse[dof, dof])
+        wanted = max(float(whole[dof, dof]), _LEAST_INERTIA) * _GUESSED_RATE**2
+        stiffness = min(wanted, alone * (_STABLE / model.opt.timestep) ** 2)
+        damping = 2 * math.sqrt(stiffness * alone)
+        found.append((float(f'{stiffness:.3g}'), float(f'{damping:.3g}')))
+    return found
+
+
+def implied_actuators(spec: mujoco.MjSpec) -> list[str]:
+    """Return the names of the actuators that the user's file does not have."""
+    return [actuator.name for actuator in spec.actuators if actuator.info == _MARK]
+
+
+def actuators_text(spec: mujoco.MjSpec) -> str:
+    """Return the implied actuators as MJCF elements, a line each; empty where there are none."""
+    lines = []
+    for actuator in spec.actuators:
+        if actuator.info == _MARK:
+            stiffness, damping = -actuator.biasprm[1], -actuator.biasprm[2]
+            gains = {'kp': float(stiffness), 'kv': float(damping)}
+            given = ''.join(f' {name}="{gain!r}"' for name, gain in gains.items() if gain)
+            tag = 'position' if stiffness else 'velocity' if damping else 'motor'
+            lines.append(
+                f'    <{tag} name={quoteattr(actuator.name)} joint={quoteattr(actuator.target)}'
+                f'{given}/>'
+            )
+    return '\n'.join(lines)
+
+
+def implied_sentence(spec: mujoco.MjSpec) -> str:
+    """Say which actuators are implied, and what is not known; empty where there are none."""
+    names = implied_actuators(spec)
+    if not names:
+        return ''
+    gains = {bool(a.biasprm[1]) for a in spec.actuators if a.info == _MARK and a.biasprm[2]}
+    shown = listed(names)
+    lacks = 'no actuators' if len(names) == len(spec.actuators) else 'motors only, which stay 0'
+    if not gains:
+        return f'The model has {lacks}; the bag has efforts for these implied motors: {shown}.'
+    unknown = ('kp', 'kv') if True in gains else ('kv',)
+    asked = ' and '.join(f'actuator/*/{gain}' for gain in unknown)
+    return (
+        f'The model has {lacks}; the bag has commands for these implied servos: {shown}; '
+        f'their {" and ".join(unknown)} are guesses, so identify {asked}, with scale: log, or say '
+        'their initial values.'
+    )

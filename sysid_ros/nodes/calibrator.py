@@ -34,7 +34,9 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from sysid_ros.config import CalibrationConfig, CalibratorConfig, load_calibration
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.nodes import CalibratorConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import (

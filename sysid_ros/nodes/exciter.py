@@ -23,7 +23,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from sysid_ros.config import ExciterConfig
+from sysid_ros.config.nodes import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
 from sysid_ros.excitation.drives import compile_driven, home_position, load_driven

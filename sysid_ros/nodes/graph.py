@@ -22,14 +22,9 @@ from rosbags.typesys import get_types_from_msg
 from rosbags.typesys.base import TypesysError
 
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.message_types import (
-    CONTROLLER_STATE,
-    JOINT_STATE,
-    JOINT_TRAJECTORY,
-    is_applied,
-)
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY, is_applied
 from sysid_ros.bags.storage import Topic, TopicQos
-from sysid_ros.config import RecorderConfig
+from sysid_ros.config.nodes import RecorderConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 
 if TYPE_CHECKING:

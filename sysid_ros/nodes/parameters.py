@@ -19,7 +19,8 @@ from rcl_interfaces.msg import (
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 
-from sysid_ros.config import Section, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import Section
 from sysid_ros.errors import ConfigError, SysidError
 
 T = TypeVar('T', bound=Section)

@@ -28,7 +28,7 @@ from std_srvs.srv import Trigger
 from sysid_ros.bags.recording import Recording, TopicStats, free_name, summary
 from sysid_ros.bags.storage import Topic
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.config import RecorderConfig
+from sysid_ros.config.nodes import RecorderConfig
 from sysid_ros.errors import ConfigError, SysidError
 from sysid_ros.nodes.graph import make_selection
 from sysid_ros.nodes.parameters import declare

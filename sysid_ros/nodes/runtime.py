@@ -17,8 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sysid_ros.errors import RosError, SysidError
-from sysid_ros.text import one_line
+from sysid_ros.errors import RosError, SysidError, one_line
 
 if TYPE_CHECKING:
     from rclpy.executors import Executor

@@ -22,7 +22,8 @@ from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory
 
 from sysid_ros.alignment.pairs import command_quantity
-from sysid_ros.config import SimulatedRobotConfig, load_servos
+from sysid_ros.config.files import load_servos
+from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import ConfigError, RosError, nearest
 from sysid_ros.model.description import read_description
 from sysid_ros.nodes.parameters import declare

@@ -15,15 +15,14 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference.covariance import QUANTILE
-from sysid_ros.model.implied import implied_actuators
-from sysid_ros.model.joints import driven_joint, position_joint
-from sysid_ros.model.units import sensor_unit
+from sysid_ros.model.elements import driven_joint, position_joint, sensor_unit
+from sysid_ros.model.loading import implied_actuators
 from sysid_ros.pipeline.estimators import Estimated, by_windows
 from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.memory import Remembered
@@ -41,8 +40,7 @@ from sysid_ros.results.result import (
     RecordedSequence,
 )
 from sysid_ros.results.summary import Validation, provenance_now, summarise, tool_errors
-from sysid_ros.signals.timeseries import Method, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Method, TimeSeries, Trajectory
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 Values = NDArray[np.float64]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from functools import partial
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import how_many
 from sysid_ros.files import check_writable
 from sysid_ros.identification.held_out import with_arrivals_in

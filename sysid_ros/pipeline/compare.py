@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, FitError, nearest
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
@@ -24,8 +24,7 @@ from sysid_ros.pipeline.predictions import Mask, Predictor, residuals_of, rms
 from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import error_without, families_of, leave_out, training_bags
 from sysid_ros.results.result import ROLES
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries, Trajectory
 
 #: Mean squares below this are rounding: their logarithm would decide everything.
 _TINY = 1e-24

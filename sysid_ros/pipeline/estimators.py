@@ -18,7 +18,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, listed
 from sysid_ros.estimation.motion import (
     as_torques,
@@ -31,17 +31,15 @@ from sysid_ros.estimation.motion import (
 )
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.identification.fit import Fit
-from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
-from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.targets import Role as Acting
+from sysid_ros.model.kinds import Role as Acting
+from sysid_ros.model.loading import ActuatorKind, add_actuators, compile_spec, free_joints
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.driven import NotToldError
 from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 #: Parts of readings below this are rounding.
 _ROUNDING = 1e-9

@@ -16,20 +16,20 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.config import (
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import (
     BagSelection,
     CalibrationConfig,
     DataConfig,
     MemoryConfig,
     ThresholdsConfig,
-    load_calibration,
 )
 from sysid_ros.errors import ConfigError, ResultError, how_many, listed, nearest
 from sysid_ros.estimation.residuals import DIVERGED
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.model.stated import changes, stated
-from sysid_ros.model.units import sensor_unit
+from sysid_ros.model.description import changes, stated
+from sysid_ros.model.elements import sensor_unit
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.estimators import driven
 from sysid_ros.pipeline.predicting import Forecaster, Known, forecaster, known_problem
@@ -88,7 +88,7 @@ class PredictionError(Frozen):
 
 
 class ModelValue(Frozen):
-    """What the model says of one attribute or parameter, and where: see `sysid_ros.model.stated`.
+    """What the model says of one attribute or parameter, and where.
 
     ``line`` is 0 where no line of the file holds it.
     """

@@ -11,11 +11,11 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import Role
 from sysid_ros.errors import ModelError, SysidError
-from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
+from sysid_ros.model.elements import SCALAR_JOINTS, position_joint
+from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.loading import compile_spec, fitted_model
-from sysid_ros.model.targets import Role as Acting
 from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.predictions import Predictions
 from sysid_ros.pipeline.problem import Problem
@@ -32,8 +32,7 @@ from sysid_ros.report.rendering import (
     lit,
 )
 from sysid_ros.results.result import ROLE_NAMES, FitDiagnostics
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.toolbox.timeseries import state_mappings
 
 Values = NDArray[np.float64]

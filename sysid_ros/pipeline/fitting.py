@@ -26,8 +26,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import SolverConfig
+from sysid_ros.config.schema import CalibrationConfig, SolverConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, nearest
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
@@ -39,7 +38,7 @@ from sysid_ros.pipeline.estimators import with_trajectories
 from sysid_ros.pipeline.predictions import Predictions, Predictor
 from sysid_ros.pipeline.problem import Problem
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: A fit that another one follows ends this near its optimum, in standard errors.
 _UNJUDGED = 0.3

@@ -20,11 +20,10 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sysid_ros.config import CalibrationConfig, Fleet
+from sysid_ros.config.schema import CalibrationConfig, Fleet
 from sysid_ros.errors import ConfigError, FitError, SysidError
-from sysid_ros.files import check_writable, files_in, replace_file, sha256
+from sysid_ros.files import check_writable, files_in, read_object, replace_file, sha256
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.json_text import read_object, to_json
 from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.problem import bags_of
@@ -32,6 +31,7 @@ from sysid_ros.pipeline.writing import write
 from sysid_ros.results.fleet import FleetResult, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.summary import versions_now
+from sysid_ros.text import to_json
 
 FLEET = 'fleet.json'
 #: In the folder of a robot: the hash of what went in, and where the result is.

@@ -32,23 +32,24 @@ from sysid_ros.alignment.mapping.proposal import (
     propose_with_actuators,
 )
 from sysid_ros.alignment.pairs import PairRole, column_name
-from sysid_ros.bags import BagColumns, read_bag
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, listed
 from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inspection.inspection import Inspection, inspect
-from sysid_ros.model.implied import (
+from sysid_ros.model.loading import (
     add_actuators,
+    compile_spec,
     free_joints,
     implied_actuators,
     implied_sensors,
+    read_model,
 )
-from sysid_ros.model.loading import compile_spec, read_model
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import with_timestep
 from sysid_ros.pipeline.preflight import PredictedParameter, predicted

@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from sysid_ros.errors import listed
+from sysid_ros.errors import listed, one_line
 from sysid_ros.pipeline.init import CalibrationProposal, ProposedTarget
-from sysid_ros.text import one_line
-from sysid_ros.yaml_text import scalar
+from sysid_ros.text import scalar
 
 #: Comments are folded here.
 _WIDTH = 100

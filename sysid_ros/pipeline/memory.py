@@ -15,16 +15,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig, MemoryConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, MemoryConfig, VerdictKind
 from sysid_ros.errors import ConfigError, FitError, ResultError, listed
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference.drift import Difference, Known, difference
-from sysid_ros.model.targets import of_sequence
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown, of_sequence
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.problem import Problem, bags_of
 from sysid_ros.results.comparison import describe, known_of

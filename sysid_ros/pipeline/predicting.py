@@ -19,17 +19,14 @@ from sysid_ros.alignment.pairs import SENSOR_FIELDS, PairRole
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.cdr import known_types
-from sysid_ros.bags.copying import copy_bag, new_bag
 from sysid_ros.bags.message_types import JOINT_STATE
-from sysid_ros.bags.writer import BagWriter
-from sysid_ros.config import CalibrationConfig, SegmentsConfig, load_calibration, validate
-from sysid_ros.config.calibration import BagSelection, Role
+from sysid_ros.bags.writer import BagWriter, copy_bag, new_bag
+from sysid_ros.config.files import load_calibration, validate
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, Role, SegmentsConfig
 from sysid_ros.errors import AlignmentError, BagError, ResultError
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.model.implied import add_actuators
-from sysid_ros.model.loading import read_model
-from sysid_ros.model.targets import of_sequence, resolve
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.loading import add_actuators, read_model
+from sysid_ros.model.targets import Unknown, of_sequence, resolve
 from sysid_ros.pipeline.estimators import Estimated, estimated
 from sysid_ros.pipeline.fitting import stepped
 from sysid_ros.pipeline.predictions import Predictions, Predictor, Signal, simulate

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.bags import BagColumns
-from sysid_ros.config import CalibrationConfig
-from sysid_ros.config.calibration import Loss, Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
@@ -29,7 +28,7 @@ from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval
 from sysid_ros.inference.covariance import linearised, threshold
 from sysid_ros.inspection.inspection import inspect
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import deadline_of, known_noise, with_timestep
 from sysid_ros.pipeline.problem import Problem, load, mapping_of, unlike_stamps

@@ -19,54 +19,50 @@ from sysid_ros.alignment import Alignment, align, map_columns
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.mapping.arms import in_namespace
 from sysid_ros.alignment.mapping.proposal import imply_actuators
-from sysid_ros.alignment.pairs import (
-    SENSOR_FIELDS,
-    actuator_names,
-    sensor_names,
-)
+from sysid_ros.alignment.pairs import SENSOR_FIELDS, actuator_names, sensor_names
 from sysid_ros.alignment.stamps import StampSource
-from sysid_ros.bags import BagColumns, read_bag
-from sysid_ros.config import (
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.config.files import load_mapping
+from sysid_ros.config.schema import (
     CalibrationConfig,
     MappingConfig,
     ParameterConfig,
+    Role,
     SegmentsConfig,
     ServoConfig,
     StampChoice,
-    load_mapping,
 )
-from sysid_ros.config.calibration import Role
-from sysid_ros.errors import (
-    BagError,
-    ConfigError,
-    ParameterError,
-    listed,
-    nearest,
-)
+from sysid_ros.errors import BagError, ConfigError, ParameterError, listed, nearest
 from sysid_ros.estimation.noise import arrival_jitter
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inspection.lag import late_velocities, only, without_late
-from sysid_ros.model.implied import (
+from sysid_ros.model.kinds import Role as Acting
+from sysid_ros.model.loading import (
+    RobotModel,
     add_actuators,
+    compile_spec,
     implied_actuators,
     implied_sentence,
+    load_spec,
+    read_model,
     takes_efforts,
 )
-from sysid_ros.model.loading import RobotModel, compile_spec, load_spec, read_model
-from sysid_ros.model.targets import Role as Acting
-from sysid_ros.model.targets import Target, of_sequence, resolve
-from sysid_ros.model.unknown import Scope, Unknown, check_distinct, make_unknowns
-from sysid_ros.pipeline.driven import (
-    NotToldError,
-    check_driven,
-    switched_off,
-    without_undriven,
+from sysid_ros.model.targets import (
+    Scope,
+    Target,
+    Unknown,
+    check_distinct,
+    make_unknowns,
+    of_sequence,
+    resolve,
 )
+from sysid_ros.pipeline.driven import NotToldError, check_driven, switched_off, without_undriven
 from sysid_ros.rollout.drives import no_law
 from sysid_ros.servos.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.servo import Coefficient, Servo, read_parameters
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Ends of the names of files in MJCF.
 _MJCF = frozenset({'.xml', '.mjcf'})

@@ -18,16 +18,14 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.segments import InitialState, initial_state
-from sysid_ros.config import CalibrationConfig, SolverConfig
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig, VerdictKind
 from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
-from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
-from sysid_ros.model.targets import Role as Acting
-from sysid_ros.model.units import sensor_unit
+from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
+from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.pipeline.estimators import driven, motion_noise
 from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.predictions import (
@@ -42,8 +40,7 @@ from sysid_ros.pipeline.problem import Problem
 from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 #: Name of a family of bags to its sequences.
 Families = dict[str, tuple[Trajectory, ...]]

@@ -9,15 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
-from sysid_ros.model.description import Description
+from sysid_ros.model.description import Description, changed
 from sysid_ros.model.loading import RobotModel, compile_spec, read_model
-from sysid_ros.model.mjcf.source import absolute
-from sysid_ros.model.mjcf.text import decode
-from sysid_ros.model.mjcf.write import write_model
-from sysid_ros.model.stated import changed
+from sysid_ros.model.mjcf import write_model
 from sysid_ros.model.targets import Target
+from sysid_ros.model.xml_text import absolute, decode
 from sysid_ros.pipeline.estimators import motor_biases
 from sysid_ros.pipeline.film import Motion, draw_motion
 from sysid_ros.pipeline.problem import parameters_of

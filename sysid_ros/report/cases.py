@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lxml import etree
 
+from sysid_ros.errors import one_line
 from sysid_ros.report.numbers import significant
 from sysid_ros.results.comparison import Case
-from sysid_ros.text import one_line
 
 _DIGITS = 5
 _NUMBERS = ('value', 'baseline', 'limit', 'low', 'high')

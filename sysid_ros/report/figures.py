@@ -18,10 +18,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from sysid_ros.alignment.health import Grade
+from sysid_ros.errors import one_line, short
 from sysid_ros.report import signals
 from sysid_ros.report.numbers import significant
 from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, ParameterResult
-from sysid_ros.text import one_line, short
 
 #: Colours that people with any colour vision tell apart, and by lightness in grey.
 MEASURED, BEFORE, AFTER, INK = '#8a8f98', '#c2570c', '#0b5cad', '#22262b'

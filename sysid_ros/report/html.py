@@ -23,7 +23,8 @@ from markupsafe import Markup, escape
 from pydantic import ValidationError
 
 from sysid_ros.alignment.health import aggregated
-from sysid_ros.config.calibration import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
+from sysid_ros.errors import one_line
 from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables
 from sysid_ros.report.rendering import Film
@@ -37,7 +38,6 @@ from sysid_ros.results.result import (
     ModelChange,
     ParameterResult,
 )
-from sysid_ros.text import one_line
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.alignment.health import Grade, Span
-from sysid_ros.config.calibration import GateConfig, Role
+from sysid_ros.config.schema import GateConfig, Role
 from sysid_ros.errors import listed
 from sysid_ros.report.numbers import significant
 from sysid_ros.results.result import (

@@ -19,14 +19,13 @@ from rich.text import Text
 from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregated
 from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.alignment.trajectories import Alignment
-from sysid_ros.errors import how_many, listed
+from sysid_ros.errors import how_many, listed, one_line, short
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.checks import next_steps
 from sysid_ros.results.comparison import SideBySide
 from sysid_ros.results.headline import headline_lines
 from sysid_ros.results.result import CalibrationResult, ParameterResult
-from sysid_ros.text import one_line, short
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 10_000

@@ -18,8 +18,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sysid_ros.alignment.health import FindingKind, Grade
-from sysid_ros.config import GateConfig
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import GateConfig, VerdictKind
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.inference.model_errors import TermKind

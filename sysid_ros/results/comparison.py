@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import MemoryConfig
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import MemoryConfig, Role
 from sysid_ros.errors import ResultError, listed, nearest
 from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence

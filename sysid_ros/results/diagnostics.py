@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import Role
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.results.result import (
     ROLES,

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.results.result import CalibrationResult, Document, Frozen, MaybeFloat, Standing
 
 #: Of a robot whose fit failed, where others have a standing.

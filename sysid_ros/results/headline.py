@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import Role
 from sysid_ros.errors import how_many
 from sysid_ros.results.result import CalibrationResult, Check
 

@@ -18,8 +18,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.inertia import THETA_NAMES, body_from_theta, pi_from_theta
-from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.results.result import (
     BaseParameter,
     InferenceSummary,
@@ -28,7 +28,7 @@ from sysid_ros.results.result import (
     ParameterResult,
 )
 from sysid_ros.rollout.inverse import IDENTITY, IN_PI, body_columns, regressor
-from sysid_ros.signals.trajectory import PrescribedMotion
+from sysid_ros.signals import PrescribedMotion
 
 Array = NDArray[np.float64]
 

@@ -15,7 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import Role, VerdictKind
 from sysid_ros.identification.fit import Fit
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS

@@ -19,8 +19,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.targets import Role, Target
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Target
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import Command, HeldCommand, InterpolatedCommand, Run
 

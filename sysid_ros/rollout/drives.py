@@ -13,8 +13,7 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ParameterError
-from sysid_ros.model.targets import Target
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Target, Unknown
 
 #: How an actuator comes to be driven by a law, in a clause.
 HOW = "expected the actuator under 'servos', with type and model, or params"

@@ -20,14 +20,14 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 from numpy.typing import NDArray
 
+from sysid_ros.model.candidates import CandidateError
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.inertia import INERTIAL_FIELDS, pi_from_inertial
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.model.targets import Target
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.runs import Run, prepare
 from sysid_ros.rollout.simulation import Block, Simulator
-from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals import PrescribedMotion, Trajectory
 
 Array = NDArray[np.float64]
 

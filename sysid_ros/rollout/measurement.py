@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.model.targets import Role
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import TimeSeries
 
 #: A sample this close to a step is on it, s: stamps are differences of rounded numbers.

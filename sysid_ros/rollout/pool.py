@@ -15,8 +15,7 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sysid_ros.model.targets import Writer
-from sysid_ros.model.targets.writer import APART
+from sysid_ros.model.candidates import APART, Writer
 
 _lock = threading.Lock()
 #: What was set when each that is silent now began; the first is what the user had.

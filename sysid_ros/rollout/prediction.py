@@ -11,15 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.model.loading import writable_model
-from sysid_ros.model.rebuild import Rebuild
-from sysid_ros.model.targets import Role
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.candidates import Rebuild, writable_model
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.inverse import InverseSimulator
 from sysid_ros.rollout.measurement import measurement_models
 from sysid_ros.rollout.simulation import Prediction, Simulator
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 
 def make_simulator(

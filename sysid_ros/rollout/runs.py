@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
-from sysid_ros.signals import SignalType, TimeSeries
+from sysid_ros.signals import SLOWEST_UPDATE, SignalType, TimeSeries, Trajectory
 from sysid_ros.signals.setpoints import STEP_NS
-from sysid_ros.signals.trajectory import SLOWEST_UPDATE, Trajectory
 
 #: Stamps of a series are at least so far apart, s.
 _SHORTEST = 1e-9

@@ -16,16 +16,15 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sysid_ros.model.rebuild import CandidateError, Rebuild
-from sysid_ros.model.targets import Role, Target, Writer
-from sysid_ros.model.targets.writer import APART, set_all_apart
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.candidates import APART, CandidateError, Rebuild, Writer, set_all_apart
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.rollout.controls import Controls, Timing, sampled_forces, take_apart
 from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
 from sysid_ros.rollout.pool import WITHOUT, Contacts, Pool, may_touch, unlogged
 from sysid_ros.rollout.runs import Run, prepare
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25

@@ -16,8 +16,8 @@ from math import nan
 from pathlib import Path
 from typing import Any, Self
 
-from sysid_ros.config import ServoFitConfig
-from sysid_ros.config.calibration import Role
+from sysid_ros.config.schema import Role
+from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import ConfigError, ResultError, how_many
 from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.files import check_writable, sha256

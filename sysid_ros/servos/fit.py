@@ -23,8 +23,7 @@ from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
-from sysid_ros.model.targets import Target
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import FEWEST, REST, ROUNDING, PendulumLogs, simulate, stack_logs
 from sysid_ros.servos.servo import UNITS, Servo

@@ -23,14 +23,14 @@ from sysid_ros.alignment.pairs import (
     field_columns,
     raw_values,
 )
-from sysid_ros.bags import BagColumns, read_bag
-from sysid_ros.config import ChannelMapping, MarkerConfig, ServoBagConfig
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.config.schema import ChannelMapping, MarkerConfig
+from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
 from sysid_ros.servos.servo import CONSTANT_UNITS
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.timeseries import Method
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Method, TimeSeries, Trajectory
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,9 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.targets import Role, Target, element_names
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, element_names
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Target
 from sysid_ros.rollout.drives import no_law
 from sysid_ros.servos.servo import Servo, limited_goal, write_parameters
 from sysid_ros.text import file_stems

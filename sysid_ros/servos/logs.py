@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from sysid_ros.config.section import explain
+from sysid_ros.config.schema import explain
 from sysid_ros.errors import LogError, listed, nearest
-from sysid_ros.files import replace_file
-from sysid_ros.json_text import read_object
+from sysid_ros.files import read_object, replace_file
 from sysid_ros.servos.servo import ACTUATORS, CONSTANT_UNITS
 
 #: Names in the catalogue that are laws for one and the same servo.

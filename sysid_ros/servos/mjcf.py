@@ -13,7 +13,7 @@ import mujoco
 
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.model.mjcf.text import join
+from sysid_ros.model.xml_text import join
 from sysid_ros.servos.servo import Servo
 
 #: The torque of a motor whose supply current is regulated grows with the root of the position

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from sysid_ros.errors import ParameterError
+from sysid_ros.errors import ParameterError, one_line
 from sysid_ros.files import replace_file
 from sysid_ros.servos.logs import ServoLog, check_motor
 from sysid_ros.servos.pendulum import predict
 from sysid_ros.servos.servo import Servo, read_parameters
-from sysid_ros.text import file_stems, one_line
+from sysid_ros.text import file_stems
 
 Array = NDArray[np.float64]
 
@@ -99,8 +100,6 @@ def write_pictures(
 
 def _draw_log(log: ServoLog, place: int, predictions: Predictions) -> bytes:
     """Return a PNG of positions measured, commanded and predicted, and of prediction errors."""
-    from matplotlib.figure import Figure  # noqa: PLC0415 (slow)
-
     figure = Figure(figsize=(10.0, 5.6), layout='constrained')
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     times = log.times

@@ -34,12 +34,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sysid_ros.config import validate
-from sysid_ros.config.files import read_yaml
+from sysid_ros.config.files import read_yaml, validate
 from sysid_ros.errors import ParameterError, nearest
-from sysid_ros.files import replace_file
-from sysid_ros.json_text import bad_value, is_number, read_object
-from sysid_ros.model.targets.kinds import SERVO
+from sysid_ros.files import bad_value, is_number, read_object, replace_file
+from sysid_ros.model.kinds import SERVO
 
 Array = NDArray[np.float64]
 Values = Mapping[str, Array | float]

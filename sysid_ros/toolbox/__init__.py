@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType
-from sysid_ros.toolbox import modifiers as model_modifier
-from sysid_ros.toolbox import parameter
-from sysid_ros.toolbox import signals as signal_modifier
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_dgain,
@@ -57,7 +54,6 @@ from sysid_ros.toolbox.trajectory import (
 )
 
 if TYPE_CHECKING:
-    from sysid_ros.toolbox import report
     from sysid_ros.toolbox.report import default_report, save_results
 
 _OF_REPORT = ('default_report', 'save_results')

@@ -12,12 +12,13 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import ModelError, ParameterError, nearest
+from sysid_ros.errors import ModelError, ParameterError, nearest, one_sentence
 from sysid_ros.model import inertia as inertias
+from sysid_ros.model.candidates import Writer
+from sysid_ros.model.elements import subtree
 from sysid_ros.model.inertia import Inertial, pi_from_theta, pseudoinertia_from_pi
-from sysid_ros.model.targets import Role, Target, Writer, subtree, write_spec
-from sysid_ros.model.targets.target import LISTS
-from sysid_ros.text import one_sentence
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import LISTS, Target, write_spec
 from sysid_ros.toolbox.parameter import (
     InertiaType,
     ModifierFn,

@@ -18,7 +18,7 @@ import scipy.special
 from mujoco import minimize
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Loss
+from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import FunctionResiduals
@@ -26,7 +26,7 @@ from sysid_ros.estimation.solver.solver import Iteration, SolverSettings, interr
 from sysid_ros.estimation.solver.starts import solve_from
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.windows import solve_in_stages
-from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import ResidualFunction
 

@@ -22,12 +22,11 @@ import numpy as np
 import yaml
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.config.calibration import Scale
+from sysid_ros.config.schema import Scale
 from sysid_ros.errors import ParameterError, SysidError, nearest
 from sysid_ros.files import replace_file
-from sysid_ros.model.targets import Target, resolve
-from sysid_ros.model.unknown import Unknown
-from sysid_ros.yaml_text import parse_yaml
+from sysid_ros.model.targets import Target, Unknown, resolve
+from sysid_ros.text import parse_yaml
 
 Array = NDArray[np.float64]
 #: Edits a spec so that it has the parameter's value; what it returns is not used.

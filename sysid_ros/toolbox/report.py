@@ -21,12 +21,11 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import FitError, ModelError
+from sysid_ros.config.schema import VerdictKind
+from sysid_ros.errors import FitError, ModelError, one_sentence
 from sysid_ros.files import check_writable, replace_file
 from sysid_ros.inference.combinations import exact_sets
-from sysid_ros.json_text import to_json
-from sysid_ros.model.units import component_label, sensor_unit
+from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import (
@@ -37,7 +36,7 @@ from sysid_ros.results.result import (
     SolverSummary,
 )
 from sysid_ros.results.summary import provenance_now, thinned_plots
-from sysid_ros.text import file_stems, one_sentence
+from sysid_ros.text import file_stems, to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
 from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict

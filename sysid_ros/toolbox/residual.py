@@ -14,15 +14,12 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError, SysidError, nearest
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.model.learning import learn
-from sysid_ros.model.loading import writable_model
-from sysid_ros.model.rebuild import Rebuild
-from sysid_ros.model.targets import Role
+from sysid_ros.model.candidates import Rebuild, learn, writable_model
+from sysid_ros.model.kinds import Role
 from sysid_ros.report.rendering import FULLPHYSICS
 from sysid_ros.rollout.measurement import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals import SignalType
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, Trajectory
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.parameter import (
     ModifierFn,

@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros import signals
 from sysid_ros.errors import SignalError, nearest
-from sysid_ros.files import replace_file
-from sysid_ros.signals.timeseries import Instants, SignalMapping, SignalType, write_arrays
+from sysid_ros.files import replace_file, write_arrays
+from sysid_ros.signals import Instants, SignalMapping, SignalType
 
 Array = NDArray[np.float64]
 InterpolationMethod = Literal['linear', 'cubic', 'quadratic', 'quintic', 'zero_order_hold', 'zoh']

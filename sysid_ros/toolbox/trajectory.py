@@ -19,11 +19,18 @@ import numpy as np
 from mujoco.rollout import Rollout
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.errors import FitError, ModelError, SignalError, SysidError, listed, nearest
+from sysid_ros.errors import (
+    FitError,
+    ModelError,
+    SignalError,
+    SysidError,
+    listed,
+    nearest,
+    one_sentence,
+)
+from sysid_ros.files import write_arrays
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
 from sysid_ros.signals import SignalMapping, SignalType
-from sysid_ros.signals.timeseries import write_arrays
-from sysid_ros.text import one_sentence
 from sysid_ros.toolbox.timeseries import (
     TimeSeries,
     control_mapping,

@@ -18,7 +18,7 @@ _INSTANT = 1e-9
 
 
 class TrajectoryCommand(NamedTuple):
-    """Points to follow as a joint_trajectory_controller does: see `sysid_ros.signals.setpoints`.
+    """Points to follow as a joint_trajectory_controller does: see `sysid_ros.signals`.
 
     Attributes:
         after: (p,) seconds from its arrival to each point, increasing.

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config import read_yaml
+from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
     Drive,
@@ -25,9 +25,10 @@ from sysid_ros.excitation.drives import (
     joint_names,
     load_driven,
 )
+from sysid_ros.model.candidates import Writer
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
-from sysid_ros.model.targets import Target, Writer, resolve
+from sysid_ros.model.targets import Target, resolve
 from sysid_ros.servos.joints import ServoController, ServoJoints
 from sysid_ros.virtual_robot.commands import CommandQueue, TrajectoryCommand
 

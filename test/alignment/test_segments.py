@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment, HealthFinding, Mapping, align, map_columns
 from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
-from sysid_ros.config import ChannelMapping, MappingConfig, SegmentsConfig, load_segments
+from sysid_ros.config.files import load_segments
+from sysid_ros.config.schema import ChannelMapping, MappingConfig, SegmentsConfig
 from sysid_ros.errors import AlignmentError, ConfigError
 
 END = 20.0

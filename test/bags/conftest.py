@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 
 _STORE = get_typestore(Stores.ROS2_JAZZY)
 _Stamp = _STORE.types['builtin_interfaces/msg/Time']

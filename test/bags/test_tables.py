@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.bags import BagColumns, read_bag
+from sysid_ros.bags import BagColumns
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.errors import BagError
 
 

@@ -11,9 +11,8 @@ import mujoco
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
-from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
-from sysid_ros.model.loading import load_spec
+from sysid_ros.bags.writer import BagWriter
+from sysid_ros.model.loading import ActuatorKind, add_actuators, free_joints, load_spec
 
 ORIGIN_NS = 1_700_000_000_000_000_000
 _STATE, _COMMAND = '/joint_states', '/joint_commands'

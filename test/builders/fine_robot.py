@@ -9,8 +9,7 @@ import dataclasses
 import mujoco
 import numpy as np
 
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 #: s; a whole number of the arm's own steps.
 DELAY = 0.01225

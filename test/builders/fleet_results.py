@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from builders.bare_results import bare_result, verdict
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.results.result import CalibrationResult, InferenceSummary, ParameterResult
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from builders.bare_results import bare_result, verdict
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.results import store
 from sysid_ros.results.result import (
     CalibrationResult,

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 
 #: Unicode's categories of what does something to a terminal, or is not seen.
 DANGEROUS = ('Cc', 'Cf', 'Cs', 'Zl', 'Zp')

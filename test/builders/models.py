@@ -6,6 +6,12 @@ from __future__ import annotations
 
 import enum
 
+import mujoco
+import numpy as np
+
+from sysid_ros.model.candidates import Writer
+from sysid_ros.model.targets import Target
+
 
 class Drive(enum.Enum):
     """What moves the joint of a model: the actuator ``a``."""
@@ -38,3 +44,8 @@ def rod(
   <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/></sensor>
 </mujoco>
 """
+
+
+def write_value(model: mujoco.MjModel, target: Target, value: float) -> None:
+    """Set the value of a target in a model; the caller runs ``mj_setConst``."""
+    Writer(model, [(target, 0)]).write(model, np.array([value]))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.virtual_robot import Plant
 
 STORE = get_typestore(Stores.ROS2_JAZZY)

@@ -6,13 +6,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sysid_ros.config import (
-    CalibrationConfig,
-    CheckConfig,
-    ParameterConfig,
-    SegmentsConfig,
-    load_calibration,
-)
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import CalibrationConfig, CheckConfig, ParameterConfig, SegmentsConfig
 
 #: A model, two bags, what the robot hid, and a configuration with a result that was accepted.
 FOLDER = Path(__file__).parents[1] / 'data' / 'pendulum'

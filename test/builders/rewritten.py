@@ -12,7 +12,7 @@ import numpy as np
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 
 _STORE = get_typestore(Stores.ROS2_JAZZY)
 

@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from builders.bare_results import verdict
 from sysid_ros.files import sha256
-from sysid_ros.model.implied import add_actuators
-from sysid_ros.model.loading import compile_spec, read_model
+from sysid_ros.model.loading import add_actuators, compile_spec, read_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.results.result import (
     CalibrationResult,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from builders.bare_results import bare_result, verdict
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 
 class Measure(Protocol):

@@ -16,7 +16,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
 from builders.commands import commands, options
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 
 STATES = '/joint_states'
 #: Words of Python, of the validator and of nobody else.

@@ -14,7 +14,8 @@ import yaml
 
 from builders.cli_project import Sysid, run_process
 from builders.fleets import STARTS, make_fleet
-from sysid_ros.config import Fleet, load_fleet
+from sysid_ros.config.files import load_fleet
+from sysid_ros.config.schema import Fleet
 from sysid_ros.errors import ConfigError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 
 
 def _row(text: str, name: str) -> list[str]:
@@ -59,7 +59,7 @@ def test_what_the_recorder_lost_is_in_the_second_line(
     bag = read_bag(project.folder / 'train')
     facts = {'version': '1.2', 'host': 'robot', 'dropped': '{"/joint_states": 7}', 'notes': 'a\nb'}
     noted = dataclasses.replace(bag, facts=facts)
-    monkeypatch.setattr('sysid_ros.bags.read_bag', lambda _: noted)
+    monkeypatch.setattr('sysid_ros.bags.reader.read_bag', lambda _: noted)
     lines = sysid('inspect', 'train').out.splitlines()
     assert lines[1] == 'recorded by sysid_ros 1.2 on robot; dropped 7 of /joint_states; lost 0'
     assert lines[2] == 'notes: a b'

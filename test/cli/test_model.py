@@ -17,7 +17,7 @@ import sysid_ros.bags
 import sysid_ros.pipeline.problem
 from builders.cli_project import Sysid
 from builders.described_robots import ORIGIN_NS, make_robot, record
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,8 @@ import yaml
 import sysid_ros
 from builders.commands import commands, options, parse
 from sysid_ros.cli.app import overrides_of
-from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig
 
 #: What no help waits for; typer itself loads pydantic for some.
 HEAVY = ('numpy', 'mujoco', 'scipy', 'yaml', 'rosbags', 'matplotlib', 'jinja2', 'rclpy')

@@ -10,8 +10,7 @@ import pytest
 from rosbags.highlevel import AnyReader
 
 from builders.cli_project import Outcome, Project, Sysid
-from sysid_ros.bags import BagWriter
-from sysid_ros.bags.copying import copy_bag
+from sysid_ros.bags.writer import BagWriter, copy_bag
 from sysid_ros.pipeline import Identified
 from sysid_ros.report.numbers import TIMES
 

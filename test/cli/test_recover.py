@@ -12,7 +12,9 @@ import pytest
 from rosbags.rosbag2 import Reader
 
 from builders.cli_project import Sysid
-from sysid_ros.bags import BagWriter, TopicQos, read_bag
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.storage import TopicQos
+from sysid_ros.bags.writer import BagWriter
 
 STATE = 'sensor_msgs/msg/JointState'
 START = 1_700_000_000_000_000_000

@@ -23,11 +23,10 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import Solution, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.held_out import with_arrivals_in
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.predictions import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 pytestmark = pytest.mark.slow
 

@@ -22,10 +22,9 @@ from sysid_ros.estimation.motion import (
     with_inertial_priors,
 )
 from sysid_ros.identification.fit import fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".001" integrator="RK4"/><worldbody><body>

@@ -16,10 +16,9 @@ from builders.trajectories import measure, sweep
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.regression import Regression, aimed, regress
 from sysid_ros.estimation.solver.solver import FitLog, SolverSettings
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries, Trajectory
 
 MOTORS = '<motor name="a" joint="j"/><motor name="b" joint="k"/>'
 SERVOS = (

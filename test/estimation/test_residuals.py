@@ -16,10 +16,9 @@ from builders.models import rod
 from builders.trajectories import measure
 from sysid_ros.estimation.noise import estimate_noise, smallest_noise
 from sysid_ros.estimation.residuals import DIVERGED, Residuals
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.timeseries import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries, Trajectory
 
 PENDULUM = rod(timestep=0.002, damping=0.1)
 MODEL = mujoco.MjModel.from_xml_string(PENDULUM)

@@ -15,8 +15,8 @@ from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.solver.solver import FitLog, SolverSettings
 from sysid_ros.estimation.start import Start, choose
-from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.model.targets import make_unknowns
+from sysid_ros.signals import Trajectory
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>

@@ -27,12 +27,10 @@ from sysid_ros.estimation.windows import (
     solve_in_stages,
 )
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.targets import Target
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Target, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals import TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import TimeSeries, Trajectory
 
 #: A double pendulum that falls from above.
 CHAOTIC = mujoco.MjModel.from_xml_string(

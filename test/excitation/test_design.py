@@ -17,7 +17,7 @@ from sysid_ros.excitation.design import Plan, design, half_widths, make_plan, of
 from sysid_ros.excitation.drives import drives
 from sysid_ros.excitation.experiment import Experiment, sensor_noise
 from sysid_ros.excitation.limits import Guard, Limits
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 
 #: A slide that a servo moves, and a wall on its way.
 SLIDE = """

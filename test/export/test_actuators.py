@@ -16,8 +16,7 @@ import yaml
 
 from builders.stored_results import Found, store
 from sysid_ros.errors import ResultError
-from sysid_ros.export.actuators import KEYS, drives_of
-from sysid_ros.export.export import ExportFormat, export
+from sysid_ros.export.export import KEYS, ExportFormat, drives_of, export
 from sysid_ros.export.stored import load_stored
 from sysid_ros.vocabulary import Quantity
 

@@ -84,21 +84,6 @@ def test_mujoco_simulates_the_exported_urdf_like_the_identified_model(tmp_path: 
     assert motion(load_model(tmp_path / 'robot.urdf')) == pytest.approx(identified, abs=1e-9)
 
 
-def test_the_exported_urdf_with_what_it_lacks_moves_like_the_mjcf_with_servos(
-    tmp_path: Path,
-) -> None:
-    found = {**HELD, 'joint/lift/armature': 0.3, 'actuator/lift_servo/kp': 55.0}
-
-    done = exported(tmp_path, DATA / 'fixed.urdf', found, servos=('lift_servo', 'roll_servo'))
-
-    stored = load_stored(tmp_path)
-    assert done.lost == ('joint/lift/armature 0.3 kg·m²', 'actuator/lift_servo/kp 55 N·m/rad')
-    model = load_model(tmp_path / 'robot.urdf')
-    assert np.abs(motion(model) - motion(stored.fitted)).max() > 0.05
-    model.dof_armature[model.joint('lift').dofadr] = 0.3
-    assert motion(model) == pytest.approx(motion(stored.fitted), abs=1e-9)
-
-
 def test_only_numbers_of_the_text_change_and_what_is_lost_is_said_in_front(tmp_path: Path) -> None:
     source = (DATA / 'mimic.urdf').read_text()
 

@@ -17,8 +17,8 @@ from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.inference import Inference
-from sysid_ros.model.unknown import make_unknowns
-from sysid_ros.signals.timeseries import TimeSeries
+from sysid_ros.model.targets import make_unknowns
+from sysid_ros.signals import TimeSeries
 
 Clock = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 

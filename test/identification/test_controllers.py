@@ -16,10 +16,9 @@ from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.windows import Cutter
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 ARM = """
 <mujoco>

@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 
 from builders.trajectories import measure, sweep
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.estimation.solver.solver import Iteration, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
+from sysid_ros.model.targets import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 pytestmark = pytest.mark.slow
 

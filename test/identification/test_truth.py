@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import FitError
-from sysid_ros.model.targets import KINDS, Role
+from sysid_ros.model.kinds import KINDS, Role
 
 STARTS = (0.0, 0.3, 1.7e9)
 PRECISION = 1e-6

@@ -14,7 +14,7 @@ from sysid_ros.estimation.residuals import Samples
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Interval, infer
 from sysid_ros.inference.covariance import at_bounds, linearised
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 COUNT = 400
 FAR = 1e3

@@ -17,14 +17,14 @@ from scipy.signal import lfilter
 from scipy.special import ndtri
 from scipy.stats import binom, chi2
 
-from sysid_ros.config.calibration import Loss, VerdictKind
+from sysid_ros.config.schema import Loss, VerdictKind
 from sysid_ros.estimation.noise import encoder_steps
 from sysid_ros.estimation.residuals import PRIOR, Samples
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Inference, Interval, infer
 from sysid_ros.inference.covariance import sawtooth
 from sysid_ros.inference.inference import all_at_once
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 Noise = Callable[[np.random.Generator, int], Array]

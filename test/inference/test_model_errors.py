@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 
 from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.identification.fit import fit
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.covariance import linearised
 from sysid_ros.inference.model_errors import Lacks, Term, TermKind, lacking, terms
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
+from sysid_ros.signals import SignalType, TimeSeries
 
 Array = NDArray[np.float64]
 

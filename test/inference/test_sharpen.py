@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import sharpened
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 TIMES = np.arange(400) / 100
 

@@ -16,7 +16,7 @@ from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.combinations import separating
 from sysid_ros.inference.verdicts import widest
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 
 COUNT = 1000
 TIMES = np.arange(COUNT) / 100

@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 
 from sysid_ros.model.description import read_description
-from sysid_ros.model.implied import (
+from sysid_ros.model.loading import (
+    RobotModel,
     add_actuators,
     drop_implied,
     free_joints,
     implied_actuators,
     implied_sensors,
     implied_sentence,
+    load_model,
+    load_spec,
 )
-from sysid_ros.model.loading import RobotModel, load_model, load_spec
-from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.mjcf import write_model
 from sysid_ros.model.targets import resolve
 
 BODIES = """<mujoco>

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.model.learning import learn
-from sysid_ros.model.rebuild import Rebuild
-from sysid_ros.model.targets.writer import Writer, set_all_apart
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.candidates import Rebuild, Writer, learn, set_all_apart
+from sysid_ros.model.targets import Unknown
 
 SPEC = mujoco.MjSpec.from_string(
     """<mujoco><worldbody><body name="upper"><joint name="j" axis="0 1 0" armature=".1"/>

@@ -11,16 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders.models import write_value
 from sysid_ros.errors import ModelError, ParameterError
-from sysid_ros.model.loading import (
-    differing_fields,
-    fitted_model,
-    load_model,
-    native_delay,
-    writable_model,
-    writable_spec,
-)
-from sysid_ros.model.targets import Writer, resolve, write_value
+from sysid_ros.model.candidates import Writer, writable_model, writable_spec
+from sysid_ros.model.loading import differing_fields, fitted_model, load_model, native_delay
+from sysid_ros.model.targets import resolve
 
 TIMESTEP = 0.01
 ARM = """
@@ -69,12 +64,6 @@ def fit(path: Path, **values: float) -> mujoco.MjModel:
     return fitted_model(
         path, [(target, value) for key, value in pairs for target in resolve(key, model)]
     )
-
-
-def test_a_missing_file_names_its_nearest_sibling(tmp_path: Path) -> None:
-    save(tmp_path)
-    with pytest.raises(ModelError, match=r"No model file '.*amr.xml'; nearest: arm.xml\.$"):
-        load_model(tmp_path / 'amr.xml')
 
 
 @pytest.mark.parametrize(
@@ -131,20 +120,16 @@ def test_the_later_of_two_values_wins(tmp_path: Path) -> None:
 
 
 def test_targets_are_found_by_name_not_by_row(tmp_path: Path) -> None:
-    path = save(tmp_path)
-    other = mujoco.MjModel.from_xml_string(
-        '<mujoco><worldbody><body><joint name="k"/><geom size="1"/></body></worldbody></mujoco>'
+    other = (
+        '<mujoco><worldbody><body><joint name="{}"/><geom size="1"/></body></worldbody></mujoco>'
     )
-    fitted = fitted_model(path, [(target, 1.0) for target in resolve('joint/*/armature', other)])
-    assert fitted.dof_armature.tolist() == [0.1, 1.0]
-
-
-def test_a_target_of_another_model_is_an_error(tmp_path: Path) -> None:
-    other = mujoco.MjModel.from_xml_string(
-        '<mujoco><worldbody><body><joint name="kk"/><geom size="1"/></body></worldbody></mujoco>'
+    same, unlike = (
+        [(target, 1.0) for target in resolve('joint/*/armature', model)]
+        for model in map(mujoco.MjModel.from_xml_string, (other.format('k'), other.format('kk')))
     )
+    assert fitted_model(save(tmp_path), same).dof_armature.tolist() == [0.1, 1.0]
     with pytest.raises(ParameterError, match=r"No joint 'kk' .* nearest: k"):
-        fitted_model(save(tmp_path), [(resolve('joint/*/armature', other)[0], 1.0)])
+        fitted_model(save(tmp_path), unlike)
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
@@ -188,12 +173,6 @@ def test_a_delay_below_one_timestep_acts_as_none_or_as_one_step(
     found = simulated(fit(save(tmp_path), actuator__a__delay=delay), commands)
     np.testing.assert_allclose(found, shifted_means(commands, effective), atol=1e-12)
     assert native_delay(delay, TIMESTEP).effective == effective
-
-
-def test_a_delay_of_zero_switches_off_the_files_own(tmp_path: Path) -> None:
-    own = save(tmp_path, 'own.xml', actuator='delay=".05" nsample="6" interp="cubic"')
-    fitted = fit(own, actuator__a__delay=0.0)
-    assert differing_fields(fitted, load_model(save(tmp_path))) == ()
 
 
 def test_a_longer_history_in_the_file_is_kept(tmp_path: Path) -> None:
@@ -313,36 +292,17 @@ def test_armature_on_a_tendon_couples_bodies() -> None:
     assert not writable_model(spec, [target]).body_simple.any()
 
 
-def saved(folder: Path, size: float = 0.1) -> Path:
-    path = folder / f'limbs_{size}.xml'
-    path.write_text(LIMBS.format(size=size))
-    return path
-
-
-def test_the_fitted_model_holds_what_only_the_compiler_reads(tmp_path: Path) -> None:
-    path = saved(tmp_path)
-    (size,) = resolve('geom/g/size[2]', load_model(path))
-    fitted = fitted_model(path, [(size, 0.2)])
-    expected = load_model(saved(tmp_path, 0.2))
-    assert differing_fields(fitted, expected, 1e-12) == ()
-
-
 def test_the_fitted_model_holds_values_of_all_roles_that_a_model_has(tmp_path: Path) -> None:
-    path = saved(tmp_path)
+    path = tmp_path / 'limbs.xml'
+    path.write_text(LIMBS.format(size=0.1))
     spec, model = limbs(), load_model(path)
-    targets = [
-        *resolve('body/slab/ipos[0]', model),
-        *resolve('geom/g/size[2]', model),
-        *resolve('default/main/joint/range[1]', model, spec=spec),
-        *resolve('body/arm/subtree_mass', model),
-        *resolve('body/arm/pos[2]', model),
-        *resolve('actuator/m/gain', model),
-        *resolve('sequence/r/initial_qvel[0]', model, ['r']),
-    ]
+    paths = ('body/slab/ipos[0]', 'geom/g/size[2]', 'default/main/joint/range[1]')
+    paths += ('body/arm/subtree_mass', 'body/arm/pos[2]', 'actuator/m/gain')
+    paths += ('sequence/r/initial_qvel[0]',)
+    targets = [target for one in paths for target in resolve(one, model, ['r'], spec)]
     fitted = fitted_model(path, [(target, 0.4) for target in targets])
     arm = model.body('arm').id
-    assert fitted.body_ipos[targets[0].row, 0] == 0.4
-    assert fitted.geom_size[0, 2] == 0.4
+    assert fitted.body_ipos[targets[0].row, 0] == fitted.geom_size[0, 2] == 0.4
     assert fitted.jnt_range[:, 1].tolist() == [0.4] * 4
     np.testing.assert_allclose(fitted.body_mass[arm:], 0.4 * model.body_mass[arm:])
     assert fitted.body_pos[arm, 2] == 0.4

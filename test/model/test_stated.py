@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sysid_ros.model.description import read_description
-from sysid_ros.model.stated import changed, changes, stated
+from sysid_ros.model.description import changed, changes, read_description, stated
 
 MODEL = """<mujoco model="two">
   <option timestep=".002"/>

@@ -31,7 +31,7 @@ from builders.ros_graph import (
     node_processes,
     own_domain,
 )
-from sysid_ros.config import load_calibration
+from sysid_ros.config.files import load_calibration
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.store import history, use_again
 from sysid_ros.virtual_robot import Noise, Plant

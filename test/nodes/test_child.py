@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from builders.cli_project import Project
-from sysid_ros.config import BagSelection, CalibrationConfig, load_calibration
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import BagSelection, CalibrationConfig
 from sysid_ros.nodes.calibrator import NICEST, Child, End, NewBags
 from sysid_ros.pipeline import Calibration
 from sysid_ros.results.store import RESULT, draft, linked, use_again

@@ -25,7 +25,7 @@ from rosbags.typesys import Stores, get_typestore
 
 from builders.ros_graph import as_arguments
 from sysid_ros import __version__
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 
 pytestmark = pytest.mark.ros
 

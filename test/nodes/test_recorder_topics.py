@@ -18,7 +18,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from builders.ros_graph import TIMEOUT
-from sysid_ros.bags import read_bag
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.errors import RosError
 from sysid_ros.nodes.graph import (
     Endpoint,

@@ -29,11 +29,9 @@ MODULES = frozenset(_module(path) for path in SOURCES)
 
 #: The rooms of the package, low to high: each imports those before it.
 ROOMS = (
-    'text',
     'errors',
     'files',
-    'json_text',
-    'yaml_text',
+    'text',
     'version',
     'vocabulary',
     'config',
@@ -92,30 +90,22 @@ class Import(NamedTuple):
         return f'{self.source}:{self.line} imports {self.module}'
 
 
-def _absolute(node: ast.ImportFrom, package: list[str]) -> str:
-    if not node.level:
-        return node.module or ''
-    base = package[: len(package) - node.level + 1]
-    return '.'.join([*base, *([node.module] if node.module else [])])
-
-
-def _imports_in(
-    tree: ast.AST, package: list[str], *, typing_only: bool = False
-) -> Iterator[tuple[int, str, bool]]:
+def _imports_in(tree: ast.AST, *, typing_only: bool = False) -> Iterator[tuple[int, str, bool]]:
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and 'TYPE_CHECKING' in ast.dump(node.test):
-            yield from _imports_in(node, package, typing_only=True)
+            yield from _imports_in(node, typing_only=True)
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name, typing_only
         elif isinstance(node, ast.ImportFrom):
-            module = _absolute(node, package)
+            assert not node.level, 'modules are imported by their whole names'
+            module = node.module or ''
             # `from sysid_ros import bags` imports the module sysid_ros.bags.
             names = {f'{module}.{alias.name}' for alias in node.names}
             for name in sorted(names & MODULES or {module}):
                 yield node.lineno, name, typing_only
         elif not isinstance(node, ast.expr):  # which holds no statement
-            yield from _imports_in(node, package, typing_only=typing_only)
+            yield from _imports_in(node, typing_only=typing_only)
 
 
 @functools.cache
@@ -124,7 +114,7 @@ def _imports_of(path: Path) -> list[Import]:
     tree = ast.parse(path.read_text('utf-8'))
     return [
         Import(str(source), line, module, typing_only)
-        for line, module, typing_only in _imports_in(tree, list(source.parent.parts))
+        for line, module, typing_only in _imports_in(tree)
     ]
 
 

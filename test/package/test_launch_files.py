@@ -12,14 +12,14 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from sysid_ros.config import (
+from sysid_ros.config.files import validate
+from sysid_ros.config.nodes import (
     CalibratorConfig,
     ExciterConfig,
     RecorderConfig,
-    Section,
     SimulatedRobotConfig,
-    validate,
 )
+from sysid_ros.config.schema import Section
 
 ROOT = Path(__file__).parents[2]
 LAUNCH_FILES = sorted((ROOT / 'launch').iterdir())
@@ -64,15 +64,6 @@ def _arguments(path: Path) -> dict[str, str | None]:
 
 def _texts(path: Path) -> list[str]:
     return [text for element in _root(path).iter() for text in element.attrib.values()]
-
-
-def test_the_expected_launch_files_are_there():
-    assert [path.name for path in LAUNCH_FILES] == [
-        'calibrate.launch.xml',
-        'excite.launch.xml',
-        'record.launch.xml',
-        'simulate.launch.xml',
-    ]
 
 
 @by_name
@@ -189,30 +180,19 @@ def test_an_included_file_gets_every_argument_that_has_the_same_name(path: Path)
 
 
 @pytest.mark.parametrize('path', PARAMETER_FILES, ids=lambda path: path.name)
-def test_a_parameter_file_is_for_its_node_and_holds_the_defaults(path: Path):
+def test_a_parameter_file_is_for_its_node_shows_all_and_holds_the_defaults(path: Path):
     schema, name = NODES[path.stem]
-    document = yaml.safe_load(path.read_text('utf-8'))
+    text = path.read_text('utf-8')
+    document = yaml.safe_load(text)
 
     assert set(document) == {f'/**/{name}'}
     assert set(document[f'/**/{name}']) == {'ros__parameters'}
-    values = document[f'/**/{name}']['ros__parameters']
-    values = {key: value for key, value in values.items() if key not in BUILT_IN}
+    given = document[f'/**/{name}']['ros__parameters']
+    values = {key: value for key, value in given.items() if key not in BUILT_IN}
     assert validate(schema, values, path.name) == schema()
-
-
-@pytest.mark.parametrize('path', PARAMETER_FILES, ids=lambda path: path.name)
-def test_a_parameter_file_shows_every_parameter(path: Path):
-    schema, _ = NODES[path.stem]
-
-    shown = re.findall(r'^    (?:# )?(\w+): ', path.read_text('utf-8'), flags=re.MULTILINE)
-
+    shown = re.findall(r'^    (?:# )?(\w+): ', text, flags=re.MULTILINE)
     assert sorted(set(shown) - BUILT_IN) == sorted(schema.model_fields)
-
-
-@pytest.mark.parametrize('path', PARAMETER_FILES, ids=lambda path: path.name)
-def test_a_parameter_file_sets_nothing_that_has_an_argument(path: Path):
-    schema, name = NODES[path.stem]
-    values = yaml.safe_load(path.read_text('utf-8'))[f'/**/{name}']['ros__parameters']
+    # What has an argument of a launch file is set there.
     arguments = {
         param.attrib['name']
         for launch_file in LAUNCH_FILES
@@ -220,9 +200,8 @@ def test_a_parameter_file_sets_nothing_that_has_an_argument(path: Path):
         if NODES[node.attrib['exec']] == (schema, name)
         for param in node.findall('param[@name]')
     }
-
     assert arguments
-    assert arguments & values.keys() == set()
+    assert arguments & given.keys() == set()
 
 
 @pytest.mark.ros

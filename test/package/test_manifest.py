@@ -39,19 +39,17 @@ ORDER = (
 
 def test_the_manifest_has_the_elements_of_format_3_in_their_order():
     tags = [element.tag for element in MANIFEST]
+    licence = next(MANIFEST.iter('license'))
+    depends = [element.text for element in MANIFEST if element.tag.endswith('depend')]
 
     assert MANIFEST.get('format') == '3'
     assert tags == sorted(tags, key=ORDER.index)
     assert {'name', 'version', 'description', 'maintainer', 'license'} <= set(tags)
     assert re.fullmatch(r'\d+\.\d+\.\d+', MANIFEST.findtext('version', ''))
     assert MANIFEST.findtext('export/build_type') == 'ament_python'
-
-
-def test_the_licence_file_named_in_the_manifest_exists():
-    licence = next(MANIFEST.iter('license'))
-
     assert licence.text == 'Apache-2.0'
     assert (ROOT / licence.attrib['file']).is_file()
+    assert sorted(depends) == sorted(set(depends))
 
 
 def test_catkin_pkg_accepts_the_manifest():
@@ -132,9 +130,3 @@ def test_the_versions_of_python_are_the_same_everywhere():
     assert project['mypy']['python_version'] == lowest
     assert project['ruff']['target-version'] == 'py' + lowest.replace('.', '')
     assert asked == [tuple(lowest.split('.'))]
-
-
-def test_no_dependency_is_named_twice():
-    names = [element.text for element in MANIFEST if element.tag.endswith('depend')]
-
-    assert sorted(names) == sorted(set(names))

@@ -13,14 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
-from sysid_ros.model.unknown import Scope, make_unknowns
+from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 PENDULUM = """
 <mujoco>

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from builders.recorded_pendulum import ALL, FEW, FOLDER, TIMES, calibration
-from sysid_ros.config import (
+from sysid_ros.config.schema import (
     BagSelection,
     CalibrationConfig,
     ChannelMapping,
@@ -49,7 +49,7 @@ from sysid_ros.pipeline import (
 from sysid_ros.pipeline.evaluation import find_parameters
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 

@@ -15,11 +15,7 @@ from builders.bag_columns import Columns
 from builders.models import Drive, rod
 from sysid_ros.alignment import map_columns
 from sysid_ros.bags import BagColumns
-from sysid_ros.config import (
-    BagSelection,
-    CalibrationConfig,
-    ParameterConfig,
-)
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven

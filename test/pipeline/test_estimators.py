@@ -11,7 +11,8 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.calibration import calibrate

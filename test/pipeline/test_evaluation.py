@@ -13,10 +13,10 @@ import yaml
 
 from builders.plant_bags import record
 from builders.recorded_pendulum import FOLDER, TIMES, calibration
-from sysid_ros.config import ChannelMapping, DataConfig, MappingConfig, SegmentsConfig
+from sysid_ros.config.schema import ChannelMapping, DataConfig, MappingConfig, SegmentsConfig
 from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError, ResultError
 from sysid_ros.model.loading import read_model
-from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.mjcf import write_model
 from sysid_ros.model.targets import resolve
 from sysid_ros.pipeline import Identified, identify
 from sysid_ros.pipeline.evaluation import Evaluation, evaluate

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.config import CalibrationConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.film import Motion, draw_motion
 from sysid_ros.report.rendering import FITTED, LONGEST, MEASURED, NOMINAL

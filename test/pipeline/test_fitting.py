@@ -14,10 +14,10 @@ import pytest
 
 from builders.fine_robot import DELAY, recorded, spec
 from builders.recorded_pendulum import calibration
-from sysid_ros.config import SolverConfig
+from sysid_ros.config.schema import SolverConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.observer import Nobody
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline import fitting
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.fitting import (
@@ -29,7 +29,7 @@ from sysid_ros.pipeline.fitting import (
 )
 from sysid_ros.pipeline.predictions import simulate
 from sysid_ros.pipeline.problem import Problem, load
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 
 @pytest.fixture(scope='module')

@@ -22,7 +22,8 @@ from distributed import Client
 
 from builders.cli_project import REPOSITORY
 from builders.fleets import STARTS, make_fleet
-from sysid_ros.config import Fleet, load_fleet
+from sysid_ros.config.files import load_fleet
+from sysid_ros.config.schema import Fleet
 from sysid_ros.errors import ConfigError
 from sysid_ros.pipeline.fleet import calibrate_fleet, calibrate_robot, content_hash
 from sysid_ros.results.fleet import FleetResult

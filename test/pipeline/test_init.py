@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from builders.recorded_pendulum import FOLDER
-from sysid_ros.config import load_calibration
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.init import (
@@ -36,8 +36,7 @@ from sysid_ros.pipeline.init import (
 from sysid_ros.pipeline.init_yaml import to_yaml
 from sysid_ros.pipeline.preflight import PredictedParameter
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, Trajectory
 
 HOSTILE = 'a: {b}\n- #\x1b[31m'
 

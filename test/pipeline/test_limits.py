@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sysid_ros.config import ThresholdsConfig
+from sysid_ros.config.schema import ThresholdsConfig
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline.evaluation import (
     Evaluation,

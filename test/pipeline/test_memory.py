@@ -10,13 +10,8 @@ from typing import Any
 import pytest
 
 from builders.bare_results import rejected
-from sysid_ros.config import (
-    BagSelection,
-    CalibrationConfig,
-    MemoryConfig,
-    SolverConfig,
-    load_calibration,
-)
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, MemoryConfig, SolverConfig
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.memory import Remembered, recall, without_known_bags

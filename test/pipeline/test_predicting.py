@@ -15,7 +15,7 @@ from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
 from builders.recorded_pendulum import FOLDER, calibration
-from sysid_ros.bags import BagWriter
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import ResultError
 from sysid_ros.pipeline import identify
 from sysid_ros.pipeline.predicting import (

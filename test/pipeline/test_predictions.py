@@ -11,9 +11,9 @@ import pytest
 from builders.models import Drive, rod
 from builders.trajectories import measure
 from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline.predictions import Predictor, deviations
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 TRUTH = {'joint/j/damping': 0.15, 'joint/j/armature': 0.08}
 NOISE = {'q': 0.02, 'v': 0.1}

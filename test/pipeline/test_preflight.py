@@ -17,8 +17,7 @@ from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.preflight import SourceKind, predicted
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 

@@ -13,7 +13,7 @@ import pytest
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.alignment.stamps import StampSource
-from sysid_ros.config import CalibrationConfig
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel

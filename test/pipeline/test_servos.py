@@ -16,10 +16,11 @@ import yaml
 
 from builders.plant_bags import record
 from sysid_ros.api import Result
-from sysid_ros.config import CalibrationConfig, load_calibration, load_servos
+from sysid_ros.config.files import load_calibration, load_servos
+from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, ParameterError, SysidError
 from sysid_ros.model.loading import load_spec
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.problem import joints_of, parameters_of
 from sysid_ros.servos.servo import Servo, read_parameters, write_parameters

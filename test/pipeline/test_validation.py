@@ -11,20 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.config import ValidationConfig
+from sysid_ros.config.schema import ValidationConfig
 from sysid_ros.errors import ConfigError
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import Fitted, fit_training
 from sysid_ros.pipeline.predictions import Predictor, simulate
 from sysid_ros.pipeline.problem import Problem
-from sysid_ros.pipeline.validation import (
-    Validation,
-    disagreements,
-    families_of,
-    horizon_errors,
-    validate,
-)
+from sysid_ros.pipeline.validation import disagreements, families_of, horizon_errors, validate
+from sysid_ros.results.summary import Validation
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 FILTERED = '<general name="m" joint="j" dyntype="filter" dynprm=".3" gainprm="1"/>'

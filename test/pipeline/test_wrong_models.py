@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from builders.plant_bags import record
-from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
-from sysid_ros.config.calibration import ReportConfig
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig, ReportConfig
 from sysid_ros.pipeline import identify
 from sysid_ros.results.result import Standing
 from sysid_ros.virtual_robot import Plant

@@ -20,8 +20,7 @@ from builders.bare_results import verdict
 from builders.commands import parse
 from builders.told_results import arm
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.config import CalibrationConfig, GateConfig
-from sysid_ros.config.calibration import ParameterConfig, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, GateConfig, ParameterConfig, VerdictKind
 from sysid_ros.inference.model_errors import TermKind
 from sysid_ros.report.tables import LiteralConsole, print_result
 from sysid_ros.results.checks import judge, next_steps

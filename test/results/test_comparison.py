@@ -15,7 +15,7 @@ import pytest
 
 from builders.bare_results import bare_result, verdict
 from builders.histories import ERRORS, NAMES, VALUES, keep, make_result
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import ResultError
 from sysid_ros.report.tables import LiteralConsole, print_side_by_side
 from sysid_ros.results.comparison import (

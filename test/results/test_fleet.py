@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import binom
 
 from builders.fleet_results import robot_result
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.results.fleet import FleetResult, population, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 

@@ -16,8 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.config import GateConfig
-from sysid_ros.config.calibration import Role, VerdictKind
+from sysid_ros.config.schema import GateConfig, Role, VerdictKind
 from sysid_ros.results.checks import judge
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, sensor_errors
 from sysid_ros.results.result import (

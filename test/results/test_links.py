@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.config.calibration import VerdictKind
+from sysid_ros.config.schema import VerdictKind
 from sysid_ros.model.inertia import Inertial, body_from_theta, theta_from_body
 from sysid_ros.results.links import base_parameters, links
 from sysid_ros.results.result import BaseParameter, InferenceSummary, ParameterResult

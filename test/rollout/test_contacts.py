@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.trajectories import measure
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 #: A ball on a slide above a floor, and a bar that swings beside both.
 BALL = """

@@ -15,13 +15,12 @@ from sysid_ros.errors import ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.servos.joints import ServoController, ServoDrive, ServoJoints
 from sysid_ros.servos.servo import Servo
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 STEP = 0.004
 MODEL = mujoco.MjModel.from_xml_string(f"""

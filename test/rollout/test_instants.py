@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.fine_robot import DELAY, KP, PERIOD, recorded, spec, unsampled
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 
 def _error(

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt
 
-from sysid_ros.model.targets.writer import set_all_apart, write_value
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from builders.models import write_value
+from sysid_ros.model.candidates import set_all_apart
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.inverse import force_weights
 from sysid_ros.rollout.prediction import predict
-from sysid_ros.signals import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
+from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
 
 #: A hinge beside its body's origin, a slide, a spring, and a body that gravity hardly pulls.
 ARM = """

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
-from sysid_ros.model.unknown import make_unknowns
+from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.pool import unlogged
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.timeseries import SignalType, TimeSeries
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
 TIMESTEP = 0.002
 ARM = """

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from builders.recordings import M1, record
-from sysid_ros.config import ServoFitConfig
+from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import CancelledError, ConfigError, LogError, ParameterError, ResultError
 from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.results.result import CalibrationResult

@@ -15,10 +15,11 @@ import yaml
 
 from builders.bag_columns import START, Columns
 from builders.recorded_pendulum import FOLDER
-from sysid_ros.bags import BagColumns, read_bag
-from sysid_ros.bags.columns import TextColumn
+from sysid_ros.bags import BagColumns, TextColumn
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.cli import main
-from sysid_ros.config import ServoBagConfig, load_servo_bag, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.servos import ServoBagConfig, load_servo_bag
 from sysid_ros.errors import AlignmentError, ConfigError, SysidError
 from sysid_ros.servos.from_bag import align_servo, logs_of
 from sysid_ros.servos.logs import ServoLog, read_logs

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ModelError, ParameterError
+from sysid_ros.model.candidates import Writer
 from sysid_ros.model.inertia import body_from_theta, full_inertia
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.targets import Writer, resolve
+from sysid_ros.model.targets import resolve
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_body_mass_ipos,

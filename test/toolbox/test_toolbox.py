@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sysid_ros import identification as sysid
 from sysid_ros.errors import CancelledError, FitError, ModelError, SignalError
-from sysid_ros.model.rebuild import CandidateError
+from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.optimize import CandidateWarning
 
 Array = NDArray[np.float64]

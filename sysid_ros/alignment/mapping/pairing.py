@@ -73,7 +73,7 @@ from sysid_ros.bags.message_types import (
     JOINT_TRAJECTORY,
     is_applied,
 )
-from sysid_ros.config import ChannelMapping, MappingConfig
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 

@@ -48,19 +48,18 @@ from sysid_ros.alignment.pairs import (
     without_counterpart,
 )
 from sysid_ros.bags import BagColumns
-from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.errors import AlignmentError
-from sysid_ros.model.implied import (
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
+from sysid_ros.errors import AlignmentError, one_line
+from sysid_ros.model.loading import (
     ActuatorKind,
     add_actuators,
+    compile_spec,
     free_joints,
     implied_actuators,
     takes_efforts,
 )
-from sysid_ros.model.loading import compile_spec
-from sysid_ros.text import one_line
+from sysid_ros.text import block_entry, scalar
 from sysid_ros.vocabulary import Quantity
-from sysid_ros.yaml_text import block_entry, scalar
 
 #: Score of the only field that can be a sensor; with names alike; and where there are more.
 _ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: The first step, in units of a parameter's value: both the curvature and the noise of smooth
 #: simulations are then below 1e-5 of the derivative.

@@ -11,7 +11,7 @@ from typing import NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss
+from sysid_ros.config.schema import Loss
 
 LOSSES: tuple[Loss, ...] = get_args(Loss)
 #: Losses whose pull fades with the residual: far from the optimum they have others beside it.

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import ACCURACY, Loss
+from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
 from sysid_ros.estimation.solver.differences import (
     CENTRAL,
@@ -49,7 +49,7 @@ from sysid_ros.estimation.solver.steps import (
     next_ladder,
     raised,
 )
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: A Jacobian of a point before, which still holds.
 KEPT = 'kept'

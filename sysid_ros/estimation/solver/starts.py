@@ -16,7 +16,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import ResidualLike, Variables
 from sysid_ros.estimation.solver.losses import cost
 from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, attempt
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 #: So many of the starts are solved, those with the least cost.
 _KEPT = 3

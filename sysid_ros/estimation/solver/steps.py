@@ -20,7 +20,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.calibration import Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.estimation.solver.differences import Variables
 from sysid_ros.estimation.solver.losses import Quadratic, rho
 

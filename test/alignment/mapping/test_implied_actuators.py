@@ -19,10 +19,11 @@ from sysid_ros.alignment.mapping.proposal import (
     lacking_quantity,
     propose_with_actuators,
 )
-from sysid_ros.bags import BagColumns, BagWriter, Field, TopicColumns, read_bag
-from sysid_ros.config import ChannelMapping, MappingConfig
-from sysid_ros.model.implied import implied_actuators, implied_sentence
-from sysid_ros.model.loading import load_spec
+from sysid_ros.bags import BagColumns, Field, TopicColumns
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import BagWriter
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
+from sysid_ros.model.loading import implied_actuators, implied_sentence, load_spec
 from sysid_ros.vocabulary import Quantity
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,8 @@ import pytest
 from sysid_ros.alignment import Mapping, PairRole, align, map_columns
 from sysid_ros.alignment.mapping.axes import find_axes
 from sysid_ros.bags import BagColumns, UnreadTopic
-from sysid_ros.config import ChannelMapping, MappingConfig, validate
+from sysid_ros.config.files import validate
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, ConfigError
 
 TIMES = np.arange(0, 2, 0.01)

@@ -26,11 +26,12 @@ from sysid_ros.alignment.mapping.proposal import (
     summary,
     to_yaml,
 )
-from sysid_ros.bags import BagColumns, Field, read_bag
-from sysid_ros.config import load_mapping
+from sysid_ros.bags import BagColumns, Field
+from sysid_ros.bags.reader import read_bag
+from sysid_ros.config.files import load_mapping
 from sysid_ros.errors import AlignmentError
-from sysid_ros.json_text import to_json
 from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.text import to_json
 
 TIMES = np.arange(0, 2, 0.01)
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.estimation.solver.differences import FunctionResiduals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 pytestmark = pytest.mark.slow
 

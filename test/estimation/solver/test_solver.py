@@ -22,10 +22,10 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import FunctionResiduals
 from sysid_ros.estimation.solver.losses import rho
 from sysid_ros.estimation.solver.solver import Solution, SolverSettings, solve
-from sysid_ros.model.unknown import Unknown, make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
-from sysid_ros.signals.trajectory import Trajectory
+from sysid_ros.signals import Trajectory
 
 TIMESTEP = 0.005
 PENDULUM = rod(timestep=TIMESTEP, damping=0.2, armature=0.05)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.differences import FunctionResiduals
 from sysid_ros.estimation.solver.starts import solve_from, starts
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.model.targets import Unknown
 
 TIMES = np.linspace(0, 4, 80)[:, None]
 FREQUENCY = Unknown('frequency', (), 1.0, 0.5, 20.0)

@@ -11,7 +11,7 @@ import pytest
 
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import compile_spec, load_model, read_model
-from sysid_ros.model.mjcf.write import write_model
+from sysid_ros.model.mjcf import write_model
 from sysid_ros.model.targets import resolve
 
 TRIANGLES = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'

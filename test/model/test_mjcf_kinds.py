@@ -8,86 +8,29 @@ by `write_model` itself: it is `edited` only then.
 
 from __future__ import annotations
 
-import contextlib
-import difflib
 import importlib.util
 import xml.etree.ElementTree as ET
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.errors import ParameterError
+from builders.written_models import (
+    EVERYTHING,
+    FIELD_KINDS,
+    another,
+    difference,
+    distinct,
+    rewritten,
+    save,
+    targets_of,
+)
 from sysid_ros.model.loading import load_model, load_spec
-from sysid_ros.model.mjcf.write import WrittenModel, write_model
-from sysid_ros.model.targets import KINDS, Role, Target, resolve
+from sysid_ros.model.mjcf import write_model
+from sysid_ros.model.targets import Target, resolve
 
-MODEL = """\
-<mujoco>
-  <compiler autolimits="true"/>
-  <option density="1.2"/>
-  <default>
-    <joint damping="2"/>
-    <default class="leg">
-      <joint damping=".4 .1 .2"/>
-      <geom density="900"/>
-    </default>
-  </default>
-  <worldbody>
-    <geom name="floor" type="plane" size="5 5 .1"/>
-    <site name="anchor" pos="0 .1 1"/>
-    <body name="base" pos="0 0 1">
-      <freejoint name="root"/>
-      <geom name="trunk" type="box" size=".2 .1 .05"/>
-      <geom name="lid" type="box" size=".2 .1 .01" pos="0 0 .06"/>
-      <body name="upper" pos=".2 0 0" euler="10 20 30" childclass="leg">
-        <inertial pos=".01 .02 .1" mass="1.5" fullinertia=".03 .02 .015 .001 .002 .003"/>
-        <joint name="hip" axis="0 1 0" range="-60 60" springref="10" actuatorfrcrange="-20 20"
-               stiffness=".4"/>
-        <geom name="foot" size=".05" pos="0 0 -.2"/>
-        <site name="knee" pos="0 .05 .1" zaxis="0 1 0"/>
-        <body name="lower" pos="0 0 .3">
-          <inertial pos="0 0 .1" mass=".5" diaginertia=".01 .012 .005"/>
-          <joint name="slider" type="slide" axis="0 0 1" range="-.1 .2"/>
-          <site name="tip" pos="0 0 .1"/>
-        </body>
-      </body>
-      <body name="m" pos="-.2 0 0">
-        <joint name="m1" axis="1 0 0"/>
-        <geom size=".03" mass=".1"/>
-        <body name="mm" pos="-.1 0 0"><joint name="m2" axis="0 1 0"/><geom size=".03"/></body>
-      </body>
-    </body>
-    <body name="load" pos="1 0 1"><joint name="l" type="slide"/><geom name="gl" size=".1"/></body>
-  </worldbody>
-  <contact>
-    <pair name="pair" geom1="foot" geom2="floor" friction=".7 .6 .01 .001 .002" condim="6"/>
-  </contact>
-  <tendon>
-    <fixed name="fixed" stiffness="2 1" range="-1 1" actuatorfrcrange="-3 3" armature=".01">
-      <joint joint="hip" coef="3"/>
-      <joint joint="m1" coef="1"/>
-    </fixed>
-    <fixed name="band" stiffness="2" springlength="-.1 .1"><joint joint="m2" coef="1"/></fixed>
-    <spatial name="spatial" springlength=".1 .4"><site site="anchor"/><site site="knee"/></spatial>
-  </tendon>
-  <equality>
-    <joint name="mimic" joint1="m1" joint2="m2" polycoef=".1 1 .2 0 0"/>
-    <connect name="connect" body1="lower" body2="mm" anchor="0 0 .1"/>
-    <weld name="weld" body1="load" body2="world"/>
-  </equality>
-  <actuator>
-    <general name="free" joint="slider" dyntype="filter" biastype="affine" gainprm="1 .5"
-             biasprm="0 -.1 -.2" dynprm=".1" actrange="-1 1"/>
-    <position name="servo" joint="hip" kp="5" kv="1" forcerange="-9 9" ctrlrange="-2 2"/>
-    <pid name="pid" joint="m2" kp="1" kv="2" ki="3" imax="2"/>
-    <velocity name="spin" joint="m1" kv="3"/>
-  </actuator>
-</mujoco>
-"""
-FIELD_KINDS = [key for key, kind in KINDS.items() if kind.role is Role.FIELD]
 #: Spelled by the attributes of <inertial>.
 INERTIAL = {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia'}
 SPEC_PATHS = [
@@ -105,56 +48,13 @@ SPEC_PATHS = [
 ]
 
 
-def save(folder: Path, text: str) -> Path:
-    folder.mkdir(exist_ok=True)
-    path = folder / 'model.xml'
-    path.write_text(text)
-    return path
-
-
-def rewrite(tmp_path: Path, text: str, values: Mapping[str, float]) -> tuple[str, WrittenModel]:
-    """Write values into a model of one file; return the new text and what was returned."""
-    source = save(tmp_path / 'in', text)
-    spec = load_spec(source)
-    model = spec.copy().compile()
-    runs = ('first', 'second')
-    targets = [(t, v) for path, v in values.items() for t in resolve(path, model, runs, spec)]
-    written = write_model(source, targets, tmp_path / 'out')
-    return written.path.read_text(), written
-
-
-def added(before: str, after: str) -> list[str]:
-    """Return the lines that are new."""
-    lines = difflib.ndiff(before.splitlines(), after.splitlines())
-    return [line[1:].strip() for line in lines if line[0] == '+']
-
-
-def every(element: str, attribute: str) -> list[Target]:
-    """Return all targets of a kind in the model above."""
-    kind = KINDS[element, attribute]
-    path = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
-    return list(resolve(path + '[*]' if kind.size > 1 else path, COMPILED))
-
-
-def another(target: Target, model: mujoco.MjModel) -> float:
-    """Return a possible value that is not the model's."""
-    value = target.read(model)
-    if target.attribute == 'quat':
-        return value - 0.3
-    low, high = target.bounds
-    changed = 1.13 * value + 0.03
-    return changed if low <= changed <= high else 0.87 * value
-
-
 def spellable(target: Target) -> bool:
     """Whether the element has an attribute for the target; <general> has one for each."""
-    if target.name == 'root':
-        return False
     if target.attribute == 'springlength':
-        return target.name == 'spatial'  # alone, the shortest would exceed the longest elsewhere
+        return target.name == 'given'  # alone, the shortest would exceed the longest elsewhere
     if target.attribute in ('gainprm', 'biasprm', 'dynprm'):
         return target.name == 'free'
-    return True
+    return target.name not in ('root', 'loose')
 
 
 def elements(text: str) -> dict[tuple[str, ...], dict[str, str]]:
@@ -185,7 +85,11 @@ def changes(before: str, after: str) -> dict[tuple[str, ...], set[str]]:
     }
 
 
-COMPILED = mujoco.MjModel.from_xml_string(MODEL)
+def added(before: str, after: str) -> list[str]:
+    return [line[2:] for line in difference(before, after) if line[0] == '+']
+
+
+COMPILED = mujoco.MjModel.from_xml_string(EVERYTHING)
 #: How attributes of a target are called in the text.
 SPELLED = {
     ('equality', 'data'): {'polycoef', 'anchor', 'torquescale'},
@@ -205,16 +109,16 @@ SPELLED = {
 def test_a_value_changes_its_own_attribute_only(
     tmp_path: Path, element: str, attribute: str
 ) -> None:
-    targets = [target for target in every(element, attribute) if spellable(target)]
+    targets = [target for target in targets_of(COMPILED, element, attribute) if spellable(target)]
     assert targets
     named = {target.name: target for target in reversed(targets)}
     last = {target.name: target for target in targets}
     for target in dict.fromkeys((*named.values(), *list(last.values())[-1:])):
         value = another(target, COMPILED)
-        source = save(tmp_path / 'in', MODEL)
+        source = save(tmp_path / 'in', EVERYTHING)
         written = write_model(source, [(target, value)], tmp_path / 'out')
         assert written.edited
-        found = changes(MODEL, written.path.read_text())
+        found = changes(EVERYTHING, written.path.read_text())
         if attribute == 'subtree_mass':
             assert {place[-1].split(':')[0] for place in found} == {'inertial'}
             continue
@@ -234,38 +138,30 @@ def test_a_value_changes_its_own_attribute_only(
 
 @pytest.mark.parametrize('path', SPEC_PATHS)
 def test_what_only_the_compiler_sees_is_written_too(tmp_path: Path, path: str) -> None:
-    text, written = rewrite(tmp_path, MODEL, {path: 0.35})
-    ((place, _),) = changes(MODEL, text).items()
+    text, written = rewritten(tmp_path, EVERYTHING, {path: 0.35})
+    ((place, _),) = changes(EVERYTHING, text).items()
     assert place[-1].split(':')[1] == path.split('/')[1]
     spec = load_spec(written.path)
     (target,) = resolve(path, spec.copy().compile(), (), spec)
     assert target.start == pytest.approx(0.35, rel=1e-12)
 
 
+def shuffled(targets: Iterable[Target], model: mujoco.MjModel, seed: int) -> list[Target]:
+    pool = list(targets)
+    return distinct(
+        (pool[place] for place in np.random.default_rng(seed).permutation(len(pool))), model
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_values_of_all_kinds_are_written_together(tmp_path: Path, seed: int) -> None:
-    targets = [t for key in FIELD_KINDS for t in every(*key) if spellable(t)]
-    values = _together(targets, COMPILED, seed)
+    targets = [t for key in FIELD_KINDS for t in targets_of(COMPILED, *key) if spellable(t)]
+    values = [(t, another(t, COMPILED)) for t in shuffled(targets, COMPILED, seed)]
     assert len(values) > 100
-    source = save(tmp_path / 'in', MODEL)
-    written = write_model(source, [(t, another(t, COMPILED)) for t in values], tmp_path / 'out')
+    written = write_model(save(tmp_path / 'in', EVERYTHING), values, tmp_path / 'out')
     assert written.edited
-    assert elements(MODEL).keys() <= elements(written.path.read_text()).keys()
-
-
-def _together(targets: Iterable[Target], model: mujoco.MjModel, seed: int) -> list[Target]:
-    """Choose targets of which no two write the same number, one of each kind and component."""
-    kept: dict[object, Target] = {}
-    taken: dict[tuple[str, int], str] = {}
-    pool = list(targets)
-    for place in np.random.default_rng(seed).permutation(len(pool)):
-        target = pool[place]
-        key, claims = (target.element, target.attribute, target.index), target.claims(model)
-        if key not in kept and all(taken.get(at, name) == name for at, name in claims.items()):
-            kept[key] = target
-            taken.update(claims)
-    return list(kept.values())
+    assert elements(EVERYTHING).keys() <= elements(written.path.read_text()).keys()
 
 
 ROBOTS = {
@@ -284,31 +180,28 @@ def test_values_of_all_kinds_are_written_into_a_real_robot(tmp_path: Path, robot
         pytest.skip(f'needs the files of {package}: pip install --no-deps {package}')
     source = Path(next(iter(found.submodule_search_locations))) / file
     model = load_model(source)
-    targets: list[Target] = []
-    for element, attribute in FIELD_KINDS:
-        if attribute in ('gainprm', 'biasprm', 'dynprm', 'springlength'):
-            continue  # motors have none
-        path = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
-        with contextlib.suppress(ParameterError):  # this robot has none
-            size = KINDS[element, attribute].size
-            targets += resolve(path + '[*]' if size > 1 else path, model)
     free = {model.joint(i).name for i in np.flatnonzero(model.jnt_type == 0)}
-    targets = [t for t in targets if not (t.element == 'joint' and t.name in free)]
-    values = [(t, another(t, model)) for t in _together(targets, model, 0)]
+    targets = [
+        target
+        for element, attribute in FIELD_KINDS
+        if attribute not in ('gainprm', 'biasprm', 'dynprm', 'springlength')  # motors have none
+        for target in targets_of(model, element, attribute)
+        if element != 'joint' or target.name not in free
+    ]
+    values = [(t, another(t, model)) for t in shuffled(targets, model, 0)]
     assert len(values) > 80
     written = write_model(source, values, tmp_path / 'out')
     assert written.edited
-    before, after = source.read_text(), written.path.read_text()
     names = {target.name for target, _ in values if target.element != 'body'}
-    for place, attributes in changes(before, after).items():
+    for place, attributes in changes(source.read_text(), written.path.read_text()).items():
         tag, _, name = place[-1].partition(':')
         assert attributes
         assert tag in ('inertial', 'option', 'body') or name in names
 
 
 def test_a_rest_length_for_both_ends_is_one_number(tmp_path: Path) -> None:
-    text, _ = rewrite(tmp_path, MODEL, {'tendon/fixed/springlength': 0.5})
-    ((_, attributes),) = changes(MODEL, text).items()
+    text, _ = rewritten(tmp_path, EVERYTHING, {'tendon/fixed/springlength': 0.5})
+    ((_, attributes),) = changes(EVERYTHING, text).items()
     assert attributes == {'springlength'}
     assert 'armature=".01" springlength="0.5">' in text
 
@@ -359,7 +252,7 @@ CLASSES = """\
 def test_a_value_of_a_class_is_written_into_the_class(
     tmp_path: Path, path: str, lines: list[str]
 ) -> None:
-    text, _ = rewrite(tmp_path, CLASSES, {path: 7})
+    text, _ = rewritten(tmp_path, CLASSES, {path: 7})
     assert added(CLASSES, text) == lines
 
 
@@ -367,7 +260,7 @@ def test_a_value_of_a_class_is_written_into_the_class(
 def test_a_value_that_the_text_repeats_below_its_class_is_written_anew(
     tmp_path: Path, path: str
 ) -> None:
-    _, written = rewrite(tmp_path, CLASSES, {path: 7})
+    _, written = rewritten(tmp_path, CLASSES, {path: 7})
     assert not written.edited
     spec = load_spec(tmp_path / 'in' / 'model.xml')
     (target,) = resolve(path, spec.copy().compile(), (), spec)
@@ -377,7 +270,7 @@ def test_a_value_that_the_text_repeats_below_its_class_is_written_anew(
 def test_a_class_is_added_where_the_text_has_none(tmp_path: Path) -> None:
     text = '<mujoco>\n<worldbody><body><joint/><geom size="1"/></body></worldbody>\n</mujoco>'
     values = {'default/main/joint/damping': 1, 'default/main/joint/armature': 2}
-    after, _ = rewrite(tmp_path, text, {**values, 'option/density': 3, 'option/wind[1]': 4})
+    after, _ = rewritten(tmp_path, text, {**values, 'option/density': 3, 'option/wind[1]': 4})
     assert sorted(added(text, after)) == [
         '<default><joint damping="1" armature="2"/></default>',
         '<option density="3" wind="0 4 0"/>',
@@ -413,16 +306,16 @@ FULL = '<inertial pos="0 0 .1" mass="2" fullinertia="1 2 2.5 .1 .2 .3"/>'
 def test_an_inertial_keeps_what_is_not_identified(
     tmp_path: Path, inertial: str, path: str, expected: str
 ) -> None:
-    text, written = rewrite(tmp_path, body(inertial), {path: 3})
+    text, written = rewritten(tmp_path, body(inertial), {path: 3})
     assert added(body(inertial), text) == [expected]
     assert written.notes == ()
 
 
 def test_an_identified_inertia_keeps_the_spelling_of_the_text(tmp_path: Path) -> None:
-    full, _ = rewrite(tmp_path, body(FULL), {'body/b/inertia[4]': 0.1})
+    full, _ = rewritten(tmp_path, body(FULL), {'body/b/inertia[4]': 0.1})
     assert 'fullinertia="' in added(body(FULL), full)[0]
     assert 'quat' not in full
-    turned, _ = rewrite(tmp_path, body(TURNED), {'body/b/inertia[4]': 0.1})
+    turned, _ = rewritten(tmp_path, body(TURNED), {'body/b/inertia[4]': 0.1})
     assert 'diaginertia="' in added(body(TURNED), turned)[0]
     assert 'quat="' in turned
     assert 'euler' not in turned
@@ -430,7 +323,7 @@ def test_an_identified_inertia_keeps_the_spelling_of_the_text(tmp_path: Path) ->
 
 def test_a_subtree_is_scaled_with_bodies_that_have_no_name(tmp_path: Path) -> None:
     text = body(FULL).replace(' name="c"', '')
-    _, written = rewrite(tmp_path, text, {'body/b/subtree_mass': 2})
+    _, written = rewritten(tmp_path, text, {'body/b/subtree_mass': 2})
     assert load_model(written.path).body_mass.tolist() == [0, 4, 2]
 
 
@@ -462,7 +355,7 @@ def test_what_no_model_holds_is_left_out_and_told_with_its_value(tmp_path: Path)
         'joint/j/damping': 1.0,
     }
     text = ARM.format('<motor name="a" joint="j"/>')
-    after, written = rewrite(tmp_path, text, values)
+    after, written = rewritten(tmp_path, text, values)
     assert after == text.replace('range="-10 10"', 'range="-10 10" damping="1"')
     commands, readings, starts = written.notes
     assert commands.endswith(': actuator/a/gain 1.25, actuator/a/bias 0.5.')
@@ -485,7 +378,7 @@ def test_a_centre_of_mass_that_stays_leaves_a_body_simple(tmp_path: Path) -> Non
     text = '<body name="b"><freejoint/><geom size=".1"/></body>'
     text = f'<mujoco><worldbody>{text}</worldbody></mujoco>'
     simple, aside = ({'body/b/mass_ipos[1]': 0.0, 'body/b/mass': 2}, {'body/b/ipos[0]': 0.2})
-    _, written = rewrite(tmp_path, text, simple)
+    _, written = rewritten(tmp_path, text, simple)
     assert load_model(written.path).body_simple[1] == 1
-    _, written = rewrite(tmp_path, text, aside)
+    _, written = rewritten(tmp_path, text, aside)
     assert load_model(written.path).body_simple[1] == 0

@@ -1,10 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Identified values in the text of a URDF: inertias, places of links, damping and friction.
-
-The model may be an MJCF of the same robot, whose bodies stand for links that are fixed to each
-other.
-"""
+"""Identified values in the text of a URDF."""
 
 from __future__ import annotations
 
@@ -17,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError, nearest
-from sysid_ros.model.description import Description
+from sysid_ros.model.description import Description, convert
+from sysid_ros.model.elements import ROUNDING, SAME, SCALAR_JOINTS
 from sysid_ros.model.inertia import (
     Inertial,
     full_inertia,
@@ -26,19 +23,10 @@ from sysid_ros.model.inertia import (
     pseudoinertia_from_pi,
     rotation_from_quat,
 )
-from sysid_ros.model.joints import SCALAR_JOINTS
+from sysid_ros.model.kinds import INERTIAL
 from sysid_ros.model.loading import compile_spec
-from sysid_ros.model.mjcf.edits import INERTIAL
-from sysid_ros.model.mjcf.text import (
-    Document,
-    Element,
-    join,
-    number,
-    numbers_of,
-    set_component,
-)
 from sysid_ros.model.targets import Target
-from sysid_ros.model.urdf.convert import convert
+from sysid_ros.model.xml_text import Document, Element, join, number, numbers_of, set_component
 
 Array = NDArray[np.float64]
 
@@ -59,16 +47,10 @@ _HELD = {
     'body': frozenset({*INERTIAL, 'pos', 'quat'}),
     'joint': frozenset({'damping', 'frictionloss'}),
 }
-#: Numbers that agree to this part of the largest are the same.
-_SAME = 1e-12
-#: What is written must be read as the identified model this closely, relative to the largest.
-_TOLERANCE = 1e-9
 #: Frames and axes of a URDF and of a model are the same up to this, m and rad, and numbers that
 #: nobody identified up to this part: a text of six digits has angles to 4e-6 rad, which a metre
 #: away is less than this.
 _SAME_TEXT = 1e-4
-#: A second moment of mass that is negative by less than this part of their sum is rounded.
-_ROUNDING = 1e-9
 
 
 class Urdf:
@@ -83,12 +65,6 @@ class Urdf:
 
 def write_urdf(text: str, path: Path, nominal: mujoco.MjModel, fitted: mujoco.MjModel) -> str:
     """Put what differs between two models into a URDF; all else stays as it is, byte for byte.
-
-    Args:
-        text: The URDF.
-        path: Its file, for messages and meshes.
-        nominal: The model that it means.
-        fitted: The model that the new text is to mean, as far as a URDF holds it.
 
     Raises:
         ModelError: The new text would mean something else.
@@ -201,7 +177,7 @@ def _carry_inertia(
     mass = float(wanted[3, 3])
     place = wanted[:3, 3] / (mass or 1.0)
     second = wanted[:3, :3] - mass * np.outer(place, place)
-    if mass <= 0 or np.linalg.eigvalsh(second)[0] < -_ROUNDING * np.trace(second):
+    if mass <= 0 or np.linalg.eigvalsh(second)[0] < -SAME * np.trace(second):
         others = [nominal.body(row).name for row in merged]
         raise ModelError(
             f'Link {name!r} of {path!r} cannot have what was identified for the body, as the links '
@@ -278,11 +254,11 @@ def _write_inertial(link: Element, wanted: Inertial) -> None:
     turned = rotation_from_rpy(np.resize(numbers_of(origin, 'rpy') or [0.0], 3))
     tensor = turned.T @ full_inertia(wanted.iquat, wanted.inertia) @ turned
     largest = np.abs(tensor).max()
-    tensor[np.abs(tensor) < _SAME * largest] = 0.0
+    tensor[np.abs(tensor) < ROUNDING * largest] = 0.0
     for name, place in _INERTIA.items():
         value = float(tensor[place])
         told = numbers_of(_inside(inertial, 'inertia'), name)
-        if not told or abs(told[0] - value) > _SAME * largest:
+        if not told or abs(told[0] - value) > ROUNDING * largest:
             _inside(inertial, 'inertia').set(name, number(value))
 
 
@@ -291,7 +267,7 @@ def _write_number(
 ) -> None:
     """Write a component of an attribute unless the text has it but for rounding."""
     told = numbers_of(node, name)
-    if place >= len(told) or abs(told[place] - value) > _SAME * abs(value):
+    if place >= len(told) or abs(told[place] - value) > ROUNDING * abs(value):
         set_component(node, name, place, value, vector, 3 if name == 'xyz' else 1)
 
 
@@ -302,14 +278,14 @@ def _inside(node: Element, tag: str) -> Element:
 
 def _check_meaning(text: str, path: Path, fitted: mujoco.MjModel) -> None:
     """Check that an identified URDF means the identified inertias, places and friction."""
-    written = mujoco.MjSpec.from_string(convert(text, path).mjcf).compile()
+    written = mujoco.MjSpec.from_string(convert(text, path).mjcf or '').compile()
     for field, one, other in zip(
         ('mass', 'ipos', 'pos', 'damping', 'frictionloss', 'orientation', 'inertia'),
         _numbers(written),
         _numbers(fitted),
         strict=True,
     ):
-        if not np.allclose(one, other, rtol=_TOLERANCE, atol=_TOLERANCE * np.abs(other).max()):
+        if not np.allclose(one, other, rtol=SAME, atol=SAME * np.abs(other).max()):
             raise ModelError(
                 f'Cannot write {str(path)!r} back: expected the new URDF to mean the identified '
                 f'model, found differences in {field}.'

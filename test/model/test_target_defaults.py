@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from sysid_ros.errors import ParameterError
+from sysid_ros.model.candidates import Writer
+from sysid_ros.model.kinds import Role
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.model.targets import Role, Target, Writer, resolve, write_spec
+from sysid_ros.model.targets import Target, resolve, write_spec
 
 LEGS = """
 <mujoco>
@@ -108,11 +110,6 @@ def test_the_spec_is_not_changed() -> None:
     before = SPEC.to_xml()
     resolve('default/leg/joint/damping', MODEL, spec=SPEC)
     assert SPEC.to_xml() == before
-
-
-def test_a_path_names_its_target() -> None:
-    for path in ('default/leg/joint/damping', 'default/leg/geom/friction[1]'):
-        assert only(path).path == path
 
 
 def test_wildcards_find_every_class_that_something_follows() -> None:

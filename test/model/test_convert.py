@@ -13,13 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
-from sysid_ros.model.description import read_description
+from sysid_ros.model.description import convert, read_description
 from sysid_ros.model.inertia import full_inertia
 from sysid_ros.model.loading import load_model, load_spec
-from sysid_ros.model.urdf.convert import convert
-from sysid_ros.model.urdf.write import rotation_from_rpy, rpy_from_rotation
+from sysid_ros.model.urdf import rotation_from_rpy, rpy_from_rotation
 
-DATA = Path(__file__).parents[2] / 'data' / 'urdf'
+DATA = Path(__file__).parents[1] / 'data' / 'urdf'
 TWO_LINKS = '<link name="a"/><link name="b"/>'
 
 

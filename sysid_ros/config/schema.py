@@ -1,19 +1,259 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``calibration.yaml``: what is identified from which bags, how, and what a result must satisfy."""
+"""The schema of ``calibration.yaml``, ``fleet.yaml``, thresholds and mappings.
+
+Each model is at once the schema of a YAML file, the source of the command line's overrides and, for
+the nodes, of the declared ROS parameters: a field's description becomes the parameter's descriptor
+and its limits the parameter's range.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from sysid_ros.config.recordings import MappingConfig, SegmentsConfig
-from sysid_ros.config.section import Section
-from sysid_ros.errors import listed
+from sysid_ros.errors import listed, nearest, short
+
+#: Types of pydantic's complaints, or how they begin, and what was expected.
+_EXPECTED = {
+    'tuple_type': 'a list',
+    'list_type': 'a list',
+    'dict_type': 'keys and values',
+    'string': 'text',
+    'float': 'a number',
+    'finite_number': 'a finite number',
+    'int': 'a whole number',
+    'bool': 'true or false',
+    'path_type': 'the name of a file',
+    'greater_than_equal': 'at least {ge:g}',
+    'greater_than': 'more than {gt:g}',
+    'less_than_equal': 'at most {le:g}',
+    'less_than': 'less than {lt:g}',
+    'too_long': 'at most {max_length} values',
+    'too_short': 'at least {min_length} values',
+}
+
+
+class Section(BaseModel):
+    """A section of a configuration: unknown keys are errors, values do not change."""
+
+    model_config = ConfigDict(extra='forbid', frozen=True)
+
+    @field_validator('*')
+    @classmethod
+    def _may_be_a_file(cls, value: object) -> object:
+        if isinstance(value, Path) and '\0' in str(value):
+            raise ValueError(f'Expected the name of a file, found {str(value)!r}')
+        return value
+
+
+def explain(error: ValidationError, schema: type[BaseModel], where: str) -> str:
+    """Turn the first complaint of a validation into one sentence."""
+    complaints = error.errors()
+    # Complaints of union members that were not meant come first.
+    first = next((item for item in complaints if not _is_tag(item['loc'][-1:])), complaints[0])
+    parts = [part for part in first['loc'] if not _is_tag(part)]
+    place = '.'.join(map(str, parts))
+    kind, context = first['type'], first.get('ctx', {})
+    if kind == 'extra_forbidden':
+        hint = nearest(str(parts[-1]), _keys(schema, parts[:-1]))
+        return f'Unknown key {place!r} in {where}; {hint}.'
+    if kind == 'missing' and isinstance(parts[-1], int):
+        place = '.'.join(map(str, parts[:-1]))
+        return f'Expected more than {parts[-1]} values for {place!r} in {where}.'
+    if kind == 'missing':
+        return f'Missing key {place!r} in {where}.'
+    if kind == 'value_error':
+        return f'{context["error"]}, in {where}.'
+    if kind in {'literal_error', 'enum'}:
+        expected = context['expected'].replace("'", '')
+        choices = [word for part in expected.split(', ') for word in part.split(' or ')]
+        value = _shown(first['input'])
+        hint = nearest(str(first['input']), choices)
+        return f'Expected {expected} for {place!r} in {where}, found {value}; {hint}.'
+    expected = _expected(first, _keys(schema, parts))
+    return f'Bad value {_shown(first["input"])} for {place!r} in {where}: expected {expected}.'
+
+
+def _is_tag(part: Any) -> bool:
+    """Tell names that pydantic puts into a location for the members of a union."""
+    if isinstance(part, tuple):
+        return bool(part) and _is_tag(part[0])
+    return isinstance(part, str) and ('[' in part or part.endswith('Config'))
+
+
+def _expected(complaint: Any, keys: list[str]) -> str:
+    kind = complaint['type']
+    if kind in {'model_type', 'model_attributes_type'}:
+        return f'keys and values ({", ".join(keys)})'
+    text = _EXPECTED.get(kind) or _EXPECTED.get(kind.split('_')[0])
+    if text is None:
+        return str(complaint['msg']).removeprefix('Input should be ').rstrip('.')
+    return text.format(**complaint.get('ctx', {}))
+
+
+def _shown(value: object) -> str:
+    """Return a value as YAML has it, cut where it is long."""
+    if value is None or isinstance(value, bool):
+        return {None: 'null', True: 'true', False: 'false'}[value]
+    return short(repr(value))
+
+
+def _keys(schema: type[BaseModel], parts: list[int | str]) -> list[str]:
+    """Return the valid keys at a location inside a schema."""
+    current: Any = schema
+    for part in parts:
+        if isinstance(part, int):
+            continue
+        fields = getattr(current, 'model_fields', {})
+        current = _section(fields[part].annotation) if part in fields else current
+    fields = getattr(current, 'model_fields', {})
+    return [field.alias or name for name, field in fields.items()]
+
+
+def _section(annotation: Any) -> Any:
+    """Return the section inside an annotation such as ``tuple[Section, ...]``."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    for inner in getattr(annotation, '__args__', ()):
+        found = _section(inner)
+        if found is not None:
+            return found
+    return None
+
+
+#: A channel in one string: a topic's name has no dots, a label is in the last pair of brackets and
+#: may hold brackets itself.
+_CHANNEL = re.compile(
+    r'(?P<topic>/[^.\[\]]*)\.(?P<field>.+?)(?:\[(?P<label>(?:[^\[\]]|\[[^\[\]]*\])*)\])?'
+)
+#: Pairs of a start and an end, s.
+Ranges = tuple[tuple[float, float], ...]
+
+
+class ChannelMapping(Section):
+    """Columns of a bag and the sensor or actuator that they are.
+
+    The short form of a channel is one string, ``/gripper/state.position[0]``.
+    """
+
+    topic: str = Field(description='topic in the bag')
+    field: str = Field(description='field of the message: position, velocity, effort, data, …')
+    label: str | None = Field(
+        default=None,
+        description='joint name in the message, or the index of the element; default all in order',
+        coerce_numbers_to_str=True,
+    )
+    labels: tuple[Annotated[str, Field(coerce_numbers_to_str=True)], ...] | None = Field(
+        default=None, description='columns of a sensor with several values, in its own order'
+    )
+    scale: float = Field(default=1.0, description='model value = scale * bag value + offset')
+    offset: float = 0.0
+    kind: Literal['torque', 'current', 'pwm'] = Field(
+        default='torque', description='of an effort; the scale of a current or PWM is identified'
+    )
+
+    @model_validator(mode='before')
+    @classmethod
+    def _from_path(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        found = _CHANNEL.fullmatch(value)
+        if found is None:
+            raise ValueError(f'Expected a channel as /topic.field[label], found {value!r}')
+        return {key: part for key, part in found.groupdict().items() if part is not None}
+
+    @model_validator(mode='after')
+    def _has_one_choice(self) -> ChannelMapping:
+        if self.label is not None and self.labels is not None:
+            raise ValueError(f'Expected label or labels for {self.topic} {self.field}, found both')
+        return self
+
+
+class MappingConfig(Section):
+    """An explicit pairing of bag columns with the model, instead of ``mapping: auto``."""
+
+    sensors: dict[str, ChannelMapping] = Field(default_factory=dict)
+    actuators: dict[str, ChannelMapping] = Field(default_factory=dict)
+
+
+class MarkerConfig(Section):
+    """A topic that says when; the short form is its name.
+
+    A ``std_msgs/Bool``, or any message of one number, is on while it is not zero. A
+    ``std_msgs/String`` is on from a message with a matching text to the next without.
+    """
+
+    topic: str = Field(description='std_msgs/Bool, std_msgs/String, or one number')
+    text: str = Field(
+        default='?*', description='texts that switch on, as a pattern; default all but empty ones'
+    )
+
+    @model_validator(mode='before')
+    @classmethod
+    def _from_name(cls, value: object) -> object:
+        return {'topic': value} if isinstance(value, str) else value
+
+
+class SegmentsConfig(Section):
+    """What of a bag becomes sequences, and where it is cut; times are s from the first sample.
+
+    Times are for all bags, or by the name of a bag or a pattern of names.
+    """
+
+    gap: Annotated[float, Field(gt=0, le=1e6)] = Field(
+        default=1.0, description='cut where nothing is measured for longer, s'
+    )
+    stops: bool = Field(default=False, description='leave out emergency stops')
+    moving: bool = Field(default=False, description='keep only where joints move')
+    times: Ranges | dict[str, Ranges] | None = Field(
+        default=None, description='keep only from … to …, s; default all'
+    )
+    without: Ranges | dict[str, Ranges] = Field(
+        default=(), description='leave out from … to …, s: contacts, for example'
+    )
+    marker: MarkerConfig | None = Field(default=None, description='keep only while it is on')
+    contacts: MarkerConfig | None = Field(default=None, description='leave out while it is on')
+    window: Annotated[float, Field(ge=0.01, le=1e6)] | None = Field(
+        default=None, description='length of each sequence, s; default as long as it goes'
+    )
+
+    @field_validator('times', 'without', mode='before')
+    @classmethod
+    def _are_ranges(cls, value: object, info: ValidationInfo) -> object:
+        several = value.values() if isinstance(value, dict) else [value or ()]
+        for ranges in several:
+            for item in ranges if isinstance(ranges, (list, tuple)) else [ranges]:
+                if not _is_range(item):
+                    raise ValueError(
+                        f'Expected ranges as [[2.0, 30.5]] for {info.field_name!r}, each from an '
+                        f'earlier to a later time, or a bag and its ranges, found {item!r}'
+                    )
+        return value
+
+
+def _is_range(value: object) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2  # noqa: PLR2004 - from and to
+        and all(isinstance(time, (int, float)) for time in value)
+        and value[0] < value[1]
+    )
+
 
 Share = Annotated[float, Field(ge=0, lt=1)]
 Sigma = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -375,3 +615,57 @@ class ThresholdsConfig(DataConfig):
     growth: Annotated[float, Field(ge=1)] = Field(
         default=1.1, description='errors may be so many times those of the baseline'
     )
+
+
+#: One name or pattern, or several.
+Patterns = Annotated[
+    tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said)
+]
+
+
+class RobotConfig(Section):
+    """One robot: its bags, and what of the shared calibration is another for it."""
+
+    name: str = Field(description='of its row and its folder')
+    train: Annotated[Patterns, Field(min_length=1)] = Field(
+        description='bags to fit to, or patterns such as bags/r1/train_*'
+    )
+    validate_: Patterns = Field(default=(), alias='validate', description='bags to judge it on')
+    overrides: dict[str, Any] = Field(
+        default_factory=dict,
+        description='keys of calibration.yaml to values, as {model: b.xml, solver.loss: huber}',
+    )
+
+
+class FleetConfig(Section):
+    """``fleet.yaml``; the bags of ``base`` are left aside."""
+
+    base: Path | dict[str, Any] = Field(
+        description='calibration.yaml whose keys hold for all robots, or those keys themselves'
+    )
+    robots: Annotated[tuple[RobotConfig, ...], Field(min_length=1)] = Field(
+        description='robots and their bags'
+    )
+    output: Path = Field(default=Path('fleet'), description='folder for all results')
+
+    @field_validator('robots')
+    @classmethod
+    def _have_names_of_their_own(cls, robots: tuple[RobotConfig, ...]) -> tuple[RobotConfig, ...]:
+        names = [robot.name for robot in robots]
+        for name in names:
+            # It is the name of a folder, too.
+            if names.count(name) > 1 or not re.fullmatch(r'\w[\w.-]*', name):
+                twice = ' twice' * (names.count(name) > 1)
+                raise ValueError(
+                    'Expected a name of letters, digits, _, - and . for each robot, found '
+                    f'{name!r}{twice}'
+                )
+        return robots
+
+
+class Fleet(NamedTuple):
+    """What a ``fleet.yaml`` means."""
+
+    folder: Path  # of the file, absolute
+    output: Path  # folder for all results, absolute
+    robots: dict[str, CalibrationConfig]  # the calibration of each by name, all paths absolute

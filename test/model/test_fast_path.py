@@ -7,118 +7,18 @@ That this is what compiling a text with these numbers gives is tested where text
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import mujoco
 import numpy as np
 import pytest
 from mujoco.batch import MODEL_FIELDS, Batch
 
-from sysid_ros.errors import ParameterError
-from sysid_ros.model.loading import differing_fields, writable_model
-from sysid_ros.model.targets import KINDS, Role, Target, Writer, resolve, write_value
-
-EVERYTHING = """
-<mujoco>
-  <option density="1.2" viscosity=".1" wind="1 0 0"/>
-  <default>
-    <default class="leg">
-      <joint damping=".4 .1 .2"/>
-      <geom friction=".9 .01 .001" density="900"/>
-      <default class="shin"><joint armature=".3"/></default>
-    </default>
-  </default>
-  <worldbody>
-    <geom name="floor" type="plane" size="5 5 .1"/>
-    <site name="anchor" pos="0 .1 1"/>
-    <body name="base" pos="0 0 1" gravcomp=".2">
-      <freejoint name="root"/>
-      <geom name="trunk" type="box" size=".2 .1 .05" density="800"/>
-      <body name="upper" pos=".2 0 0" quat="1 .1 .2 .3" childclass="leg">
-        <inertial pos=".01 .02 .1" mass="1.5" fullinertia=".03 .02 .015 .001 .002 .003"/>
-        <joint name="hip" axis="0 1 0" range="-60 60" armature=".01" frictionloss=".3"
-               stiffness=".4 1 2" springref="10" actuatorfrcrange="-20 20" margin=".01"/>
-        <geom name="foot" size=".05" pos="0 0 -.2"/>
-        <site name="knee" pos="0 .05 .1"/>
-        <body name="lower" pos="0 0 .3" childclass="shin">
-          <joint name="slider" type="slide" axis="0 0 1" range="-.1 .2" damping="2"/>
-          <joint name="ball" type="ball" stiffness="3" range="0 90"/>
-          <geom name="shank" type="capsule" size=".02 .1"/>
-          <site name="tip" pos="0 0 .1"/>
-        </body>
-      </body>
-      <body name="mimic" pos="-.2 0 0">
-        <joint name="m1" axis="1 0 0"/>
-        <geom name="gm" size=".03" mass=".1"/>
-        <body name="mimic2" pos="-.1 0 0">
-          <joint name="m2" axis="0 1 0"/><geom size=".03" mass=".1"/>
-        </body>
-      </body>
-    </body>
-    <body name="load" pos="1 0 1">
-      <joint name="l" type="slide"/><geom name="gl" size=".1" mass="1"/>
-    </body>
-    <body name="crate" pos="1 1 1"><freejoint name="loose"/><geom size=".1" mass="1"/></body>
-  </worldbody>
-  <contact>
-    <pair name="pair" geom1="foot" geom2="floor" friction=".7 .6 .01 .001 .002" condim="6"
-          margin=".001"/>
-  </contact>
-  <tendon>
-    <fixed name="fixed" stiffness="2 1 1" damping="1 .2 .1" limited="true" range="-1 1"
-           actuatorfrcrange="-3 3" armature=".01">
-      <joint joint="hip" coef="3"/><joint joint="m1" coef="1"/>
-    </fixed>
-    <fixed name="band" stiffness="2" springlength="-.1 .1">
-      <joint joint="m2" coef="1"/>
-    </fixed>
-    <spatial name="spatial" stiffness="3" frictionloss=".1">
-      <site site="anchor"/><site site="tip"/>
-    </spatial>
-    <spatial name="given" stiffness="3" springlength=".1 .4">
-      <site site="anchor"/><site site="knee"/>
-    </spatial>
-  </tendon>
-  <equality>
-    <joint name="mimic" joint1="m1" joint2="m2" polycoef=".1 1 .2 0 0"/>
-    <connect name="connect" body1="lower" body2="mimic2" anchor="0 0 .1"/>
-    <weld name="weld" body1="crate" body2="world" torquescale="2"/>
-    <tendon name="same" tendon1="fixed" tendon2="given" polycoef="0 1 0 0 0"/>
-  </equality>
-  <actuator>
-    <pid name="pid" joint="m2" kp="1" kv="2" ki="3" imax="2" ctrlrange="-1 1" input="pos vel"/>
-    <position name="servo" joint="hip" kp="5" kv="1" gear="2" forcerange="-9 9" ctrlrange="-2 2"
-              armature=".02" damping=".3 .1 0"/>
-    <velocity name="spin" joint="m1" kv="3"/>
-    <general name="free" joint="slider" dyntype="filter" biastype="affine" gainprm="1 .5"
-             biasprm="0 -.1 -.2" dynprm=".1" actrange="-1 1"/>
-    <motor name="pull" tendon="given"/>
-  </actuator>
-</mujoco>
-"""
-FIELD_KINDS = [key for key, kind in KINDS.items() if kind.role is Role.FIELD]
-
-
-def another(target: Target, model: mujoco.MjModel) -> float:
-    """Return a possible value that is not the model's."""
-    value = target.read(model)
-    low, high = target.bounds
-    changed = 1.13 * value + 0.03
-    return changed if low <= changed <= high else 0.87 * value
-
-
-def every_target(spec: mujoco.MjSpec) -> Iterator[Target]:
-    """Yield every numeric target of the named elements of a model."""
-    model = spec.copy().compile()
-    for element, attribute in FIELD_KINDS:
-        pattern = f'{element}/{attribute}' if element == 'option' else f'{element}/*/{attribute}'
-        patterns = [pattern + '[*]'] if KINDS[element, attribute].size > 1 else [pattern]
-        if attribute == 'springlength':
-            patterns.append(pattern)
-        for text in patterns:
-            with contextlib.suppress(ParameterError):  # this model has none
-                yield from resolve(text, model)
+from builders.models import write_value
+from builders.written_models import EVERYTHING, FIELD_KINDS, another, distinct, targets_of
+from sysid_ros.model.candidates import Writer, writable_model
+from sysid_ros.model.loading import differing_fields
+from sysid_ros.model.targets import Target, resolve
 
 
 def sample(targets: Sequence[Target]) -> list[Target]:
@@ -139,7 +39,8 @@ MODEL = SPEC.copy().compile()
 #: One end of a rest length alone moves only where the file gives both.
 TARGETS = tuple(
     target
-    for target in every_target(SPEC)
+    for kind in FIELD_KINDS
+    for target in targets_of(MODEL, *kind)
     if target.attribute != 'springlength' or target.index is None or target.name == 'given'
 )
 SAMPLE: dict[str, list[Target]] = {}
@@ -193,21 +94,6 @@ def test_a_path_names_its_target(targets: list[Target]) -> None:
         assert resolve(target.path, MODEL) == (target,)
         low, high = target.bounds
         assert low <= target.read(MODEL) <= high, target.path
-
-
-def distinct(targets: Sequence[Target], model: mujoco.MjModel) -> list[Target]:
-    """Choose one target of each kind and component, no two of which write the same number."""
-    kept: dict[object, Target] = {}
-    taken: dict[tuple[str, int], str] = {}
-    for target in targets:
-        key = (target.element, target.attribute, target.index)
-        claims = target.claims(model)
-        if key not in kept and all(
-            taken.get(place, name) == name for place, name in claims.items()
-        ):
-            kept[key] = target
-            taken.update(claims)
-    return list(kept.values())
 
 
 def test_candidates_are_written_alike_together_and_alone() -> None:
