@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
+    FEW,
+    RESPONSE_S,
     FindingKind,
     HealthFinding,
     Span,
@@ -34,8 +36,6 @@ from sysid_ros.alignment.pairs import (
     whole_rows,
 )
 from sysid_ros.alignment.segments import (
-    FEWEST_SAMPLES,
-    LONGEST_SLOPE_S,
     InitialState,
     Segment,
     Signals,
@@ -280,13 +280,13 @@ def _find_segments(
     if not segments and cut:
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
         raise AlignmentError(
-            f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '
+            f'Expected {FEW} or more measured instants in {name!r} between the cuts '
             f'that segments asks for, found none ({what}).'
         )
     if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
         raise AlignmentError(
-            f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} once every actuator '
+            f'Expected {FEW} or more measured instants in {name!r} once every actuator '
             f'has its first command at {after[0]:+.3f} s from the first measurement, found '
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
@@ -328,7 +328,7 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
 
 def _begin(bag: BagColumns, selections: list[_Selection], span: Segment) -> tuple[TimeSeries, ...]:
     """Return what was measured around the first instant, from which the state there is told."""
-    reach = round(LONGEST_SLOPE_S * SECOND_NS)
+    reach = round(RESPONSE_S * SECOND_NS)
     measured = []
     for item in selections:
         if item.role is PairRole.SENSOR:

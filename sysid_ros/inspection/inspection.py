@@ -16,7 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
+    FEW,
     GAP_PERIODS,
+    LITTLE,
+    ROUNDING,
     FindingKind,
     HealthFinding,
     dead_columns,
@@ -34,6 +37,7 @@ from sysid_ros.bags.tables import table_files
 from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.joints import (
+    SEVERAL,
     Joint,
     Trace,
     is_of_joints,
@@ -41,30 +45,12 @@ from sysid_ros.inspection.joints import (
     joints_by_name,
     joints_of_model,
 )
-from sysid_ros.inspection.lag import Lag, lag
+from sysid_ros.inspection.lag import MOST_SAMPLES, Lag, lag
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
-#: Steps are looked for in so many samples, spread over the recording.
-_SAMPLES = 20_000
-#: Fewer distinct values do not show a step.
-_FEWEST_VALUES = 5
-#: A difference of values is a multiple of a step when it is off by less than this part of the step.
-_OFF_GRID = 0.05
-#: A step shows when this part of the differences are its multiples.
-_ON_GRID = 0.98
-#: Only differences below so many steps count for that.
+#: Only differences below so many steps tell whether all are multiples of it.
 _NEAR = 100
-#: At least so many differences must count.
-_FEWEST_NEAR = 4
-#: A step below this part of the span is rounding.
-_ROUNDING = 1e-9
-#: A plateau is this many times as long as values usually stay the same.
-_PLATEAU = 3
-#: A plateau is reached by more than so many steps at once.
-_ABRUPT = 3.0
-#: A limit is a plateau that is reached so often: at rest a signal stays at a value, too.
-_VISITS = 3
 #: Types, beside those of joints, whose topics have findings; those of others are in the table.
 _ROBOT_TYPES = (
     'Float64MultiArray',
@@ -74,8 +60,6 @@ _ROBOT_TYPES = (
     'TwistStamped',
     'WrenchStamped',
 )
-#: A topic with so many messages is taken to be periodic.
-_FEWEST_PERIODIC = 5
 #: A silence at the beginning or the end of a bag is reported from this on, s.
 _SILENCE_S = 1.0
 #: A drift is shown when it is known to this, ppm, one standard deviation.
@@ -326,7 +310,7 @@ def _topic_findings(
             'too, and fits leave that out unless the robot says when they did'
         )
         yield HealthFinding(name, topic.topic, FindingKind.STALL, len(pieces), detail)
-    if count >= _FEWEST_PERIODIC:
+    if count >= FEW:
         known = [own.receive_ns for own in bag.topics if len(own.receive_ns)]
         received = topic.receive_ns
         before = int(received.min()) - min(int(own.min()) for own in known)
@@ -485,23 +469,23 @@ def quantisation_step(values: NDArray[np.float64]) -> float:
     It is the smallest difference between two values if all differences are its multiples, in the
     unit of the values; NaN if they are not, or if there are too few values.
     """
-    stride = max(len(values) // _SAMPLES, 1)
+    stride = max(len(values) // MOST_SAMPLES, 1)
     # The ends are left out: a limit need not be on the grid.
     distinct = np.unique(values[::stride])[1:-1]
-    if len(distinct) < _FEWEST_VALUES:
+    if len(distinct) < FEW:
         return math.nan
     differences = np.diff(distinct)
-    differences = differences[differences > _ROUNDING * float(np.ptp(distinct))]
+    differences = differences[differences > ROUNDING * float(np.ptp(distinct))]
     if not len(differences):
         return math.nan
     step = float(differences.min())
     # The mean over the smallest differences is less rounded than the smallest.
-    step = float(differences[differences < (1 + _OFF_GRID) * step].mean())
+    step = float(differences[differences < (1 + LITTLE) * step].mean())
     counts = differences / step
     # Far apart, any number is near a multiple of a step that is a little wrong.
     near = counts < _NEAR
-    on_grid = near & (np.abs(counts - np.round(counts)) < _OFF_GRID)
-    shown = np.count_nonzero(on_grid) >= max(_ON_GRID * np.count_nonzero(near), _FEWEST_NEAR)
+    on_grid = near & (np.abs(counts - np.round(counts)) < LITTLE)
+    shown = np.count_nonzero(on_grid) >= max((1 - LITTLE) * np.count_nonzero(near), FEW - 1)
     return step if shown else math.nan
 
 
@@ -512,19 +496,19 @@ def clipped(values: NDArray[np.float64], step: float) -> int:
     longer than values usually stay, and does so at least three times. The turning points of a
     motion are approached slowly; a robot at rest arrives once.
     """
-    if len(values) <= _FEWEST_VALUES:
+    if len(values) <= FEW:
         return 0
     begins = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
     lengths = np.diff(np.append(begins, len(values)))
     levels = values[begins]
     arrival = np.abs(np.diff(levels, prepend=levels[0]))
-    least = 0.0 if math.isnan(step) else _ABRUPT * step
+    least = 0.0 if math.isnan(step) else SEVERAL * step
     usual = max(float(np.median(lengths)), 1.0)
-    plateau = (arrival > least) & (lengths >= _PLATEAU * usual)
+    plateau = (arrival > least) & (lengths >= SEVERAL * usual)
     count = 0
     for extreme in (levels.min(), levels.max()):
         there = plateau & (levels == extreme)
-        if np.count_nonzero(there) >= _VISITS:
+        if np.count_nonzero(there) >= SEVERAL:
             count += int(lengths[there].sum())
     return count
 

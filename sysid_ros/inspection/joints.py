@@ -13,7 +13,16 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding, gaps
+from sysid_ros.alignment.health import (
+    CLEAR,
+    ERRORS,
+    MANY,
+    MOST,
+    RESPONSE_S,
+    FindingKind,
+    HealthFinding,
+    gaps,
+)
 from sysid_ros.alignment.mapping.names import meaning_of
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
@@ -28,32 +37,17 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.alignment.pairs import Mapping as Pairing
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns, TopicColumns
-from sysid_ros.inspection.lag import ERRORS, usual, velocity_lag
+from sysid_ros.inspection.lag import MOST_SAMPLES, usual, velocity_lag
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: Times that are not looked up yet.
 _NO_TIMES = np.empty(0)
-#: Changes of position are compared over this time, s, and at least so many samples.
-WINDOW_S = 0.5
-WINDOW_SAMPLES = 10
-#: About so many windows are enough, however long the recording.
-MOST_WINDOWS = 20_000
-#: A correlation above this is agreement, one below its negative agreement with the wrong sign.
-AGREEMENT = 0.5
-#: Where they agree as well as this, a factor between them that is further off is reported.
-CLOSE = 0.9
-FACTOR = 1.3
-#: A motion is at least so many steps of the encoder.
-MOTION_STEPS = 20
-#: Over a window it is so many times what one sample differs from the next; noise would be once.
-MOTION_NOISE = 2.0
-#: Values that stay for so many messages and then jump by so many steps are held.
-HELD_MESSAGES = 3
-HELD_STEPS = 3
-#: A spike is a change of so many times the median change, followed by its opposite.
-SPIKE = 20.0
-#: Before and after a spike, changes are less than this part of it.
-SPIKE_REST = 0.1
+#: What is less than so many times as usual, in a row, or in steps of an encoder, may be chance.
+SEVERAL = 3
+#: Velocities that are off by a larger factor are not the slope of the positions.
+_SCALE = 1.3
+#: A spike is a change of so many times the median change, and of those around it.
+_SPIKE = 20
 
 
 @dataclass(frozen=True)
@@ -202,12 +196,12 @@ def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]
     """
     for joint in joints:
         position, velocity = joint.find(Quantity.POSITION), joint.find(Quantity.VELOCITY)
-        if position is None or len(position.times) <= WINDOW_SAMPLES:
+        if position is None or len(position.times) <= MANY:
             continue
         # Damaged values may be as large as numbers get.
         with np.errstate(over='ignore', invalid='ignore'):
             found = [*_held(bag, position), *_spikes(bag, position)]
-            if velocity is not None and len(velocity.times) > WINDOW_SAMPLES:
+            if velocity is not None and len(velocity.times) > MANY:
                 found += _compared(bag, position, velocity)
         yield from found
 
@@ -221,16 +215,16 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
     begin, end = _windows(position.times)
     moved = position.values[end] - position.values[begin]
     integrated = integral[end] - integral[begin]
-    if len(moved) <= WINDOW_SAMPLES or not _moves(position.values, moved) or not integrated.any():
+    if len(moved) <= MANY or not _moves(position.values, moved) or not integrated.any():
         return
     product = float(moved @ integrated)
     size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
     correlation, factor = product / size, product / float(integrated @ integrated)
-    if correlation < -AGREEMENT:
+    if correlation < -MOST:
         detail = f'runs against the positions, correlation {correlation:.2f}'
-    elif correlation < AGREEMENT:
+    elif correlation < MOST:
         detail = f'does not follow from the positions, correlation {correlation:.2f}'
-    elif correlation > CLOSE and not 1 / FACTOR < factor < FACTOR:
+    elif correlation > CLEAR and not 1 / _SCALE < factor < _SCALE:
         detail = f'positions change {factor:.3g} times as much as it says'
     else:
         yield from _late(bag, position, velocity)
@@ -254,9 +248,9 @@ def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]
 
 def _windows(times: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return first and last sample of windows that have no gap in them."""
-    first = np.arange(0, len(times), max(len(times) // MOST_WINDOWS, 1))
+    first = np.arange(0, len(times), max(len(times) // MOST_SAMPLES, 1))
     starts = times[first]
-    last = np.maximum(np.searchsorted(times, starts + WINDOW_S), first + WINDOW_SAMPLES)
+    last = np.maximum(np.searchsorted(times, starts + RESPONSE_S), first + MANY)
     inside = last < len(times)
     for begin, end in gaps(times):
         inside &= (starts >= end) | (times[np.minimum(last, len(times) - 1)] <= begin)
@@ -267,19 +261,19 @@ def _moves(values: NDArray[np.float64], moved: NDArray[np.float64]) -> bool:
     """Tell a motion from noise and from an encoder that flickers."""
     steps = np.diff(values)
     sizes = np.abs(steps[steps != 0])
-    if not len(sizes) or np.ptp(values) < MOTION_STEPS * sizes.min():
+    if not len(sizes) or np.ptp(values) < MANY * sizes.min():
         return False
-    return float(np.sqrt(np.mean(moved**2))) > MOTION_NOISE * float(np.std(steps))
+    return float(np.sqrt(np.mean(moved**2))) > SEVERAL * float(np.std(steps))
 
 
 def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
     steps = np.abs(np.diff(position.values))
     changes = np.flatnonzero(steps)
-    if len(changes) < MOTION_STEPS:
+    if len(changes) < MANY:
         return
     messages = float(np.median(np.diff(changes)))
     jump = float(np.median(steps[changes]))
-    if messages < HELD_MESSAGES or jump < HELD_STEPS * float(steps[changes].min()):
+    if messages < SEVERAL or jump < SEVERAL * float(steps[changes].min()):
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
@@ -290,13 +284,13 @@ def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
     """Find jumps to a value and back, which nothing with a mass makes; decoding errors do."""
     steps = np.diff(position.values)
     changes = steps[np.flatnonzero(steps)]
-    if len(changes) <= MOTION_STEPS:
+    if len(changes) <= MANY:
         return
     sizes = np.abs(changes)
     there = sizes[1:-2]
-    rest = SPIKE_REST * there
+    rest = there / _SPIKE
     spikes = (
-        (there > SPIKE * np.median(sizes))
+        (there > _SPIKE * np.median(sizes))
         & (np.abs(changes[1:-2] + changes[2:-1]) < rest)
         & (sizes[:-3] < rest)
         & (sizes[3:] < rest)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sysid_ros.alignment.health import LITTLE
 from sysid_ros.alignment.mapping.names import name_words
 from sysid_ros.alignment.pairs import field_columns, topic_labels
 from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
@@ -27,8 +28,6 @@ _SIDES = frozenset({'left', 'right'})
 #: Words for an arm that is moved by hand, and for one that follows it.
 _LEADS = frozenset({'lead', 'leader', 'master', 'teacher', 'teleop', 'operator'})
 _FOLLOWS = frozenset({'follow', 'follower', 'puppet', 'slave', 'replica'})
-#: A copy is nowhere further away than this part of the range, in the median.
-_SAME = 0.02
 
 
 class Arm(NamedTuple):
@@ -206,6 +205,6 @@ def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
         if known.any() and np.isfinite(values).any():
             same = np.interp(topic.receive_ns[rows], other.receive_ns[known], there[known])
             apart = float(np.nanmedian(np.abs(values - same)))
-            if apart > _SAME * float(np.nanmax(there) - np.nanmin(there)):
+            if apart > LITTLE * float(np.nanmax(there) - np.nanmin(there)):
                 return False
     return bool(shared)

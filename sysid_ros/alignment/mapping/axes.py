@@ -14,7 +14,15 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import are_magnitudes
+from sysid_ros.alignment.health import (
+    CLEAR,
+    FACTOR,
+    MOST,
+    RESPONSE_S,
+    ROUNDING,
+    are_magnitudes,
+    away_from_gaps,
+)
 from sysid_ros.alignment.mapping.names import controller_facts, meaning_of
 from sysid_ros.alignment.pairs import column_name
 from sysid_ros.alignment.stamps import longest_increasing
@@ -24,33 +32,23 @@ from sysid_ros.vocabulary import CURRENT, PWM, SECOND_NS, Quantity, quantity_of,
 
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
-#: Least length, s, least number of instants, and order of the Savitzky–Golay filter.
-_WINDOW_S, _WINDOW, _ORDER = 0.15, 7, 3
+#: Length, s, and order of the Savitzky–Golay filter, which has so many instants at least.
+_WINDOW_S, _ORDER = 0.15, 3
+_WINDOW = 2 * _ORDER + 1
 #: Longest stretch that is looked at, s: the liveliest of the bag.
 _LONGEST_S = 120.0
-#: An instant with no measurement within this and within so many periods is left out.
-_HOLE_S, _HOLE_PERIODS = 0.1, 4.0
-#: Longest lag of a response behind its command, s.
-_LONGEST_LAG_S = 0.5
-#: Variation of a column below this part of its size is none.
-_NO_VARIATION = 1e-9
-#: A later lag must agree better by this much.
-_BETTER = 1e-3
+#: A later lag, or another hypothesis, must be better by this much.
+LEAST_GAIN = 1e-3
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
-#: Commands and responses that agree less than this are not called a pair.
-LEAST_CORRELATION = 0.5
-#: Derivatives and velocities that agree less than this do not tell a unit.
-_CLEAR = 0.8
-#: A servo may miss its command by a factor whose natural logarithm is this; a weak one goes a fifth
-#: of its way, which is not yet a revolution per radian.
-_WAY, _WEAK = 0.9, 1.6
-#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
-#: a derivative tells, and for a derivative that is of no unit: velocities that are read in step
-#: with the commands of a stiff servo are up to .08 off the mean.
-_LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.1
+#: A weak servo goes a fifth of its way, which is not yet a revolution per radian.
+_WEAK = 0.2
+#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, and for one
+#: that a derivative tells: velocities that are read in step with the commands of a stiff servo are
+#: up to .08 off the mean.
+_LOOSE, _TIGHT = 0.3, 0.1
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
-_NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
+_BONUS = 0.2
 
 
 class EffortKind(enum.StrEnum):
@@ -304,9 +302,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
                     values = scipy.ndimage.uniform_filter1d(values, several)
                 path = np.interp(instants, own, values)
             if not axis.commanded:
-                limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own))))
-                after = np.clip(np.searchsorted(own, instants), 1, len(own) - 1)
-                whole &= own[after] - own[after - 1] <= limit
+                whole &= away_from_gaps(instants, own, 0.0)
             signals[row, quantity] = SmoothSignal(
                 *(
                     scipy.signal.savgol_filter(path, window, _ORDER, deriv=deriv, delta=step)
@@ -369,7 +365,7 @@ def respond(
     response: NDArray[np.float64],
     motion: AxesMotion,
     *,
-    longest: float = _LONGEST_LAG_S,
+    longest: float = RESPONSE_S,
 ) -> Response:
     """Find how a (n,) response follows its (n,) command at the instants of a motion that count.
 
@@ -385,8 +381,8 @@ def respond(
         a, b = command[:count][use], response[lag:][use]
         a, b = a - a.mean(), b - b.mean()
         size = float(np.sqrt((a @ a) * (b @ b)))
-        found = float(a @ b) / size if size > _NO_VARIATION else 0.0
-        if abs(found) > abs(best.correlation) + _BETTER:
+        found = float(a @ b) / size if size > ROUNDING else 0.0
+        if abs(found) > abs(best.correlation) + LEAST_GAIN:
             best = Response(found, found * float(b.std() / a.std()))
     return best
 
@@ -488,7 +484,7 @@ class RecordedJoint(NamedTuple):
     @property
     def command_sign(self) -> int:
         """The sign of the command against that of the position."""
-        return -1 if self.following.correlation < -LEAST_CORRELATION else 1
+        return -1 if self.following.correlation < -MOST else 1
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in."""
@@ -507,14 +503,14 @@ class RecordedJoint(NamedTuple):
         usual = units(self.commanded, hinge=hinge)
         with_counts = units(self.commanded, hinge=hinge, whole=True)
         return (
-            _nearest_unit(factor, usual, _WAY)
+            _nearest_unit(factor, usual, math.log(FACTOR))
             or _nearest_unit(factor, with_counts, _LOOSE)
             or _odd_unit(usual[0], factor)
         )
 
     def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
         """Return what the velocity is in, given what the position is in."""
-        if abs(self.speeding.correlation) < _CLEAR:
+        if abs(self.speeding.correlation) < CLEAR:
             return _same_unit(position, Quantity.VELOCITY, hinge=hinge)
         usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / abs(self.speeding.slope)
@@ -523,12 +519,12 @@ class RecordedJoint(NamedTuple):
 
     @property
     def _follows(self) -> bool:
-        return abs(self.following.correlation) >= LEAST_CORRELATION
+        return abs(self.following.correlation) >= MOST
 
     @property
     def _goes_its_way(self) -> bool:
         """Whether a position moves about as far as it is told to."""
-        return -_WEAK < math.log(abs(self.following.slope)) < _WAY
+        return _WEAK < abs(self.following.slope) < FACTOR
 
     @property
     def _attenuation(self) -> float:
@@ -544,10 +540,10 @@ class RecordedJoint(NamedTuple):
         usual = self.position_units(hinge=hinge)
         found: dict[Quantity | None, str] = {}
         follows = self.commanded is Quantity.POSITION and self._follows
-        if abs(self.speeding.correlation) >= _CLEAR:
+        if abs(self.speeding.correlation) >= CLEAR:
             speed = abs(self.speeding.slope)
             others = units(Quantity.VELOCITY, hinge=hinge)
-            if not _has_units(speed, usual, others, max(_EXACT, self._attenuation)):
+            if not _has_units(speed, usual, others, max(_TIGHT, self._attenuation)):
                 found[Quantity.VELOCITY] = (
                     f'it is {speed:.3g} times the derivative of the position, which no two units '
                     'are: is there a gear? Give its scale'
@@ -555,7 +551,7 @@ class RecordedJoint(NamedTuple):
         if follows and not self._goes_its_way:
             slope = abs(self.following.slope)
             others = units(Quantity.POSITION, hinge=hinge, whole=True)
-            if not _has_units(1 / slope, usual, others, _WAY):
+            if not _has_units(1 / slope, usual, others, math.log(FACTOR)):
                 found[None] = (
                     f'the position moves {slope:.3g} times as far as it is told to, which no two '
                     'units are: give its scale'
@@ -651,7 +647,7 @@ def _follow(
             # Slow drifts of two axes are alike; their speeds are not.
             found = respond(command.rate, answer.rate, motion)
             asked = float(command.values[motion.whole].std())
-            if asked and abs(found.correlation) < _CLEAR:
+            if asked and abs(found.correlation) < CLEAR:
                 # A servo rounds the steps of a command, whose speed is the filter's: only the
                 # levels tell the unit.
                 slope = float(answer.values[motion.whole].std()) / asked
@@ -677,10 +673,10 @@ def _bind(
         quantity, response = followed[row, command]
         strength = abs(response.correlation)
         same = axes[row].named and axes[row].name == axes[command].name
-        merit[place] = strength + _NAME_BONUS * same
-        if strength > LEAST_CORRELATION:
-            merit[place] += _LEVEL_BONUS * _level(axes[row], axes[command], quantity)
-        if same or strength >= LEAST_CORRELATION:
+        merit[place] = strength + _BONUS * same
+        if strength > MOST:
+            merit[place] += _BONUS * _level(axes[row], axes[command], quantity)
+        if same or strength >= MOST:
             certain.add((row, command))
     rows, columns = scipy.optimize.linear_sum_assignment(-merit)
     found = ((measured[i], commands[k]) for i, k in zip(rows, columns, strict=True))

@@ -14,6 +14,7 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import FACTOR, LITTLE, MOST
 from sysid_ros.alignment.mapping.axes import SmoothSignal
 from sysid_ros.alignment.pairs import (
     actuator_names,
@@ -30,26 +31,13 @@ _UNKNOWN = (
     'tendon_armature',
     'actuator_armature',
 )
-#: A smaller offset, rad or m per unit of stiffness, is none: friction holds a joint so far away.
-LEAST_SHIFT = 0.02
-#: Standard deviation of the logarithm of a servo's true gain over the model's, and its limit.
-_GAIN_SPREAD, _GAIN_LIMIT = 0.5, 3.0
-#: Half the part of the mean torque that counts as variation.
-_MEAN_PART = 0.1
-#: Speeds at which dry friction turns, as a part of the motion's.
-_SLOW = 0.05
-#: The true armature is at most so many times the model's, or one so many times smaller.
-_ARMATURE = 4.0
+#: A smaller offset, rad or m per unit of stiffness, is none: backlash, sag and friction hold a
+#: joint so far away.
+LEAST_SHIFT = 0.05
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-_MASSES = 1.6
-#: Bodies must take this part of a drive for their masses to tell its scale.
-_CARRIED = 0.5
-#: An effort that is so many times what the model needs, or one so many times smaller, is no torque;
-#: payloads and guesses of armature and friction make it larger or smaller by the second at most.
-_ORDER, _MODEST = 10.0, 3.0
-#: What the model needs leaves at most this part of such an effort unexplained, and more of it where
-#: it is larger or smaller by a modest factor only.
-_TELLS = 0.4
+MASSES = 1.7
+#: An effort that is so many times what the model needs, or one so many times smaller, is no torque.
+TENFOLD = 10.0
 #: Any factors that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
@@ -279,12 +267,12 @@ def law_part(
 ) -> tuple[float, float]:
     """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
     gain, late = _law_fit(effort, servo, moved)
-    gain = min(max(gain, 1 / _GAIN_LIMIT), _GAIN_LIMIT)
+    gain = min(max(gain, 1 / FACTOR), FACTOR)
     left = effort - gain * servo - late * moved.rate
     stiffness = joint.drive.stiffness if joint.drive else 0.0
     slack = LEAST_SHIFT * gain * stiffness
     left -= min(max(float(left.mean()), -slack), slack)
-    return _part(left, effort), (math.log(gain) / _GAIN_SPREAD) ** 2
+    return _part(left, effort), (2 * math.log(gain) / math.log(FACTOR)) ** 2
 
 
 def scaled_law_part(
@@ -310,7 +298,7 @@ def _law_fit(
 
 def motion_bases(torque: NDArray[np.float64], moved: SmoothSignal) -> NDArray[np.float64]:
     """Return the (n, 4) torques of bodies, armature, viscous and dry friction, up to factors."""
-    slow = _SLOW * float(np.sqrt(np.mean(moved.rate**2))) or 1.0
+    slow = LITTLE * float(np.sqrt(np.mean(moved.rate**2))) or 1.0
     return np.column_stack([torque, moved.acceleration, moved.rate, np.tanh(moved.rate / slow)])
 
 
@@ -318,8 +306,8 @@ def motion_part(
     joint: ModelJoint, driving: NDArray[np.float64], bases: NDArray[np.float64]
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    least = np.array([1 / _MASSES, joint.armature / _ARMATURE, 0.0, 0.0])
-    most = np.array([_MASSES, joint.armature * _ARMATURE or np.inf, np.inf, np.inf])
+    least = np.array([1 / MASSES, joint.armature / FACTOR, 0.0, 0.0])
+    most = np.array([MASSES, joint.armature * FACTOR or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
@@ -335,7 +323,7 @@ def scale_of(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> float:
     """
     factor = _bounded(bases, driving, *_ANY)[0]
     carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(driving**2)))
-    return 1.0 / float(factor) if carried > _CARRIED else math.nan
+    return 1.0 / float(factor) if carried > MOST else math.nan
 
 
 def contradiction(
@@ -355,9 +343,9 @@ def contradiction(
     left = {sign: _part(effort - columns @ factors, effort) for sign, factors in fits.items()}
     best = min(left, key=lambda sign: left[sign])
     times = float(fits[best][0])
-    least[0], most[0] = 1 / _MODEST, _MODEST
+    least[0], most[0] = 1 / FACTOR, FACTOR
     usual = _part(effort - columns @ _bounded(columns, effort, least, most), effort)
-    if not times or 1 / _ORDER < times < _ORDER or not left[best] < _TELLS < usual:
+    if not times or 1 / TENFOLD < times < TENFOLD or not left[best] < MOST < usual:
         return None
     return times
 
@@ -386,5 +374,5 @@ def _bounded(
 
 
 def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
-    size = float(np.var(whole) + (_MEAN_PART * np.mean(whole)) ** 2)
+    size = float(np.var(whole) + (LITTLE * np.mean(whole)) ** 2)
     return float(np.mean(left**2)) / size if size > 0 else math.nan

@@ -53,13 +53,10 @@ _FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
     mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
     mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
 }
-#: Similarity of equal names; of names that differ in case and separators; of names that differ in
-#: what all names share and in words that say nothing; and the most that likeness alone gives.
-EXACT, SAME_LETTERS, SAME_CORE, ALIKE = 0.99, 0.97, 0.93, 0.92
-#: Names whose letters agree less than this are different names.
-_LEAST_RATIO = 0.6
-#: Similarity of names that share some words, and of those that mean the same in other words.
-_SOME_WORDS, _SAME_MEANING = 0.5, 0.9
+#: How sure names are, as probabilities: equal ones, nothing being certain; those that differ in
+#: case and separators; those that differ in what all names share and in words that say nothing; the
+#: most that likeness or meaning alone gives; and even odds, as of names that share some words.
+EXACT, SAME_LETTERS, SAME_CORE, ALIKE, EVEN = 0.99, 0.97, 0.93, 0.92, 0.5
 #: What a joint does or is, in the words that hobby arms, manipulators and legs use for it.
 _MEANINGS = {
     'yaw': ('rotation', 'rotate', 'pan', 'yaw', 'base', 'waist', 'swivel'),
@@ -131,8 +128,8 @@ def _similarity(names: tuple[str, str], cores: tuple[list[str], list[str]]) -> f
     # A number alone is no name: Hand_2 is not the second joint.
     told = any(not word.isdigit() for word in common)
     shared = told * len(common) / len(meanings[0] | meanings[1])
-    means = _SOME_WORDS + (_SAME_MEANING - _SOME_WORDS) * shared if shared else 0.0
-    return max(ALIKE * ratio if ratio >= _LEAST_RATIO else 0.0, means)
+    means = EVEN + (ALIKE - EVEN) * shared if shared else 0.0
+    return max(ALIKE * ratio if ratio >= EVEN else 0.0, means)
 
 
 def _words_inside(name: str, other: str) -> int:

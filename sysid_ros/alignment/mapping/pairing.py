@@ -19,6 +19,9 @@ import mujoco
 import numpy as np
 
 from sysid_ros.alignment.health import (
+    CLEAR,
+    FACTOR,
+    MOST,
     UNSIGNED,
     FindingKind,
     HealthFinding,
@@ -81,15 +84,9 @@ from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 _COMMANDS = (JOINT_JOG, JOINT_STATE, JOINT_TRAJECTORY, CONTROLLER_STATE)
 #: How a complaint ends.
 _ADVICE = '`sysid map BAG MODEL` proposes a mapping'
-#: Correlations above this are certain, below this there is none.
-_CERTAIN, _NONE = 0.9, 0.3
-#: Factors between a velocity and the derivative of its position that no noise explains.
-_FACTOR = 3.0
 #: Why an effort is left out beside one that is no torque: a driver has one unit for all hinges, and
 #: one for all slides.
 _OTHERS = 'others of its message are no torques'
-#: Positions that are outside of a range by more than its width for half of the time are no radians.
-_HALF = 0.5
 
 
 def map_columns(
@@ -634,7 +631,7 @@ def _contradictions(
         width = high - low
         values = column.values[np.isfinite(column.values)]
         outside = (values < low - width) | (values > high + width)
-        if len(values) and float(np.mean(outside)) > _HALF:
+        if len(values) and float(np.mean(outside)) > MOST:
             hinge = model.jnt_type[joint.id] == mujoco.mjtJoint.mjJNT_HINGE
             found = f'from {values.min():.4g} to {values.max():.4g}'
             allowed = f'{low:.4g} to {high:.4g} {"rad" if hinge else "m"}'
@@ -643,12 +640,12 @@ def _contradictions(
         return
     for row, axis in enumerate(axes):
         response = velocity_response(motion, row)
-        if abs(response.correlation) > _CERTAIN:
+        if abs(response.correlation) > CLEAR:
             velocity = axis.columns[Quantity.VELOCITY].name
             position = axis.columns[Quantity.POSITION].name
             if response.correlation < 0:
                 yield f'{velocity} runs against the derivative of {position}'
-            elif abs(math.log(response.slope)) > math.log(_FACTOR):
+            elif abs(math.log(response.slope)) > math.log(FACTOR):
                 yield f'{velocity} is {response.slope:.3g} times the derivative of {position}'
     yield from _not_followed(axes, motion)
 
@@ -669,8 +666,8 @@ def _not_followed(axes: list[Axis], motion: AxesMotion) -> Iterator[str]:
             name: respond(command, rate, motion).correlation for name, rate in measured.items()
         }
         channel = axis.columns[Quantity.POSITION].name
-        if follows[axis.name] < -_CERTAIN:
+        if follows[axis.name] < -CLEAR:
             yield f'joint {axis.name!r} moves against its command {channel}'
         best = max(follows, key=lambda name: abs(follows[name]))
-        if abs(follows[axis.name]) < _NONE and abs(follows[best]) > _CERTAIN:
+        if abs(follows[axis.name]) < MOST and abs(follows[best]) > CLEAR:
             yield f'joint {best!r} follows the command {channel}, not {axis.name!r}'

@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.health import CLEAR, MOST
 from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders, prefixes
 from sysid_ros.alignment.mapping.axes import (
-    LEAST_CORRELATION,
     Axis,
     AxisColumn,
     EffortKind,
@@ -29,8 +29,11 @@ from sysid_ros.alignment.mapping.axes import (
 )
 from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
 from sysid_ros.alignment.mapping.names import (
+    EVEN,
+    EXACT,
     QUATERNION,
     SAME_CORE,
+    SAME_LETTERS,
     fitting_fields,
     in_words,
     similarities,
@@ -62,18 +65,8 @@ from sysid_ros.text import one_line
 from sysid_ros.vocabulary import Quantity
 from sysid_ros.yaml_text import block_entry, scalar
 
-#: Score of the only field that can be a sensor; with names alike; and where there are more.
-_ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
-CONFIDENCE = 0.9
-#: No score is higher: nothing is certain.
-_HIGHEST = 0.99
-#: Parts of a variance that are explained below this are named as evidence.
-_EXPLAINED = 0.5
-
-#: Score of an effort whose scale the model's masses tell at best, and of a column that goes to
-#: another joint than the one it is named for without their telling so.
-_UNSCALED = 0.6
+CONFIDENCE = CLEAR
 
 #: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
@@ -81,9 +74,6 @@ _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: (Quantity.VELOCITY, 1),
     mujoco.mjtSensor.mjSENS_ACTUATORFRC: (Quantity.EFFORT, -1),
 }
-#: Numbers that a proposal rounds to: an offset is not known better.
-_DIGITS = 10
-_OFFSET_DIGITS = 5
 
 
 def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
@@ -111,9 +101,9 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
         topic, field, labels = fitting[best]
         only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
         several = max(len(fitting), named.count(kind))
-        score, reason = _ONE_OF_SEVERAL / several, f'one of {several} that it may be'
+        score, reason = EVEN / several, f'one of {several} that it may be'
         if only and (alike[best] > 0 or named.count(kind) == 1):
-            score = _ONLY_ALIKE if alike[best] > 0 else _ONLY
+            score = SAME_LETTERS if alike[best] > 0 else SAME_CORE
             reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
             reason += ' whose topic has such a name' if alike[best] > 0 else ''
         if labels == QUATERNION:
@@ -187,7 +177,7 @@ def propose(
     The score of a pair is the probability of its joint, sign, unit and offset against the best
     rival in any of these, ``1 / (1 + exp(-margin))``, where the margin is the difference of the
     hypotheses' logarithms of odds, at most 0.99. For sensors that measure
-    no joint it says how unique the field is: 0.97 with a name in common, 0.92 without, at most 0.5
+    no joint it says how unique the field is: 0.97 with a name in common, 0.93 without, at most 0.5
     where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
     robot. Gains of guessed actuators say nothing.
 
@@ -261,13 +251,13 @@ class _Reader:
     def _score(self, row: int, *choices: Choice) -> float:
         """Return how sure choices are; torques prove more of a joint than names."""
         margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
-        score = min(1.0 / (1.0 + math.exp(-min(margins))), _HIGHEST)
+        score = min(1.0 / (1.0 + math.exp(-min(margins))), EXACT)
         joint, alike = self._found.guesses[row].joint, self._scorer.alike
         others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
         named_otherwise = alike[row, joint] < SAME_CORE <= max(others, default=0.0)
-        explained = self._found.verdict.parts[row][1] < _EXPLAINED
+        explained = self._found.verdict.parts[row][1] < MOST
         doubtful = self._scorer.strange[row, joint] or (named_otherwise and not explained)
-        return min(score, _UNSCALED) if doubtful else score
+        return min(score, EVEN) if doubtful else score
 
     def measured(self, row: int) -> dict[Quantity, _Reading]:
         """Return how each measured column is read."""
@@ -285,7 +275,7 @@ class _Reader:
         if (velocity := columns.get(Quantity.VELOCITY)) is not None:
             unit = recorded.velocity_unit(guess.unit, hinge=joint.hinge)
             follows = recorded.speeding.correlation
-            known = abs(follows) >= LEAST_CORRELATION
+            known = abs(follows) >= MOST
             scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
             notes = [name, *_notes(scale, unit.name, 0.0, joint)]
             if known:
@@ -319,7 +309,7 @@ class _Reader:
             if scale != guess.sign:
                 score = min(score, self._score(row, Choice.EFFORT))
             if self._beside_currents(row):
-                score = min(score, _UNSCALED)
+                score = min(score, EVEN)
                 notes.append('others of its message are no torques')
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
         scale = self._scorer.torque_per_unit(row, self._found.guesses, self._found.verdict.offsets)
@@ -330,7 +320,7 @@ class _Reader:
         if kind is EffortKind.TORQUE:
             kind, named = EffortKind.CURRENT, f'no torque in {si} but a current or the like'
         notes.append(f'{named}: {size}')
-        score = min(score, _UNSCALED)
+        score = min(score, EVEN)
         return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
 
     def _contradiction(self, row: int) -> float | None:
@@ -368,7 +358,7 @@ class _Reader:
         follows = abs(recorded.following.correlation)
         notes = [
             f'{recorded.axis.name} follows it (correlation {follows:.2f})'
-            if follows >= LEAST_CORRELATION
+            if follows >= MOST
             else 'same name as what is measured',
             self._identity(row),
             *_notes(scale, unit.name, 0.0, joint),
@@ -398,7 +388,7 @@ class _Reader:
         recorded, guess, joint = self._parts(row)
         alike = float(self._scorer.alike[row, guess.joint])
         motion = self._found.verdict.parts[row][1]
-        proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
+        proof = f', {1 - motion:.0%} of its torque explained' if motion < MOST else ''
         if alike >= SAME_CORE:
             return in_words(alike) + proof
         namesake = int(np.argmax(self._scorer.alike[row]))
@@ -413,7 +403,7 @@ def _asked(reading: _Reading, question: str) -> _Reading:
     """Return a reading that is not used before somebody answers a question."""
     if not question:
         return reading
-    score = min(reading.score, _UNSCALED)
+    score = min(reading.score, EVEN)
     return reading._replace(score=score, reason=f'{reading.reason}; {question}')
 
 
@@ -553,9 +543,9 @@ def _entry(pair: ProposedPair) -> str:
     else:
         parts.append(f'labels: [{", ".join(map(scalar, pair.labels))}]')
     if pair.scale != 1.0:
-        parts.append(f'scale: {pair.scale:.{_DIGITS}g}')
+        parts.append(f'scale: {pair.scale:.10g}')
     if pair.offset:
-        parts.append(f'offset: {pair.offset:.{_OFFSET_DIGITS}g}')
+        parts.append(f'offset: {pair.offset:.5g}')
     if pair.kind not in {None, EffortKind.TORQUE}:
         parts.append(f'kind: {pair.kind}')
     return ', '.join(parts)

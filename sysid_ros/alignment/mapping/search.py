@@ -32,8 +32,9 @@ import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import LITTLE, MOST
 from sysid_ros.alignment.mapping.axes import (
-    LEAST_CORRELATION,
+    LEAST_GAIN,
     RecordedJoint,
     SmoothSignal,
     Unit,
@@ -41,6 +42,7 @@ from sysid_ros.alignment.mapping.axes import (
 )
 from sysid_ros.alignment.mapping.mechanism import (
     LEAST_SHIFT,
+    MASSES,
     Mechanism,
     contradiction,
     law_part,
@@ -56,27 +58,11 @@ from sysid_ros.vocabulary import Quantity
 
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
-#: A smaller unexplained fraction of the variance says no more.
-_LEAST_PART = 0.01
 #: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
 #: rare (another unit than the rest of a message, an effort that is no torque, a joint left out, a
 #: motion over a small part of the range), of what hardly happens (positions outside of the range,
 #: efforts of several units in a message), and of what the bag says is not so.
 _UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
-#: A model with this fraction of the bag's joints at most is of a part of a robot, which moves by
-#: what the rest of it does, and which such a model lacks.
-_PARTIAL = 0.5
-#: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
-_SLACK = 0.05
-#: Cost of two joints that a message has in another order than the model.
-_SWAPPED = 1.5
-#: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
-_OTHER_UNIT, _KNOWN_UNIT = 1.8, 1.0
-#: Positions this far outside of the range, as a fraction of it, are still inside; a motion over
-#: less than the second fraction is rare.
-_MARGIN, _SMALL = 0.05, 0.02
-#: Improvements below this are none; sweeps after which the search gives up.
-_GAIN, _SWEEPS = 1e-6, 12
 #: With more joints than this, joints are not turned while they are exchanged.
 _MANY = 12
 #: So many motions' torques are kept.
@@ -161,7 +147,8 @@ class Scorer:
         self._least_disorder = _UNUSUAL if nameless else 0.0
         self._names = _log_odds(measured) + _log_odds(commanded)
         named = self.alike >= SAME_CORE
-        partial = len(names) <= _PARTIAL * len(recorded)
+        # A part of a robot moves by what the rest of it does, too, which such a model lacks.
+        partial = len(names) <= MOST * len(recorded)
         self.strange = named.any(axis=0) & ~named & partial
         self._local: dict[tuple[int, int], Guess] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -184,8 +171,7 @@ class Scorer:
         motion = _motion_key(guesses, offsets)
         for row in placed:
             guess, offset = guesses[row], offsets[row]
-            least = _SLACK if self._torque(row, guess) is None else LEAST_SHIFT
-            evidence -= _HARDLY * (guess.shifted and abs(offset) < least)
+            evidence -= _HARDLY * (guess.shifted and abs(offset) < LEAST_SHIFT)
             key = (row, guess, offset, motion)
             if key not in self._explained:
                 torque = None if torques is None else torques[:, guess.joint]
@@ -198,7 +184,7 @@ class Scorer:
     def _prior(self, row: int, guess: Guess) -> float:
         recorded, hinge = self.recorded[row], self.joints[guess.joint].hinge
         # Where a velocity runs against its position, one of them is reversed.
-        negative = guess.sign < 0 or recorded.speeding.correlation < -LEAST_CORRELATION
+        negative = guess.sign < 0 or recorded.speeding.correlation < -MOST
         against = recorded.command is not None and guess.sign * recorded.command_sign < 0
         unusual = (negative or against) + (guess.effort_sign < 0) + guess.shifted
         cost = _UNUSUAL * unusual
@@ -232,7 +218,7 @@ class Scorer:
     def _disorder(self, guesses: Sequence[Guess]) -> float:
         """Return the cost of an order of joints that is not the model's."""
         swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
-        return max(min(_SWAPPED * swapped, _RARE), self._least_disorder) if swapped else 0.0
+        return max(min(_UNUSUAL / 2 * swapped, _RARE), self._least_disorder) if swapped else 0.0
 
     def _offsets_and_torques(
         self, guesses: Sequence[Guess]
@@ -274,7 +260,7 @@ class Scorer:
 
     def _gain(self, part: float) -> float:
         """Return what an unexplained fraction of a variance adds to the odds; 0 if it is NaN."""
-        return 0.0 if math.isnan(part) else -self._weight * math.log(min(part + _LEAST_PART, 1.0))
+        return 0.0 if math.isnan(part) else -self._weight * math.log(min(part + LITTLE, 1.0))
 
     def _offset(self, row: int, guess: Guess, torque: NDArray[np.float64] | None) -> float:
         """Return the offset of a position that makes the servo's law hold on average."""
@@ -298,9 +284,9 @@ class Scorer:
         if not math.isfinite(high - low):
             # Joints without a limit seldom turn more than a few times.
             low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
-        margin, values = _MARGIN * (high - low), moved.values
+        margin, values = LITTLE * (high - low), moved.values
         part = float(np.mean((values < low - margin) | (values > high + margin)))
-        hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        hardly_moves = 0.0 < float(np.ptp(values)) < LITTLE * (high - low)
         return _HARDLY * min(1.0, 3.0 * part) + _RARE * hardly_moves
 
     def _all_torques(
@@ -498,25 +484,23 @@ def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
     """Change guesses until no move is better."""
     current, verdict = list(start), scorer.score(start)
     margins: dict[tuple[int, Choice], float] = {}
-    for _ in range(_SWEEPS):
-        margins = {}
-        better = False
+    better = True
+    while better:
+        margins, better = {}, False
         for choice, changed in _moves(scorer, current):
             rival = [changed.get(row, guess) for row, guess in enumerate(current)]
             if rival == current:
                 continue
             found = scorer.score(rival)
-            if found.total > verdict.total + _GAIN:
+            if found.total > verdict.total + LEAST_GAIN:
                 current[:], verdict, better = rival, found, True
             for row in changed:
                 # Backlash and sag make an offset, too.
                 same = dataclasses.replace(rival[row], shifted=current[row].shifted) == current[row]
-                if same and abs(verdict.offsets[row] - found.offsets[row]) < _SLACK:
+                if same and abs(verdict.offsets[row] - found.offsets[row]) < LEAST_SHIFT:
                     continue
                 worse = max(verdict.total - found.total, 0.0)
                 margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
-        if not better:
-            break
     return BestHypothesis(tuple(current), verdict, margins)
 
 
@@ -603,12 +587,12 @@ def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
         if guess.joint >= 0 and guess.unit.cost > 0 and not recorded.whole:
             topics.setdefault((recorded.axis.topic, guess.unit), []).append(row)
     for (_, unit), rows in topics.items():
-        for factor in (1 / _OTHER_UNIT, _OTHER_UNIT):
+        for factor in (1 / MASSES, MASSES):
             other = Unit('an unknown unit', factor * unit.factor, unit.cost)
             rival = list(best.guesses)
             for row in rows:
                 rival[row] = dataclasses.replace(rival[row], unit=other)
-            worse = best.verdict.evidence - scorer.score(rival).evidence + _KNOWN_UNIT
+            worse = best.verdict.evidence - scorer.score(rival).evidence
             for row in rows:
                 known = best.margins.get((row, Choice.UNIT), math.inf)
                 best.margins[row, Choice.UNIT] = min(known, max(worse, 0.0))
