@@ -22,9 +22,10 @@ import yaml
 
 from builders.bag_columns import Columns
 from builders.hostile import DANGEROUS, NAMES, model_spec, unseen
-from sysid_ros.alignment import Format, align, map_columns, write_series
-from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
+from sysid_ros.alignment import Format, align, write_series
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
+from sysid_ros.alignment.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.config import MappingConfig, load_mapping
 from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints

@@ -13,8 +13,7 @@ from sysid_ros.alignment.health import FindingKind
 from sysid_ros.alignment.pairs import UnmappedKind
 from sysid_ros.errors import listed
 from sysid_ros.files import replace_file
-from sysid_ros.inspection.inspection import Inspection
-from sysid_ros.inspection.joints import Joint
+from sysid_ros.inspection.inspection import Inspection, Joint
 from sysid_ros.report.numbers import significant
 from sysid_ros.report.tables import LiteralConsole, print_findings, print_table
 from sysid_ros.text import file_stems, short
@@ -53,7 +52,7 @@ def print_inspection(console: LiteralConsole, found: Inspection) -> None:
 
 def draw_joints(joints: Sequence[Joint], bag: str, folder: Path) -> list[Path]:
     """Write one picture per joint into a folder, and return their paths."""
-    from sysid_ros.inspection.figures import draw_joint  # Matplotlib is slow to import.
+    from sysid_ros.inspection.inspection import draw_joint  # Matplotlib is slow to import.
 
     paths = []
     for joint, stem in zip(joints, file_stems([joint.name for joint in joints]), strict=True):

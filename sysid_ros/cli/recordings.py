@@ -76,8 +76,8 @@ def inspect_bag(
     if mapping != 'auto':
         mapped = load_mapping(Path(mapping))
 
-    from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.proposal import imply_actuators
+    from sysid_ros.alignment.axes import in_namespace
+    from sysid_ros.alignment.pairing import imply_actuators
     from sysid_ros.bags import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.inspection import draw_joints, print_inspection
@@ -255,8 +255,8 @@ def propose_mapping(
 
     check_new(output)
 
-    from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.proposal import (
+    from sysid_ros.alignment.axes import in_namespace
+    from sysid_ros.alignment.proposal import (
         CONFIDENCE,
         propose_with_actuators,
         summary,

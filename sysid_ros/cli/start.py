@@ -47,7 +47,7 @@ def init(
     """
     _check_absent(output, force=force)
 
-    from sysid_ros.alignment.mapping import proposal as mapping
+    from sysid_ros.alignment import proposal as mapping
     from sysid_ros.cli.console import print_json, progress_for, say
     from sysid_ros.cli.tables import print_next_commands, print_proposal
     from sysid_ros.files import replace_file

@@ -1,11 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The actuators as the sender of commands sees them: ranges, and commands that hold a pose."""
+"""The actuators as the sender of commands sees them, and the limits of the robot that they move."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -188,3 +188,314 @@ def check_ranges(chosen: Iterable[Drive]) -> None:
                 f'Expected a ctrlrange for actuator {drive.actuator!r}, found none: it says how '
                 'large its commands may be.'
             )
+
+
+#: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
+MAX_HINGE_SPEED = 2.0
+MAX_SLIDE_SPEED = 0.5
+#: Bodies that may collide stay so far apart, m.
+CLEARANCE = 0.01
+#: A limit that the home pose already uses to a larger part than the margin may be used so much
+#: more: a joint that waits at the end of its range cannot wait inside of it.
+_SLACK = 0.02
+#: Efforts above the model's limits by so much of them are beyond: measuring has its errors.
+_EFFORT_TOLERANCE = 0.05
+
+
+class Usage(NamedTuple):
+    """How much of one limit a motion uses.
+
+    Attributes:
+        what: ``position``, ``velocity``, ``torque`` or ``command``.
+        name: Of the joint or actuator.
+        low: Lower limit: rad, m, rad/s, m/s, N·m, N or the command's unit.
+        high: Upper limit.
+        part: How much of the way from the middle to a limit is used; 1 is all of it.
+        allowed: How much of it may be used.
+    """
+
+    what: str
+    name: str
+    low: float
+    high: float
+    part: float
+    allowed: float
+
+    @property
+    def kept(self) -> bool:
+        """Whether no more is used than allowed."""
+        return self.part <= self.allowed
+
+
+class Limits:
+    """The limits of a model.
+
+    Attributes:
+        model: The compiled model.
+        clearance: Least distance of bodies that may collide, m.
+        allowed: (k,) part of each limit that may be used, in the order of `parts`.
+    """
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        margin: float = 0.9,
+        max_speed: float | None = None,
+        clearance: float = CLEARANCE,
+    ) -> None:
+        """Collect the limits of a compiled model.
+
+        Args:
+            model: The compiled model.
+            margin: Part of each limit that may be used.
+            max_speed: Largest speed of all joints, rad/s or m/s; the default is 2 rad/s for hinges
+                and 0.5 m/s for slides.
+            clearance: Least distance of bodies that may collide, m.
+
+        Raises:
+            ModelError: The model floats freely, or has balls, or no actuator.
+        """
+        if not model.nu:
+            raise ModelError('Expected a model with actuators to move it, found none.')
+        others = [row for row in range(model.njnt) if model.jnt_type[row] not in SCALAR_JOINTS]
+        if others:
+            kind = 'free' if model.jnt_type[others[0]] == mujoco.mjtJoint.mjJNT_FREE else 'ball'
+            name = model.body(model.jnt_bodyid[others[0]]).name
+            raise ModelError(
+                f'Expected hinges and slides only, found the {kind} joint of body {name!r}: a '
+                'motion cannot be planned for what stands or flies; fix that body to the world.'
+            )
+        hinge = model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)
+        usual = np.where(hinge, MAX_HINGE_SPEED, MAX_SLIDE_SPEED)
+        speeds = usual if max_speed is None else np.full(model.njnt, float(max_speed))
+        self.model = model
+        self.clearance = clearance
+        joints = [model.joint(row).name for row in range(model.njnt)]
+        actuators = [drive.actuator for drive in drives(model)]
+        limits: list[tuple[str, str, int, float, float]] = []
+
+        def add(
+            what: str,
+            names: list[str],
+            first: int,
+            ranges: NDArray[np.float64],
+            limited: NDArray[np.bool_],
+        ) -> None:
+            limits.extend(
+                (what, names[row], first + row, *ranges[row].tolist())
+                for row in np.flatnonzero(limited).tolist()
+            )
+
+        def symmetric(ranges: NDArray[np.float64]) -> NDArray[np.float64]:
+            # Both ends of a force count alike: what pushes pulls when a motion is turned around.
+            least = np.min(np.abs(ranges), axis=1)
+            return np.stack([-least, least], axis=1)
+
+        first = np.cumsum([0, model.nq, model.nv, model.nu, model.njnt]).tolist()
+        both = np.stack([-speeds, speeds], axis=1)
+        forces, torques = symmetric(model.actuator_forcerange), symmetric(model.jnt_actfrcrange)
+        add('position', joints, first[0], model.jnt_range, model.jnt_limited)
+        add('velocity', joints, first[1], both, np.ones(model.njnt, dtype=bool))
+        add('torque', actuators, first[2], forces, model.actuator_forcelimited)
+        add('torque', joints, first[3], torques, model.jnt_actfrclimited)
+        add('command', actuators, first[4], model.actuator_ctrlrange, model.actuator_ctrllimited)
+        self._named = [(what, name, low, high) for what, name, _, low, high in limits]
+        # Columns among all that a simulation is asked for, as `parts` takes it.
+        self._columns = np.array([column for _, _, column, _, _ in limits], dtype=np.int64)
+        low, high = np.array([(low, high) for *_, low, high in limits]).reshape(-1, 2).T
+        self._middle, self._half = (low + high) / 2, (high - low) / 2
+        resting = self.parts(
+            home_position(model)[None],
+            np.zeros((1, model.nv)),
+            np.zeros((1, model.nu)),
+            np.zeros((1, model.njnt)),
+            np.array([[drive.home for drive in drives(model)]]),
+        )
+        # At rest, forces and torques are not what they are in a simulation.
+        known = np.isin([what for what, *_ in limits], ('position', 'command'))
+        self.allowed = np.where(known, np.maximum(margin, resting + _SLACK), margin)
+
+    def parts(
+        self,
+        qpos: NDArray[np.float64],
+        qvel: NDArray[np.float64],
+        forces: NDArray[np.float64],
+        torques: NDArray[np.float64],
+        commands: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the (k,) parts of all limits that a simulation uses; 1 is all.
+
+        Forces are the (n, nu) of the actuators, torques the (n, njnt) of all actuators at a joint.
+        """
+        signals = (qpos, qvel, forces, torques, commands)
+        least = np.concatenate([np.min(signal, axis=0) for signal in signals])[self._columns]
+        most = np.concatenate([np.max(signal, axis=0) for signal in signals])[self._columns]
+        farthest = np.maximum(most - self._middle, self._middle - least)
+        found: NDArray[np.float64] = farthest / self._half
+        return found
+
+    def usage(self, parts: NDArray[np.float64]) -> tuple[Usage, ...]:
+        """Describe (k,) parts of limits as `parts` returns them."""
+        return tuple(
+            Usage(*named, float(part), float(allowed))
+            for named, part, allowed in zip(self._named, parts, self.allowed, strict=True)
+        )
+
+
+class Collisions:
+    """How near to each other bodies come that may collide.
+
+    MuJoCo's own filters hold: geoms collide only where contype and conaffinity say so, and bodies
+    that are joined do not. What touches in the home pose, as a base on the floor, does not count,
+    nor what touches where a motion begins.
+
+    Attributes:
+        possible: Whether any two geoms can collide at all.
+    """
+
+    def __init__(
+        self, model: mujoco.MjModel, clearance: float, start: NDArray[np.float64] | None = None
+    ) -> None:
+        """Prepare a copy of the model that reports contacts nearer than a clearance, m.
+
+        ``start`` is the (nq,) pose in which a motion begins, the home pose unless given.
+        """
+        self._model = model.__copy__()
+        self._clearance = clearance
+        self._model.geom_margin[:] = 2.0 * clearance
+        self._model.opt.disableflags &= ~int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+        self._data = mujoco.MjData(self._model)
+        moving = model.body_weldid[model.geom_bodyid] > 0
+        alive = (model.geom_contype | model.geom_conaffinity) > 0
+        self.possible = bool(np.any(moving & alive)) or bool(model.npair)
+        self._known: frozenset[tuple[int, int]] = frozenset()
+        if self.possible:
+            home = home_position(model)
+            self._known = frozenset(
+                {**self._near(home), **self._near(home if start is None else start)}
+            )
+
+    def distance(self, qpos: NDArray[np.float64]) -> float:
+        """Return the least distance on (n, nq) configurations, m; infinite where none is near."""
+        if not self.possible:
+            return float('inf')
+        least = float('inf')
+        for row in qpos:
+            near = self._near(row)
+            least = min([least, *(d for pair, d in near.items() if pair not in self._known)])
+        return least
+
+    def _near(self, qpos: NDArray[np.float64]) -> dict[tuple[int, int], float]:
+        self._data.qpos[:] = qpos
+        mujoco.mj_kinematics(self._model, self._data)
+        mujoco.mj_comPos(self._model, self._data)
+        mujoco.mj_collision(self._model, self._data)
+        found: dict[tuple[int, int], float] = {}
+        contact = self._data.contact
+        # One by one, contacts take longer than their search.
+        for pair, distance in zip(map(tuple, contact.geom.tolist()), contact.dist, strict=True):
+            found[pair] = min(found.get(pair, np.inf), float(distance))
+        return found
+
+
+class Breach(NamedTuple):
+    """A broken limit.
+
+    Attributes:
+        reason: Which, by how much.
+        gives_way: Whether the commands have to go to where the robot is.
+    """
+
+    reason: str
+    gives_way: bool = False
+
+
+class Guard:
+    """Compares joint states with the limits of a model and with the commands."""
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        *,
+        position_tolerance: float,
+        max_velocity: float,
+        max_error: float,
+    ) -> None:
+        """Collect the limits; 0 means any.
+
+        A joint may be ``position_tolerance`` beyond its range, as fast as ``max_velocity`` and
+        ``max_error`` from its command, in rad, m and s.
+        """
+        self._tolerance = position_tolerance
+        self._velocity = max_velocity
+        self._error = max_error
+        self._drives = drives(model)
+        self._ranges: dict[str, tuple[float, ...]] = {}
+        self._efforts: dict[str, float] = {}
+        for name in joint_names(model):
+            row = model.joint(name).id
+            if model.jnt_limited[row]:
+                self._ranges[name] = tuple(model.jnt_range[row].tolist())
+            if (effort := _largest_effort(model, row)) < np.inf:
+                self._efforts[name] = effort * (1 + _EFFORT_TOLERANCE)
+
+    def check(
+        self,
+        positions: Mapping[str, float],
+        velocities: Mapping[str, float],
+        efforts: Mapping[str, float],
+        command: NDArray[np.float64],
+    ) -> Breach | None:
+        """Return the first limit that joint states break; None while all is well.
+
+        States are by joint, in SI units, and empty where they are not measured; ``command`` are the
+        present (nu,) commands. Joints that the model does not have are ignored.
+        """
+        for name, (low, high) in self._ranges.items():
+            value = positions.get(name, low)
+            if not low - self._tolerance <= value <= high + self._tolerance:
+                return Breach(f'{name!r} is at {value:.3g}, outside its range {low:g} to {high:g}')
+        for name, value in velocities.items():
+            if self._velocity and abs(value) > self._velocity:
+                return Breach(f'{name!r} moves at {value:.3g}, faster than {self._velocity:g}')
+        for name, limit in self._efforts.items():
+            value = efforts.get(name, 0.0)
+            if abs(value) > limit:
+                reason = f'the effort of {name!r} is {value:.3g}, above its limit by over 5 %'
+                return Breach(reason, gives_way=True)
+        for drive, goal in zip(self._drives, command, strict=True):
+            if not (self._error and drive.takes_positions and drive.joint in positions):
+                continue
+            error = positions[drive.joint] - drive.position(float(goal))
+            if abs(error) > self._error:
+                reason = f'{drive.joint!r} is {error:.3g} from its command, over {self._error:g}'
+                return Breach(reason, gives_way=True)
+        return None
+
+    def nearer(
+        self, command: NDArray[np.float64], positions: Mapping[str, float], part: float
+    ) -> NDArray[np.float64]:
+        """Return (nu,) commands that are nearer to where the joints are by a part of the way."""
+        found: NDArray[np.float64] = command.copy()
+        for row, drive in enumerate(self._drives):
+            if drive.takes_positions and drive.joint in positions:
+                here = min(max(drive.command(positions[drive.joint]), drive.lower), drive.upper)
+                found[row] += part * (here - command[row])
+        return found
+
+
+def _largest_effort(model: mujoco.MjModel, joint: int) -> float:
+    """Return the largest effort that the model allows the actuators of a joint, N·m or N."""
+    limit = np.inf
+    if model.jnt_actfrclimited[joint]:
+        limit = float(np.abs(model.jnt_actfrcrange[joint]).max())
+    own = [
+        row
+        for row in range(model.nu)
+        if model.actuator_trntype[row] in TO_JOINT and model.actuator_trnid[row, 0] == joint
+    ]
+    if own and all(model.actuator_forcelimited[row] for row in own):
+        most = np.abs(model.actuator_forcerange[own]).max(axis=1)
+        limit = min(limit, float(np.sum(most * np.abs(model.actuator_gear[own, 0]))))
+    return limit

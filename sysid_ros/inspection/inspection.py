@@ -1,52 +1,326 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a bag, and what is wrong with it, before anything is done with it."""
+"""What is in a bag, what it says about each joint, and what is wrong with it."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
+import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
+    CLEAR,
+    ERRORS,
     FEW,
     GAP_PERIODS,
     LITTLE,
+    MANY,
+    MOST,
+    RESPONSE_S,
     ROUNDING,
     FindingKind,
     HealthFinding,
     dead_columns,
+    gaps,
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
+    Pair,
+    PairRole,
+    Unmapped,
+    column_name,
+    command_quantity,
+    drives_joint,
+    meaning_of,
+    names_of,
+    pair_columns,
+    raw_values,
+    scalar_joints,
+)
 from sysid_ros.alignment.pairs import Mapping as Pairing
-from sysid_ros.alignment.pairs import Pair, Unmapped, column_name, scalar_joints
 from sysid_ros.alignment.segments import held_up, named_pieces
-from sysid_ros.alignment.stamps import Stamped, StampSource, stamp_topics
+from sysid_ros.alignment.stamps import Stamped, StampSource, longest_increasing, stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
-from sysid_ros.inspection.joints import (
-    SEVERAL,
-    Joint,
-    Trace,
-    is_of_joints,
-    joint_findings,
-    joints_by_name,
-    joints_of_model,
-)
-from sysid_ros.inspection.lag import MOST_SAMPLES, Lag, lag
+from sysid_ros.inspection.lag import MOST_SAMPLES, Lag, lag, usual, velocity_lag
+from sysid_ros.text import one_line
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
+
+#: Times that are not looked up yet.
+_NO_TIMES = np.empty(0)
+#: What is less than so many times as usual, in a row, or in steps of an encoder, may be chance.
+SEVERAL = 3
+#: Velocities that are off by a larger factor are not the slope of the positions.
+_SCALE = 1.3
+#: A spike is a change of so many times the median change, and of those around it.
+_SPIKE = 20
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One quantity of one joint, measured or commanded, over time.
+
+    The values, (n,) and finite, are of a channel of a topic, in a unit that is empty where nobody
+    says; the times are (n,) strictly increasing, s from the origin. A command that is
+    ``interpolated`` changes linearly from sample to sample, others hold.
+    """
+
+    quantity: Quantity
+    command: bool
+    topic: str
+    channel: str
+    unit: str
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+    interpolated: bool = False
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A joint, by its name in the model or the bag; a trace per quantity measured or commanded."""
+
+    name: str
+    traces: tuple[Trace, ...]
+
+    def find(self, quantity: Quantity, *, command: bool = False) -> Trace | None:
+        """Return what was measured, or commanded, of a quantity."""
+        key = (quantity, command)
+        return next((item for item in self.traces if (item.quantity, item.command) == key), None)
+
+    def command(self) -> Trace | None:
+        """Return the first quantity that was commanded."""
+        return next((item for item in self.traces if item.command), None)
+
+
+def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
+    """Collect the joints that messages name.
+
+    Where several topics measure a joint, the one that measures it most often counts. The (n,) times
+    of a topic's rows are in ns.
+    """
+    sources = [
+        (
+            label,
+            Trace(
+                quantity,
+                command,
+                topic.topic,
+                column_name(topic.topic, field.name, label),
+                '',
+                _NO_TIMES,
+                field.values[:, column],
+                field.interpolated,
+            ),
+        )
+        for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
+        for field in topic.fields
+        if is_of_joints(topic) and (meaning := meaning_of(topic, field)) is not None
+        for quantity, command in [meaning]
+        if quantity is not None
+        for column, label in enumerate(field.labels)
+    ]
+    return _collect(sources, times_ns)
+
+
+def joints_of_model(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    pairing: Pairing,
+    times_ns: Mapping[str, NDArray[np.int64]],
+) -> tuple[Joint, ...]:
+    """Collect the joints of a model that a bag is paired with, in units of the model.
+
+    The (n,) times of a topic's rows are in ns.
+    """
+    names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    joints = [name or f'joint[{index}]' for index, name in enumerate(names)]
+    sources = []
+    for pair in pairing.pairs:
+        if pair.role is PairRole.SENSOR:
+            sensor = model.sensor(pair.name)
+            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(sensor.type[0])))
+            joint = int(sensor.objid[0])
+        else:
+            actuator = model.actuator(pair.name)
+            on_joint = drives_joint(model, actuator.id)
+            quantity = command_quantity(model, actuator.id) if on_joint else None
+            joint = int(actuator.trnid[0])
+        if quantity is None:
+            continue
+        slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
+        trace = Trace(
+            quantity,
+            pair.role is PairRole.ACTUATOR,
+            pair.topic,
+            column_name(pair.topic, pair.field, pair.label),
+            quantity.unit(slide=bool(slide)),
+            _NO_TIMES,
+            pair.scale * raw_values(bag, pair) + pair.offset,
+            pair_columns(bag, pair).interpolated,
+        )
+        sources.append((joints[joint], trace))
+    found = _collect(sources, times_ns)
+    return tuple(sorted(found, key=lambda item: joints.index(item.name)))
+
+
+def is_of_joints(topic: TopicColumns) -> bool:
+    """Tell whether the labels of a topic's fields are names of joints."""
+    return 'Joint' in topic.msgtype.rpartition('/')[2]
+
+
+def _collect(
+    sources: Iterable[tuple[str, Trace]], times_ns: Mapping[str, NDArray[np.int64]]
+) -> tuple[Joint, ...]:
+    """Give traces with a value for each row of their topics their times, and drop absent values."""
+    known = list(sources)
+    used = {item.topic for _, item in known}
+    origin = min((int(times_ns[own].min()) for own in used if len(times_ns[own])), default=0)
+    increasing = {topic: bool(longest_increasing(times_ns[topic]).all()) for topic in used}
+    found: dict[str, dict[tuple[bool, int], Trace]] = {}
+    for name, item in known:
+        traces = found.setdefault(name, {})
+        key = item.command, list(Quantity).index(item.quantity)
+        stamps, rows = times_ns[item.topic], np.flatnonzero(np.isfinite(item.values))
+        if key in traces or not len(rows):
+            continue
+        if len(rows) < len(stamps) or not increasing[item.topic]:
+            rows = rows[longest_increasing(stamps[rows])]
+        times = (stamps[rows] - origin) / SECOND_NS
+        traces[key] = dataclasses.replace(item, times=times, values=item.values[rows])
+    return tuple(
+        Joint(name, tuple(traces[key] for key in sorted(traces)))
+        for name, traces in found.items()
+        if traces
+    )
+
+
+def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]:
+    """Find velocities that are not the slope of the positions, held positions, and spikes.
+
+    The integral of the velocity is compared with the change of the position over half a second,
+    which needs no derivative of noise.
+    """
+    for joint in joints:
+        position, velocity = joint.find(Quantity.POSITION), joint.find(Quantity.VELOCITY)
+        if position is None or len(position.times) <= MANY:
+            continue
+        # Damaged values may be as large as numbers get.
+        with np.errstate(over='ignore', invalid='ignore'):
+            found = [*_held(bag, position), *_spikes(bag, position)]
+            if velocity is not None and len(velocity.times) > MANY:
+                found += _compared(bag, position, velocity)
+        yield from found
+
+
+def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
+    integral = np.interp(
+        position.times,
+        velocity.times,
+        scipy.integrate.cumulative_trapezoid(velocity.values, velocity.times, initial=0),
+    )
+    begin, end = _windows(position.times)
+    moved = position.values[end] - position.values[begin]
+    integrated = integral[end] - integral[begin]
+    if len(moved) <= MANY or not _moves(position.values, moved) or not integrated.any():
+        return
+    product = float(moved @ integrated)
+    size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
+    correlation, factor = product / size, product / float(integrated @ integrated)
+    if correlation < -MOST:
+        detail = f'runs against the positions, correlation {correlation:.2f}'
+    elif correlation < MOST:
+        detail = f'does not follow from the positions, correlation {correlation:.2f}'
+    elif correlation > CLEAR and not 1 / _SCALE < factor < _SCALE:
+        detail = f'positions change {factor:.3g} times as much as it says'
+    else:
+        yield from _late(bag, position, velocity)
+        return
+    kind = FindingKind.VELOCITY_DIFFERS
+    yield HealthFinding(bag, velocity.channel, kind, len(velocity.times), detail)
+
+
+def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
+    """Find velocities that come from a filter, and are late against the positions beside them."""
+    found = velocity_lag(position.times, position.values, velocity.times, velocity.values)
+    interval = float(np.median(np.diff(velocity.times)))
+    if found is not None and found.seconds > usual(interval) + ERRORS * found.deviation:
+        detail = (
+            f'lags the position by {1e3 * found.seconds:.0f} ± {1.96e3 * found.deviation:.0f} ms, '
+            'as after a filter'
+        )
+        late = round(found.seconds / interval)
+        yield HealthFinding(bag, velocity.channel, FindingKind.VELOCITY_LAG, late, detail)
+
+
+def _windows(times: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return first and last sample of windows that have no gap in them."""
+    first = np.arange(0, len(times), max(len(times) // MOST_SAMPLES, 1))
+    starts = times[first]
+    last = np.maximum(np.searchsorted(times, starts + RESPONSE_S), first + MANY)
+    inside = last < len(times)
+    for begin, end in gaps(times):
+        inside &= (starts >= end) | (times[np.minimum(last, len(times) - 1)] <= begin)
+    return first[inside], last[inside]
+
+
+def _moves(values: NDArray[np.float64], moved: NDArray[np.float64]) -> bool:
+    """Tell a motion from noise and from an encoder that flickers."""
+    steps = np.diff(values)
+    sizes = np.abs(steps[steps != 0])
+    if not len(sizes) or np.ptp(values) < MANY * sizes.min():
+        return False
+    return float(np.sqrt(np.mean(moved**2))) > SEVERAL * float(np.std(steps))
+
+
+def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
+    steps = np.abs(np.diff(position.values))
+    changes = np.flatnonzero(steps)
+    if len(changes) < MANY:
+        return
+    messages = float(np.median(np.diff(changes)))
+    jump = float(np.median(steps[changes]))
+    if messages < SEVERAL or jump < SEVERAL * float(steps[changes].min()):
+        return
+    rate = 1 / (messages * float(np.median(np.diff(position.times))))
+    detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
+    yield HealthFinding(bag, position.channel, FindingKind.STALE, len(changes), detail)
+
+
+def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
+    """Find jumps to a value and back, which nothing with a mass makes; decoding errors do."""
+    steps = np.diff(position.values)
+    changes = steps[np.flatnonzero(steps)]
+    if len(changes) <= MANY:
+        return
+    sizes = np.abs(changes)
+    there = sizes[1:-2]
+    rest = there / _SPIKE
+    spikes = (
+        (there > _SPIKE * np.median(sizes))
+        & (np.abs(changes[1:-2] + changes[2:-1]) < rest)
+        & (sizes[:-3] < rest)
+        & (sizes[3:] < rest)
+    )
+    if spikes.any():
+        detail = f'jumps by up to {there[spikes].max():.3g} and back'
+        yield HealthFinding(bag, position.channel, FindingKind.SPIKES, int(spikes.sum()), detail)
+
 
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
 #: Only differences below so many steps tell whether all are multiples of it.
@@ -516,3 +790,70 @@ def clipped(values: NDArray[np.float64], step: float) -> int:
 def _extent(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the least and the greatest of (n,) values; NaN where there is none."""
     return (float(values.min()), float(values.max())) if len(values) else (math.nan, math.nan)
+
+
+#: As in the figures of a result: told apart by people with any colour vision, and in grey.
+_MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'
+#: Size of a panel, inches.
+_WIDTH, _HEIGHT = 10.0, 2.0
+
+
+def draw_joint(joint: Joint, title: str) -> bytes:
+    """Draw position, velocity and effort of a joint, measured and commanded, into a PNG file.
+
+    Commands are drawn as they act: level until the next, or straight to it. Where the measurement
+    has a gap, the ground is shaded and the curve is broken. The joint has at least one trace.
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    present = {item.quantity for item in joint.traces}
+    shown = [quantity for quantity in Quantity if quantity in present]
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown) + 0.8), layout='constrained')
+    panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
+    end = max(float(item.times[-1]) for item in joint.traces)
+    for axes, quantity in zip(panels, shown, strict=True):
+        measured, command = joint.find(quantity), joint.find(quantity, command=True)
+        if measured is not None:
+            missing = gaps(measured.times)
+            for number, (left, right) in enumerate(missing):
+                label = f'gap ({len(missing)})' if number == 0 else None
+                axes.axvspan(left, right, color=_GAP, linewidth=1, label=label, zorder=0)
+            # At NaN in every gap a curve ends and begins again.
+            middle = missing.mean(axis=1)
+            places = np.searchsorted(measured.times, middle)
+            times = np.insert(measured.times, places, middle)
+            values = np.insert(measured.values, places, np.nan)
+            axes.plot(times, values, color=_MEASURED, linewidth=1.1, label=f'measured {quantity}')
+        if command is not None:
+            axes.plot(
+                np.append(command.times, max(end, command.times[-1])),
+                np.append(command.values, command.values[-1]),
+                color=_COMMAND,
+                linewidth=1.1,
+                alpha=0.9,
+                drawstyle='default' if command.interpolated else 'steps-post',
+                label=f'commanded {quantity}',
+            )
+        unit = next((item.unit for item in (measured, command) if item is not None), '')
+        axes.set_ylabel(f'{quantity} [{unit}]' if unit else quantity, fontsize=9, color=_INK)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.tick_params(labelsize=8, colors=_INK)
+        axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.margins(x=0.01)
+        axes.legend(
+            loc='lower right',
+            bbox_to_anchor=(1, 1),
+            borderaxespad=0.1,
+            fontsize=8,
+            frameon=False,
+            ncols=3,
+        )
+    panels[-1].set_xlabel('time [s]', fontsize=9, color=_INK)
+    heading = figure.suptitle(one_line(title), x=0.01, ha='left', fontsize=10, color=_INK)
+    heading.set_parse_math(False)
+    buffer = io.BytesIO()
+    with rc_context({'agg.path.chunksize': 10_000}):  # else Agg refuses millions of samples
+        figure.savefig(buffer, format='png', dpi=120)
+    return buffer.getvalue()

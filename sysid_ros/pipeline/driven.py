@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
@@ -35,6 +34,7 @@ from sysid_ros.alignment.pairs import (
     sensor_names,
     topic_columns,
 )
+from sysid_ros.alignment.search import Mechanism
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import ConfigError, FitError, listed, nearest
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command

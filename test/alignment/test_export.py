@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Alignment, Format, align, map_columns, write_series
+from sysid_ros.alignment import Alignment, Format, align, write_series
+from sysid_ros.alignment.pairing import map_columns
 
 TIMES = np.arange(0, 1, 0.01)
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.alignment import Alignment, HealthFinding, Mapping, align, map_columns
+from sysid_ros.alignment import Alignment, HealthFinding, Mapping, align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
 from sysid_ros.config import ChannelMapping, MappingConfig, SegmentsConfig, load_segments
 from sysid_ros.errors import AlignmentError, ConfigError

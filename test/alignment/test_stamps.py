@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp, stamp_topics
 from sysid_ros.bags import BagColumns, SetBack
 from sysid_ros.inspection.inspection import inspect

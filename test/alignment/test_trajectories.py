@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.alignment import Alignment, align, map_columns
+from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError

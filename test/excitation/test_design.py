@@ -13,10 +13,16 @@ import pytest
 from sysid_ros.errors import ConfigError, ModelError
 from sysid_ros.excitation import Motion
 from sysid_ros.excitation import design as designing
-from sysid_ros.excitation.design import Plan, design, half_widths, make_plan, off
-from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import Experiment, sensor_noise
-from sysid_ros.excitation.limits import Guard, Limits
+from sysid_ros.excitation.design import (
+    Experiment,
+    Plan,
+    design,
+    half_widths,
+    make_plan,
+    off,
+    sensor_noise,
+)
+from sysid_ros.excitation.drives import Guard, Limits, drives
 from sysid_ros.model.unknown import Scope, make_unknowns
 
 #: A slide that a servo moves, and a wall on its way.

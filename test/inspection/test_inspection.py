@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.inspection.figures import draw_joint
-from sysid_ros.inspection.inspection import Inspection, bag_joints, inspect
-from sysid_ros.inspection.joints import Joint, Trace
+from sysid_ros.inspection.inspection import (
+    Inspection,
+    Joint,
+    Trace,
+    bag_joints,
+    draw_joint,
+    inspect,
+)
 from sysid_ros.vocabulary import Quantity
 
 TIMES = np.arange(0, 4, 0.01)

@@ -17,7 +17,7 @@ from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.excitation.drives import home_position
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
-from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot.plant import TrajectoryCommand
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'

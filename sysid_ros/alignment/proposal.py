@@ -7,58 +7,53 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.health import CLEAR, MOST
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders, prefixes
-from sysid_ros.alignment.mapping.axes import (
+from sysid_ros.alignment.axes import (
     Axis,
     AxisColumn,
     EffortKind,
     RecordedJoint,
-    find_axes,
+    arm_axes,
+    check_one_arm,
+    find_leaders,
     make_motion,
     recorded_joints,
 )
-from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
-from sysid_ros.alignment.mapping.names import (
+from sysid_ros.alignment.health import CLEAR, MOST
+from sysid_ros.alignment.pairing import lacking_quantity, with_all
+from sysid_ros.alignment.pairs import (
     EVEN,
     EXACT,
     QUATERNION,
     SAME_CORE,
     SAME_LETTERS,
-    fitting_fields,
-    in_words,
-    similarities,
-)
-from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.search import Choice, Guess, Scorer, search
-from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
+    fitting_fields,
+    in_words,
     scalar_joints,
     sensor_names,
+    similarities,
     without_counterpart,
 )
+from sysid_ros.alignment.search import Choice, Guess, Mechanism, ModelJoint, Scorer, search
 from sysid_ros.bags import BagColumns
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
 from sysid_ros.model.implied import (
     ActuatorKind,
     add_actuators,
-    free_joints,
     implied_actuators,
-    takes_efforts,
 )
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.text import one_line
@@ -223,12 +218,6 @@ def propose(
     reason = 'nothing in the bag is like it'
     unmapped = without_counterpart(bag, model, elements, columns, known, reason)
     return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)
-
-
-def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Return the axes of a bag, with the arm in their names where several have the same joints."""
-    leaders = find_leaders(bag)
-    return find_axes(bag, leaders, prefixes(bag, leaders))
 
 
 class _Reader:
@@ -557,52 +546,6 @@ def summary(proposal: Proposal) -> dict[str, Any]:
     return vars(proposal) | {'confidence': CONFIDENCE, 'pairs': pairs}
 
 
-def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
-    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
-
-    Names of fields and topics tell it; where they do not, what follows the command best. A command
-    of positions may come with velocities that belong to it.
-    """
-    axes = arm_axes(bag)
-    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
-    if not takes_efforts(spec) or (spec.actuators and efforts):
-        return None
-    votes: Counter[Quantity] = Counter()
-    for recorded in recorded_joints(axes, make_motion(axes), frozenset(Quantity)):
-        if recorded.command is not None:
-            told = [quantity for quantity in Quantity if quantity in recorded.command.columns]
-            votes[told[0] if told else recorded.commanded] += 1
-    found = votes.most_common(1)[0][0] if votes else None
-    return None if spec.actuators and found is Quantity.EFFORT else found
-
-
-def imply_actuators(
-    spec: mujoco.MjSpec,
-    path: Path,
-    bag: BagColumns,
-    mapping: Literal['auto'] | MappingConfig = 'auto',
-) -> None:
-    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
-
-    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
-    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
-    ``auto`` goes by the joints' names.
-
-    Raises:
-        AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
-        ModelError: The model does not compile.
-    """
-    if mapping != 'auto':
-        add_actuators(spec, mapping.actuators)
-        return
-    quantity = lacking_quantity(spec, bag)
-    if quantity is not None:
-        trial = _with_all(spec, quantity)
-        guessed = implied_actuators(trial)
-        pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
-        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
-
-
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
     """Propose a mapping, where nothing in the model takes the commands to actuators that are added.
 
@@ -617,7 +560,7 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
     if spec.actuators and quantity is None:
         return propose(bag, compile_spec(spec, path))
     own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
-    trial = _with_all(spec, quantity or Quantity.EFFORT)
+    trial = with_all(spec, quantity or Quantity.EFFORT)
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
     pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
@@ -628,13 +571,6 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
         if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
     )
     return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
-
-
-def _with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
-    """Return a copy with an actuator on each joint that follows no other."""
-    trial = spec.copy()
-    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
-    return trial
 
 
 def _by_efforts(pairs: Iterable[ProposedPair], spec: mujoco.MjSpec) -> list[ProposedPair]:

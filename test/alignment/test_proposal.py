@@ -16,9 +16,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import map_columns
-from sysid_ros.alignment.mapping.names import EXACT, SAME_CORE, SAME_LETTERS, similarities
-from sysid_ros.alignment.mapping.proposal import (
+from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.pairs import EXACT, SAME_CORE, SAME_LETTERS, similarities
+from sysid_ros.alignment.proposal import (
     CONFIDENCE,
     ProposedPair,
     propose,
@@ -38,7 +38,7 @@ TIMES = np.arange(0, 2, 0.01)
 @pytest.fixture(scope='module')
 def bench() -> Any:
     """Return the benchmark that spoils bags of a simulated arm."""
-    path = Path(__file__).parents[3] / 'benchmarks' / 'mapping.py'
+    path = Path(__file__).parents[2] / 'benchmarks' / 'mapping.py'
     spec = importlib.util.spec_from_file_location('mapping_benchmark', path)
     assert spec is not None
     assert spec.loader is not None

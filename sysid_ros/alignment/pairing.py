@@ -12,12 +12,26 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.axes import (
+    AxesMotion,
+    Axis,
+    AxisColumn,
+    arm_axes,
+    check_one_arm,
+    find_leaders,
+    make_motion,
+    recorded_joints,
+    respond,
+    velocity_response,
+)
 from sysid_ros.alignment.health import (
     CLEAR,
     FACTOR,
@@ -28,46 +42,35 @@ from sysid_ros.alignment.health import (
     are_magnitudes,
     dead_columns,
 )
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders
-from sysid_ros.alignment.mapping.axes import (
-    AxesMotion,
-    Axis,
-    AxisColumn,
-    make_motion,
-    respond,
-    velocity_response,
-)
-from sysid_ros.alignment.mapping.mechanism import Mechanism, contradiction, motion_bases
-from sysid_ros.alignment.mapping.names import (
+from sysid_ros.alignment.pairs import (
     ARRAY,
     SAME_CORE,
-    FieldsOf,
-    applied_fields,
-    commanded_fields,
-    controller_facts,
-    measured_fields,
-    similarities,
-)
-from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
+    FieldsOf,
     Mapping,
     Pair,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
+    applied_fields,
     column_name,
     command_quantity,
+    commanded_fields,
+    controller_facts,
     drives_joint,
     field_columns,
+    measured_fields,
     pair_columns,
     raw_values,
     scalar_joints,
     sensor_names,
+    similarities,
     topic_columns,
     topic_labels,
     without_counterpart,
 )
+from sysid_ros.alignment.search import Mechanism, contradiction, motion_bases
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
@@ -78,6 +81,14 @@ from sysid_ros.bags.message_types import (
 )
 from sysid_ros.config import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
+from sysid_ros.model.implied import (
+    ActuatorKind,
+    add_actuators,
+    free_joints,
+    implied_actuators,
+    takes_efforts,
+)
+from sysid_ros.model.loading import compile_spec
 from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
 #: Types of messages that command joints by name, worst first.
@@ -671,3 +682,56 @@ def _not_followed(axes: list[Axis], motion: AxesMotion) -> Iterator[str]:
         best = max(follows, key=lambda name: abs(follows[name]))
         if abs(follows[axis.name]) < MOST and abs(follows[best]) > CLEAR:
             yield f'joint {best!r} follows the command {channel}, not {axis.name!r}'
+
+
+def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
+    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
+
+    Names of fields and topics tell it; where they do not, what follows the command best. A command
+    of positions may come with velocities that belong to it.
+    """
+    axes = arm_axes(bag)
+    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
+    if not takes_efforts(spec) or (spec.actuators and efforts):
+        return None
+    votes: Counter[Quantity] = Counter()
+    for recorded in recorded_joints(axes, make_motion(axes), frozenset(Quantity)):
+        if recorded.command is not None:
+            told = [quantity for quantity in Quantity if quantity in recorded.command.columns]
+            votes[told[0] if told else recorded.commanded] += 1
+    found = votes.most_common(1)[0][0] if votes else None
+    return None if spec.actuators and found is Quantity.EFFORT else found
+
+
+def imply_actuators(
+    spec: mujoco.MjSpec,
+    path: Path,
+    bag: BagColumns,
+    mapping: Literal['auto'] | MappingConfig = 'auto',
+) -> None:
+    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
+
+    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
+    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
+    ``auto`` goes by the joints' names.
+
+    Raises:
+        AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
+        ModelError: The model does not compile.
+    """
+    if mapping != 'auto':
+        add_actuators(spec, mapping.actuators)
+        return
+    quantity = lacking_quantity(spec, bag)
+    if quantity is not None:
+        trial = with_all(spec, quantity)
+        guessed = implied_actuators(trial)
+        pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
+        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
+
+
+def with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
+    """Return a copy with an actuator on each joint that follows no other."""
+    trial = spec.copy()
+    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
+    return trial

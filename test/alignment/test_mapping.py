@@ -11,8 +11,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Mapping, PairRole, align, map_columns
-from sysid_ros.alignment.mapping.axes import find_axes
+from sysid_ros.alignment import Mapping, PairRole, align
+from sysid_ros.alignment.axes import find_axes
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.bags import BagColumns, UnreadTopic
 from sysid_ros.config import ChannelMapping, MappingConfig, validate
 from sysid_ros.errors import AlignmentError, ConfigError
