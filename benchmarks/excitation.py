@@ -28,7 +28,6 @@ from shared.common import DEMO, AnyOf, Floats, ends, measuring, run, simulated, 
 
 from sysid_ros.excitation import Motion, sum_of_sines
 from sysid_ros.excitation.design import (
-    QUANTILE,
     RAMP,
     Design,
     Experiment,
@@ -40,6 +39,7 @@ from sysid_ros.excitation.design import (
 from sysid_ros.excitation.drives import Limits, drives
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.signals.trajectory import Trajectory

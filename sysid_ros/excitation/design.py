@@ -14,6 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import LITTLE, MOST
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import scales
@@ -26,8 +27,18 @@ from sysid_ros.excitation.drives import (
     drives,
     holding_commands,
     home_position,
+    settles,
 )
-from sysid_ros.excitation.motion import Motion, approach, quintic, ramp_window, sample_times
+from sysid_ros.excitation.motion import (
+    AMPLITUDE_POWER,
+    SINES,
+    Motion,
+    approach,
+    quintic,
+    ramp_window,
+    sample_times,
+)
+from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.unknown import Unknown
@@ -72,16 +83,8 @@ _OF_JOINTS = (
     _SENSORS.mjSENS_JOINTVEL,
     _SENSORS.mjSENS_JOINTACTFRC,
 )
-#: 97.5 % quantile of the normal distribution: half-widths of 95 % intervals in standard errors.
-QUANTILE = 1.959964
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
-#: Where parameters are off, they are looked at so many times less often: servos take nearly the
-#: same way.
-_COARSER = 5
-#: The robot gets so long to sag into its home pose before a motion, s.
-_SETTLING = 5.0
-_REST_SPEED = 1e-5
 
 
 def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
@@ -236,10 +239,7 @@ class Experiment:
             self.limits.parts(trace.qpos, trace.qvel, trace.forces, trace.torques, motion.commands)
             for trace in traces
         ]
-        distances = [
-            self.collisions.distance(trace.qpos[:: stride if place == 0 else _COARSER * stride])
-            for place, trace in enumerate(traces)
-        ]
+        distances = [self.collisions.distance(trace.qpos[::stride]) for trace in traces]
         diverged = any(trace.diverged for trace in traces)
         return Excursion(np.max(parts, axis=0), min(distances), diverged)
 
@@ -324,13 +324,8 @@ def _settled(model: mujoco.MjModel) -> NDArray[np.float64]:
     data = mujoco.MjData(model)
     data.qpos[:] = home_position(model)
     data.ctrl[:] = holding_commands(model, data.qpos)
-    for _ in range(int(_SETTLING / model.opt.timestep)):
-        mujoco.mj_step(model, data)
-        if np.max(np.abs(data.qvel)) < _REST_SPEED:
-            break
-    else:
-        return home_position(model)
-    return np.array(data.qpos)
+    settled = settles(data, model.opt.timestep, lambda: mujoco.mj_step(model, data))
+    return np.array(data.qpos) if settled else home_position(model)
 
 
 def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) -> None:
@@ -393,34 +388,19 @@ Observer = Callable[[str, float], None]
 RAMP = 1.0
 #: Seconds of one period, about: short enough to repeat, long enough for slow and fast sines.
 _PERIOD = 5.0
-#: Sines per actuator (Swevers et al., IEEE Trans. Robotics and Automation 13, 1997, use 5).
-_HARMONICS = 5
-#: The unit of a sine falls with its frequency to this power: as of `sum_of_sines`.
-_UNIT_POWER = 0.75
-#: Poses in a period, and the part of the time from pose to pose that a move takes.
-_POSES, _MOVE = 4, 0.6
+#: Poses in a period.
+_POSES = 4
 #: Motions are drawn at random so often, and so often the best one is changed at random.
 _RANDOM, _CHANGED = 40, 110
-#: Part of the coefficients that a change is about, and its size where it begins and where it ends,
-#: as a part of the coefficients' own; a success makes it larger, a failure smaller.
-_SHARE_CHANGED, _LARGEST, _SMALLEST, _GROW, _FALL = 0.3, 1.0, 0.05, 1.5, 0.93
 #: The criterion is the sum of the relative widths to this power: 2 is A-optimality, more looks at
 #: the widest. That of two links in `benchmarks/excitation.py` is .87 times as wide as with 2 (three
 #: seeds).
 _POWER = 6
-#: So many random motions show which parameters none excites.
-_LOOKED = 2
 #: How far the true parameters may be off while no limit is broken, as a part of their values, and
 #: on how many models with such parameters the motion is checked.
 UNCERTAINTY, _CHECKED = 0.2, 8
-#: Amplitudes are fitted to the limits so often, by at most these factors.
-_FITS, _SMALLER, _LARGER = 3, 0.4, 1.5
-#: A motion that then breaks a limit is made smaller by this factor, at most so many times.
-_SHRINK, _MOST_SHRINKS = 0.97, 80
-#: Directions with less of the information than this are none; as in the verdicts of a fit.
-_RANK = 1e-6
-#: A parameter stands for another one by more than this share.
-_SHARE = 0.1
+#: Amplitudes are fitted to the limits so often.
+_FITS = 3
 
 
 @dataclass(frozen=True)
@@ -490,14 +470,14 @@ def make_plan(
         )
     times = sample_times(duration, rate)
     phase = (times - RAMP) / period
-    numbers = np.unique(np.round(np.geomspace(1, highest, min(_HARMONICS, highest))))
+    numbers = np.unique(np.round(np.geomspace(1, highest, min(SINES, highest))))
     angles = 2 * np.pi * phase[:, None] * numbers
     sines = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
-    sines *= np.tile(numbers**-_UNIT_POWER, 2)
+    sines *= np.tile(numbers**-AMPLITUDE_POWER, 2)
     # How far each instant is from each pose, in moves.
     slots = phase[:, None] * _POSES - np.arange(_POSES)
     away = np.abs((slots + _POSES / 2) % _POSES - _POSES / 2)
-    poses = quintic((0.5 + _MOVE / 2 - away) / _MOVE)
+    poses = quintic(1.5 - 2 * away)  # a move takes half of the time from pose to pose
     shapes = np.concatenate([np.ones((len(times), 1)), sines, poses], axis=1)
     shapes *= ramp_window(times, 0.0, duration, RAMP)[:, None]
     return Plan(tuple(chosen), times, shapes, period, periods)
@@ -555,14 +535,7 @@ def design(
     search = _Search(experiment, plan)
     search.check_room()
     tell('trying random motions', 0.0)
-    looked = [search.information(search.fitted(plan.random(rng))) for _ in range(_LOOKED)]
-    unexcited = _unexcited(experiment.unknowns, np.sum(looked, axis=0))
-    lost = [item.parameter.name for item in unexcited]
-    kept = np.flatnonzero([unknown.name not in lost for unknown in experiment.unknowns])
-    if not len(kept):
-        names = ', '.join(sorted(lost))
-        raise ParameterError(f'Expected a parameter that motion can tell, found none: {names}.')
-    best = search.best(kept, rng, lambda part: tell('searching', part))
+    best, kept, unexcited = search.best(rng, lambda part: tell('searching', part))
     tell('checking the limits', 0.0)
     candidates = off(experiment, _CHECKED, rng)
     best, worst = search.inside(best, candidates)
@@ -631,29 +604,43 @@ class _Search:
             )
 
     def best(
-        self, kept: NDArray[np.int64], rng: np.random.Generator, tell: Callable[[float], None]
-    ) -> NDArray[np.float64]:
-        """Return the (nu, m) coefficients that say most about the kept parameters."""
-        plan = self._plan
-        sizes = scales(self._experiment.unknowns)[kept]
-        best, least, step = np.zeros(plan.shape), np.inf, _LARGEST / 2
-        for number in range(_RANDOM + _CHANGED):
-            x = plan.random(rng)
-            if number >= _RANDOM and np.isfinite(least):
-                changed = rng.uniform(size=plan.shape) < _SHARE_CHANGED
-                size = np.maximum(np.mean(np.abs(best), axis=0), 1e-2)
-                x = best + step * changed * size * rng.standard_normal(plan.shape)
-            x = self.fitted(x)
-            widths = half_widths(self.information(x)[np.ix_(kept, kept)]) / sizes
-            cost = np.sum(widths**_POWER)
-            if cost < least:
-                best, least, step = x, cost, min(_GROW * step, _LARGEST)
-            elif number >= _RANDOM:
-                step = max(_FALL * step, _SMALLEST)
+        self, rng: np.random.Generator, tell: Callable[[float], None]
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64], tuple[Unexcited, ...]]:
+        """Return the (nu, m) coefficients that say most, about which parameters, and the others."""
+        plan, unknowns = self._plan, self._experiment.unknowns
+        drawn = []
+        for number in range(_RANDOM):
+            x = self.fitted(plan.random(rng))
+            found = self.information(x)
+            drawn += [(x, found)] if np.all(np.isfinite(found)) else []
             tell((number + 1) / (_RANDOM + _CHANGED))
-        if not np.isfinite(least):
+        if not drawn:
             raise ModelError('Expected a motion whose simulation stays stable, found none.')
-        return best
+        unexcited = _unexcited(unknowns, np.sum([found for _, found in drawn], axis=0))
+        lost = {item.parameter.name for item in unexcited}
+        kept = np.flatnonzero([unknown.name not in lost for unknown in unknowns])
+        if not len(kept):
+            names = ', '.join(sorted(lost))
+            raise ParameterError(f'Expected a parameter that motion can tell, found none: {names}.')
+        sizes = scales(unknowns)[kept]
+
+        def cost(information: NDArray[np.float64]) -> float:
+            widths = half_widths(information[np.ix_(kept, kept)]) / sizes
+            return float(np.nan_to_num(np.sum(widths**_POWER), nan=np.inf))
+
+        costs = [cost(found) for _, found in drawn]
+        least = min(costs)
+        best = drawn[costs.index(least)][0]
+        for number in range(_CHANGED):
+            # Some or all coefficients change, by a little or by as much as they are.
+            changed = rng.uniform(size=plan.shape) < rng.uniform()
+            size = LITTLE ** rng.uniform() * np.maximum(np.mean(np.abs(best), axis=0), 1e-2)
+            x = self.fitted(best + changed * size * rng.standard_normal(plan.shape))
+            reached = cost(self.information(x))
+            if reached < least:
+                best, least = x, reached
+            tell((_RANDOM + number + 1) / (_RANDOM + _CHANGED))
+        return best, kept, unexcited
 
     def fitted(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return coefficients with which each actuator just reaches a limit of its own."""
@@ -666,19 +653,19 @@ class _Search:
     ) -> tuple[NDArray[np.float64], Excursion]:
         """Fit the whole motion to the limits of all models, then shrink it until none breaks."""
         limits = self._experiment.limits
-        for number in range(_FITS + _MOST_SHRINKS):
+        for _ in range(_FITS):
+            x = self._scaled(x, self._experiment.excursion(self._plan.motion(x), candidates))
+        while True:
             worst = self._experiment.excursion(self._plan.motion(x), candidates)
-            if number < _FITS:
-                x = self._scaled(x, worst)
-            elif worst.broken(limits):
-                x = x.copy()
-                x[(self._used(worst) > 1) | worst.blocked(limits)] *= _SHRINK
-            else:
+            broken = worst.broken(limits)
+            if not broken:
                 return x, worst
-        raise ModelError(
-            'Expected room for a motion around the home pose, found that even a small one breaks '
-            f'{worst.broken(limits)}.'
-        )
+            if np.abs(x).max() < LITTLE:
+                raise ModelError(
+                    'Expected room for a motion around the home pose, found that even a small one '
+                    f'breaks {broken}.'
+                )
+            x[(self._used(worst) > 1) | worst.blocked(limits)] *= 1 - LITTLE
 
     def information(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (p, p) information of one period, per unit of the parameters."""
@@ -691,13 +678,13 @@ class _Search:
         return self._experiment.excursion(self._period(x), self._experiment.nominal[None])
 
     def _used(self, reached: Excursion) -> NDArray[np.float64]:
-        """Return (nu,) the largest used part of what each actuator's limits allow, .1 at least."""
+        """Return (nu,) the largest used part of each actuator's allowed limits, half at least."""
         used = reached.parts / self._experiment.limits.allowed
-        return np.array([np.max(used[owned], initial=0.1) for owned in self._owners])
+        return np.array([np.max(used[owned], initial=MOST) for owned in self._owners])
 
     def _scaled(self, x: NDArray[np.float64], reached: Excursion) -> NDArray[np.float64]:
         """Return coefficients whose amplitudes use what the limits allow, if all were linear."""
-        step = np.clip(1 / self._used(reached), _SMALLER, _LARGER)
+        step = 1 / self._used(reached)
         if reached.blocked(self._experiment.limits):
             step = np.minimum(step, 0.8)
         # A centre outside of the limits comes back.
@@ -727,10 +714,10 @@ def _unexcited(
     root = vectors * np.sqrt(np.maximum(values, 0.0))
     factor, order = scipy.linalg.qr(root.T, mode='r', pivoting=True)
     weight = np.abs(np.diag(factor[: len(seen)]))
-    rank = int(np.sum(weight > _RANK * weight[0])) if len(weight) else 0
+    rank = int(np.sum(weight > _STEP * weight[0])) if len(weight) else 0
     for place in range(rank, len(seen)):
         shares = np.abs(np.linalg.lstsq(factor[:rank, :rank], factor[:rank, place], rcond=None)[0])
-        names = [unknowns[seen[order[k]]].name for k in np.flatnonzero(shares > _SHARE)]
+        names = [unknowns[seen[order[k]]].name for k in np.flatnonzero(shares > LITTLE)]
         lost = unknowns[seen[order[place]]]
         found.append(Unexcited(lost, f'only together with {", ".join(names)}'))
     return tuple(found)

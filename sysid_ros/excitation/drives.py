@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.health import LITTLE
 from sysid_ros.errors import ModelError
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
@@ -130,6 +131,15 @@ def holding_commands(model: mujoco.MjModel, position: NDArray[np.float64]) -> ND
     return commands
 
 
+def settles(data: mujoco.MjData, timestep: float, advance: Callable[[], None]) -> bool:
+    """Advance until gravity and servos balance; return whether they do."""
+    for step in range(int(_SETTLING_S / timestep)):
+        advance()
+        if step > 0 and float(np.max(np.abs(data.qvel))) < _REST_SPEED:
+            return True
+    return False
+
+
 def drives(model: mujoco.MjModel) -> tuple[Drive, ...]:
     """Describe all actuators of a model, in model order."""
     home = holding_commands(model, home_position(model))
@@ -198,8 +208,9 @@ CLEARANCE = 0.01
 #: A limit that the home pose already uses to a larger part than the margin may be used so much
 #: more: a joint that waits at the end of its range cannot wait inside of it.
 _SLACK = 0.02
-#: Efforts above the model's limits by so much of them are beyond: measuring has its errors.
-_EFFORT_TOLERANCE = 0.05
+#: A robot whose joints are all slower than this, rad/s or m/s, is at rest; one that is not after so
+#: many seconds, as a pendulum, starts moving.
+_REST_SPEED, _SETTLING_S = 1e-5, 20.0
 
 
 class Usage(NamedTuple):
@@ -438,7 +449,7 @@ class Guard:
             if model.jnt_limited[row]:
                 self._ranges[name] = tuple(model.jnt_range[row].tolist())
             if (effort := _largest_effort(model, row)) < np.inf:
-                self._efforts[name] = effort * (1 + _EFFORT_TOLERANCE)
+                self._efforts[name] = effort * (1 + LITTLE)
 
     def check(
         self,

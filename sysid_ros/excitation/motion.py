@@ -21,15 +21,13 @@ from sysid_ros.errors import ConfigError, ModelError, nearest
 from sysid_ros.excitation.drives import Drive, drives
 from sysid_ros.text import csv_header, one_line
 
-#: A quintic from rest to rest over one second and one unit is at most so fast (at half time).
-_QUINTIC_PEAK_SPEED = 1.875
-#: Sines per actuator: enough to move at many speeds, few enough that each is felt.
-_SINES = 5
+#: Sines per actuator (Swevers et al., IEEE Trans. Robotics and Automation 13, 1997, use 5).
+SINES = 5
 #: Lowest frequency in Hz, unless the motion is too short for one period of it.
 _SLOWEST = 0.05
 #: Amplitudes fall with frequency to this power. At 0 the fastest sine would take all torque, at 1
 #: (equal speeds) accelerations would be too weak to tell an armature.
-_AMPLITUDE_POWER = 0.75
+AMPLITUDE_POWER = 0.75
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,8 @@ def approach(
         The move and the motion, without a step between; the motion alone when it starts here.
     """
     distance = motion.commands[0] - start
-    duration = _QUINTIC_PEAK_SPEED * float(np.max(np.abs(distance), initial=0.0)) / max_speed
+    # At half time a quintic is 30/16 times as fast as on average.
+    duration = 30 / 16 * float(np.max(np.abs(distance), initial=0.0)) / max_speed
     steps = int(np.ceil(duration * rate))
     if steps == 0:
         return motion
@@ -150,7 +149,7 @@ def sum_of_sines(
     frequencies = _frequencies(rng, len(chosen), times[-1], max_frequency)
     phases = rng.uniform(0.0, 2.0 * np.pi, frequencies.shape)
     angle = 2.0 * np.pi * frequencies * times[:, None, None] + phases
-    waves = np.sum(frequencies**-_AMPLITUDE_POWER * np.sin(angle), axis=2)
+    waves = np.sum(frequencies**-AMPLITUDE_POWER * np.sin(angle), axis=2)
     waves /= np.max(np.abs(waves), axis=0)
     window = ramp_window(times, 0.0, float(times[-1]), ramp)
     columns = zip(chosen, waves.T, strict=True)
@@ -167,9 +166,9 @@ def _frequencies(
     a slot of its own, dealt at random.
     """
     lowest = min(max(_SLOWEST, 1.0 / max(duration, 1e-9)), highest / 4.0)
-    slots = _SINES * actuators
+    slots = SINES * actuators
     grid = highest * (lowest / highest) ** (np.arange(slots)[::-1] / slots)
-    return np.stack([rng.permutation(band) for band in grid.reshape(_SINES, actuators)], axis=1)
+    return np.stack([rng.permutation(band) for band in grid.reshape(SINES, actuators)], axis=1)
 
 
 def _inside(

@@ -25,6 +25,7 @@ from sysid_ros.excitation.drives import (
     home_position,
     joint_names,
     load_driven,
+    settles,
 )
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
@@ -172,10 +173,6 @@ class CommandQueue:
         return means
 
 
-#: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
-_REST_SPEED = 1e-5
-#: A robot that does not come to rest in so many seconds, as a pendulum, starts moving.
-_LONGEST_SETTLING = 20.0
 _DIVERGED = [
     int(mujoco.mjtWarning.mjWARN_BADQPOS),
     int(mujoco.mjtWarning.mjWARN_BADQVEL),
@@ -291,7 +288,9 @@ class Plant:
         if driven is not None:
             held[driven.controls] = self._data.qpos[driven.qpos]
             self._servos = ServoController(driven, self._data)
-        self.settled = self._settle(held)
+        self.settled = settles(self._data, self.timestep, lambda: self._advance(held))
+        self._check(0.0)
+        self._data.time = 0.0
         self._queue = CommandQueue(held, delays)
         self._step = 0
         self._samples = 0
@@ -356,18 +355,6 @@ class Plant:
         """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
         if self._data.warning.number[_DIVERGED].any():
             raise ModelError(f'The simulation of {self._name!r} became unstable at {time:g} s.')
-
-    def _settle(self, held: NDArray[np.float64]) -> bool:
-        """Hold the home pose until gravity and servos balance; say whether they do."""
-        settled = False
-        for step in range(int(_LONGEST_SETTLING / self.timestep)):
-            self._advance(held)
-            settled = step > 0 and float(np.max(np.abs(self._data.qvel))) < _REST_SPEED
-            if settled:
-                break
-        self._check(0.0)
-        self._data.time = 0.0
-        return settled
 
 
 class _Sensors:
