@@ -301,7 +301,7 @@ class _Reader:
                 score = min(score, EVEN)
                 notes.append('others of its message are no torques')
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
-        scale = self._scorer.torque_per_unit(row, self._found.guesses, self._found.verdict.offsets)
+        scale = self._scorer.torque_per_unit(row, self._found)
         scale = scale if math.isfinite(scale) else guess.sign / times
         known = math.isfinite(scale)
         size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
@@ -320,7 +320,7 @@ class _Reader:
         """
         recorded, guess, _ = self._parts(row)
         scale, found = float(guess.sign * guess.effort_sign), self._found
-        times = self._scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
+        times = self._scorer.contradiction(row, found, scale)
         return math.nan if times is None and recorded.own_efforts else times
 
     def _beside_currents(self, row: int) -> bool:

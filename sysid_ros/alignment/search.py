@@ -37,6 +37,8 @@ from numpy.typing import NDArray
 from sysid_ros.alignment.axes import LEAST_GAIN, RecordedJoint, SmoothSignal, Unit, units
 from sysid_ros.alignment.health import FACTOR, LITTLE, MOST
 from sysid_ros.alignment.pairs import (
+    EVEN,
+    EXACT,
     SAME_CORE,
     actuator_names,
     command_quantity,
@@ -47,12 +49,7 @@ from sysid_ros.alignment.pairs import (
 from sysid_ros.vocabulary import Quantity
 
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
-_UNKNOWN = (
-    'dof_armature',
-    'dof_frictionloss',
-    'tendon_armature',
-    'actuator_armature',
-)
+_UNKNOWN = ('dof_armature', 'dof_frictionloss', 'tendon_armature', 'actuator_armature')
 #: A smaller offset, rad or m per unit of stiffness, is none: backlash, sag and friction hold a
 #: joint so far away.
 LEAST_SHIFT = 0.05
@@ -60,7 +57,7 @@ LEAST_SHIFT = 0.05
 MASSES = 1.7
 #: An effort that is so many times what the model needs, or one so many times smaller, is no torque.
 TENFOLD = 10.0
-#: Any factors that are not negative.
+#: Bounds of factors of `motion_bases`: any that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
 
 
@@ -68,17 +65,8 @@ class JointActuator(NamedTuple):
     """What drives a joint, in the joint's coordinates.
 
     The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
-    for a velocity and x itself for an effort; the control is ``slope x + intercept``.
-
-    Attributes:
-        actuator: Its id.
-        name: Its name.
-        commanded: What x is.
-        stiffness: N·m/rad or N/m.
-        damping: N·m·s/rad or N·s/m.
-        slope: Control per unit of x.
-        intercept: Control at x = 0.
-        known: Whether torques can be computed: a fixed gain and an affine bias.
+    for a velocity and x itself for an effort, in SI units; the control is ``slope x + intercept``.
+    It is known where the gain is fixed and the bias affine.
     """
 
     actuator: int
@@ -97,18 +85,10 @@ class JointActuator(NamedTuple):
 
 
 class ModelJoint(NamedTuple):
-    """A hinge or slide joint.
+    """A hinge or slide joint, in SI units.
 
-    Attributes:
-        name: Its name.
-        id: Its id.
-        hinge: Whether it turns.
-        low: Least position, −inf where it has no limit.
-        high: Largest position.
-        armature: Of the joint and its actuators, kg·m² or kg.
-        damping: N·m·s/rad or N·s/m.
-        friction: Dry friction, N·m or N.
-        drive: The first servo on it, else its first actuator, or None.
+    Positions are infinite where it has no limit, the armature is that of its actuators as well, and
+    the drive is the first servo on it, else its first actuator.
     """
 
     name: str
@@ -134,11 +114,8 @@ class Follower(NamedTuple):
 class Mechanism:
     """A model's joints, and the torques that a motion takes.
 
-    Attributes:
-        model: As the user has it.
-        joints: Hinges and slides with a name that follow no other.
-        followers: Those that do.
-        fixed: Whether nothing that is measured stands on a free or ball joint.
+    Joints are hinges and slides with a name that follow no other, followers those that do; it is
+    ``fixed`` where none of them stands on a free or ball joint.
     """
 
     def __init__(self, model: mujoco.MjModel, guessed: frozenset[str] = frozenset()) -> None:
@@ -333,21 +310,6 @@ def motion_part(
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
-def scaled_part(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> float:
-    """Return the part of a drive of unknown scale that the motion leaves unexplained."""
-    return _part(driving - bases @ _bounded(bases, driving, *_ANY), driving)
-
-
-def scale_of(driving: NDArray[np.float64], bases: NDArray[np.float64]) -> float:
-    """Return by what a drive has to be multiplied for the model's masses to be right, or NaN.
-
-    Bodies must take most of the drive, else the motion does not tell.
-    """
-    factor = _bounded(bases, driving, *_ANY)[0]
-    carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(driving**2)))
-    return 1.0 / float(factor) if carried > MOST else math.nan
-
-
 def contradiction(
     joint: ModelJoint, effort: NDArray[np.float64], bases: NDArray[np.float64]
 ) -> float | None:
@@ -425,15 +387,10 @@ class Choice(enum.Enum):
 
 @dataclass(frozen=True)
 class Guess:
-    """What one joint of the bag is.
+    """What one joint of the bag is: the model's joint or −1, unit and sign of the position.
 
-    Attributes:
-        unit: Of the position.
-        joint: Index of the model's joint, or −1.
-        sign: Of the position, +1 or −1. Command and velocity follow by the data.
-        shifted: Whether the position has another zero than the command.
-        torque: Whether the effort is one, or in units of its own, as a current.
-        effort_sign: Of a torque against the position.
+    It is ``shifted`` where the position has another zero than the command. The effort is a
+    ``torque`` with a sign against the position, or in units of its own, as a current.
     """
 
     unit: Unit
@@ -443,16 +400,17 @@ class Guess:
     torque: bool = True
     effort_sign: int = 1
 
+    def given(self, joint: int, sign: int) -> Guess:
+        """Return it for another joint, turned by a sign."""
+        return dataclasses.replace(self, joint=joint, sign=sign * self.sign)
+
 
 class HypothesisScore(NamedTuple):
     """How a hypothesis fares.
 
-    Attributes:
-        total: Logarithm of its odds, up to a constant.
-        offsets: Of the positions, in joint units.
-        parts: The unexplained fractions of the variance: of the servo's law, of the
-            motion; NaN where they are not known.
-        evidence: What of the total the values say: all but what is usual.
+    The total is the logarithm of its odds, up to a constant; evidence is what of it the values say.
+    Offsets of the positions are in joint units. The parts are the fractions of the variance that
+    the servo's law and the motion leave unexplained, NaN where they are not known.
     """
 
     total: float
@@ -464,11 +422,8 @@ class HypothesisScore(NamedTuple):
 class Scorer:
     """Scores hypotheses on one bag and one model.
 
-    Attributes:
-        recorded: Joints of the bag.
-        joints: Joints of the model.
-        alike: (recorded, joints) how alike their names are.
-        strange: (recorded, joints) where a joint of a part of the robot is another one's by name.
+    ``alike`` is (recorded, joints) how alike their names are, and ``strange`` where a joint of a
+    part of the robot is another one's by name.
     """
 
     def __init__(
@@ -489,7 +444,9 @@ class Scorer:
         nameless = not self.alike.any() and len(recorded) == len(names)
         self._in_order = _in_message_order(recorded, nameless=nameless)
         self._least_disorder = _UNUSUAL if nameless else 0.0
-        self._names = _log_odds(measured) + _log_odds(commanded)
+        self._names = sum(
+            scipy.special.logit(np.clip(found, EVEN, EXACT)) for found in (measured, commanded)
+        )
         named = self.alike >= SAME_CORE
         # A part of a robot moves by what the rest of it does, too, which such a model lacks.
         partial = len(names) <= MOST * len(recorded)
@@ -634,7 +591,7 @@ class Scorer:
         return _HARDLY * min(1.0, 3.0 * part) + _RARE * hardly_moves
 
     def _all_torques(
-        self, guesses: Sequence[Guess], offsets: list[float]
+        self, guesses: Sequence[Guess], offsets: Sequence[float]
     ) -> NDArray[np.float64] | None:
         if not self._count or not self._mechanism.fixed:
             return None
@@ -677,51 +634,46 @@ class Scorer:
             motion = motion_part(joint, servo, bases)
         return law, motion, self._gain(law) + self._gain(motion) - cost
 
-    def _bases(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
-    ) -> NDArray[np.float64] | None:
+    def _bases(self, row: int, found: BestHypothesis) -> NDArray[np.float64] | None:
         """Return the (n, 4) torques that a joint takes, None where that is not known."""
-        torques = self._all_torques(guesses, list(offsets))
-        moved = self._moved(row, guesses[row])
-        if self.recorded[row].effort is None or moved is None or torques is None:
+        torques = self._all_torques(found.guesses, found.verdict.offsets)
+        moved = self._moved(row, found.guesses[row])
+        if moved is None or torques is None:
             return None
-        return motion_bases(torques[:, guesses[row].joint], moved)
+        return motion_bases(torques[:, found.guesses[row].joint], moved)
 
-    def torque_per_unit(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
-    ) -> float:
+    def torque_per_unit(self, row: int, found: BestHypothesis) -> float:
         """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
 
-        NaN where the motion does not tell: bodies take less than half of it, friction and armature
-        the rest.
+        NaN where the motion does not tell: friction and armature take more than half of it.
         """
-        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
+        bases, effort = self._bases(row, found), self.recorded[row].effort
         if bases is None or effort is None:
             return math.nan
         sign, _ = _own_sign(effort, bases)
-        return sign * scale_of(sign * effort, bases)
+        factor = sign * _bounded(bases, sign * effort, *_ANY)[0]
+        carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(effort**2)))
+        return 1.0 / float(factor) if carried > MOST else math.nan
 
-    def contradiction(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float], scale: float
-    ) -> float | None:
+    def contradiction(self, row: int, found: BestHypothesis, scale: float) -> float | None:
         """Return how many times what the model needs a scaled effort is; None if it may be one."""
-        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
+        bases, effort = self._bases(row, found), self.recorded[row].effort
         if bases is None or effort is None:
             return None
-        return contradiction(self.joints[guesses[row].joint], scale * effort, bases)
+        return contradiction(self.joints[found.guesses[row].joint], scale * effort, bases)
 
     def alone(self, row: int, joint: int) -> Guess:
         """Return how a joint of the bag fits one of the model best by itself."""
         if (row, joint) not in self._local:
-            unit_choices = self.recorded[row].position_units(hinge=self.joints[joint].hinge)
+            recorded = self.recorded[row]
+            options = itertools.product(
+                recorded.position_units(hinge=self.joints[joint].hinge),
+                (1, -1),
+                (False, True),
+                (True,) if recorded.effort is None else (True, False),
+            )
             rivals = [
-                Guess(unit, joint, sign, shifted, torque)
-                for unit, shifted, sign, torque in itertools.product(
-                    unit_choices,
-                    (False, True),
-                    (1, -1),
-                    (True, False)[: 1 + (self.recorded[row].effort is not None)],
-                )
+                Guess(unit, joint, sign, shifted, torque) for unit, sign, shifted, torque in options
             ]
             self._local[row, joint] = max(rivals, key=lambda rival: self.merit(row, rival))
         return self._local[row, joint]
@@ -736,7 +688,10 @@ def _own_sign(effort: NDArray[np.float64], bases: NDArray[np.float64] | None) ->
     """Return the sign of an effort of unknown scale, and what the motion leaves unexplained."""
     if bases is None:
         return 1, math.nan
-    left = {sign: scaled_part(sign * effort, bases) for sign in (1, -1)}
+    left = {
+        sign: _part(effort - sign * bases @ _bounded(bases, sign * effort, *_ANY), effort)
+        for sign in (1, -1)
+    }
     sign = min(left, key=lambda sign: left[sign])
     return sign, left[sign]
 
@@ -759,8 +714,8 @@ def _in_message_order(
     return pairs
 
 
-def _motion_key(guesses: Sequence[Guess], offsets: list[float]) -> tuple[object, ...]:
-    """Return what the motion of all joints, and so their torques, depends on."""
+def _motion_key(guesses: Sequence[Guess], offsets: Sequence[float]) -> tuple[object, ...]:
+    """Return what the torques of all joints depend on."""
     return tuple(
         (guess.joint, guess.sign, guess.unit.factor, round(offset, 6))
         for guess, offset in zip(guesses, offsets, strict=True)
@@ -768,20 +723,8 @@ def _motion_key(guesses: Sequence[Guess], offsets: list[float]) -> tuple[object,
     )
 
 
-def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    odds = np.clip(score, 0.5, 0.99)
-    found: NDArray[np.float64] = np.log(odds / (1 - odds))
-    return found
-
-
 class BestHypothesis(NamedTuple):
-    """The best hypothesis.
-
-    Attributes:
-        guesses: One per joint of the bag.
-        verdict: How it fares.
-        margins: Joint of the bag and choice to how much worse the best rival is.
-    """
+    """A guess per joint of the bag, and by joint and choice how much worse the best rival is."""
 
     guesses: tuple[Guess, ...]
     verdict: HypothesisScore
@@ -862,7 +805,7 @@ def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[
         for joint in set(range(len(scorer.joints))) - {guess.joint for guess in current}:
             yield Choice.JOINT, {row: scorer.alone(row, joint)}
             for sign in signs:
-                yield Choice.JOINT, {row: _given(current[row], joint, sign)}
+                yield Choice.JOINT, {row: current[row].given(joint, sign)}
         yield Choice.JOINT, {row: dataclasses.replace(current[row], joint=-1)}
 
 
@@ -889,11 +832,7 @@ def _exchanges(
     # Of a joint that turns and one that slides, the units are not the same.
     hinges = {scorer.joints[guess.joint].hinge for guess in (first, second) if guess.joint >= 0}
     for turns in itertools.product(signs, signs) if len(hinges) == 1 else ():
-        yield _given(first, second.joint, turns[0]), _given(second, first.joint, turns[1])
-
-
-def _given(guess: Guess, joint: int, sign: int) -> Guess:
-    return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
+        yield first.given(second.joint, turns[0]), second.given(first.joint, turns[1])
 
 
 def _common_moves(
