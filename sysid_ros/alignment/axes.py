@@ -13,7 +13,7 @@ import enum
 import functools
 import itertools
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -53,6 +53,25 @@ from sysid_ros.vocabulary import (
     words_of,
 )
 
+#: Distance of the instants, s; larger where the measurements are further apart.
+_STEP_S = 0.01
+#: Length, s, and order of the Savitzky–Golay filter, which has so many instants at least.
+_WINDOW_S, _ORDER = 0.15, 3
+_WINDOW = 2 * _ORDER + 1
+#: Longest stretch that is looked at, s: the liveliest of the bag.
+_LONGEST_S = 120.0
+#: A later lag, or another hypothesis, must be better by this much.
+LEAST_GAIN = 1e-3
+#: Instants at which hypotheses are judged.
+_SAMPLES = 250
+#: A weak servo goes a fifth of its way, which is not yet a revolution per radian.
+_WEAK = 0.2
+#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, and for one
+#: that a derivative tells: velocities that are read in step with the commands of a stiff servo are
+#: up to .08 off the mean.
+_LOOSE, _TIGHT = 0.3, 0.1
+#: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
+_BONUS = 0.2
 _SIDES = frozenset({'left', 'right'})
 #: Words for an arm that is moved by hand, and for one that follows it.
 _LEADS = frozenset({'lead', 'leader', 'master', 'teacher', 'teleop', 'operator'})
@@ -160,7 +179,7 @@ def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
     return replace(bag, topics=tuple(kept), unread=tuple(unread))
 
 
-def prefixes(bag: BagColumns, leaders: dict[str, str]) -> dict[str, str]:
+def _prefixes(bag: BagColumns, leaders: dict[str, str]) -> dict[str, str]:
     """Return topic to what tells its arm from others that call their joints the same."""
     several = _rivals(find_arms(bag, leaders))
     common = frozenset.intersection(*(arm.words for arm in several)) if several else frozenset()
@@ -239,27 +258,6 @@ def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
     return bool(shared)
 
 
-#: Distance of the instants, s; larger where the measurements are further apart.
-_STEP_S = 0.01
-#: Length, s, and order of the Savitzky–Golay filter, which has so many instants at least.
-_WINDOW_S, _ORDER = 0.15, 3
-_WINDOW = 2 * _ORDER + 1
-#: Longest stretch that is looked at, s: the liveliest of the bag.
-_LONGEST_S = 120.0
-#: A later lag, or another hypothesis, must be better by this much.
-LEAST_GAIN = 1e-3
-#: Instants at which hypotheses are judged.
-_SAMPLES = 250
-#: A weak servo goes a fifth of its way, which is not yet a revolution per radian.
-_WEAK = 0.2
-#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, and for one
-#: that a derivative tells: velocities that are read in step with the commands of a stiff servo are
-#: up to .08 off the mean.
-_LOOSE, _TIGHT = 0.3, 0.1
-#: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
-_BONUS = 0.2
-
-
 class EffortKind(enum.StrEnum):
     """What a column of efforts holds."""
 
@@ -269,16 +267,9 @@ class EffortKind(enum.StrEnum):
 
 
 class AxisColumn(NamedTuple):
-    """One column of a bag.
+    """One column of a bag, (n,) in its units.
 
-    Attributes:
-        topic: Its topic.
-        field: Its field.
-        label: Its label.
-        receive_ns: (n,) int64, ns.
-        header_ns: (n,) int64, ns, or None.
-        values: (n,) in units of the bag.
-        interpolated: Whether a command changes linearly from row to row; else it is held.
+    A command that is ``interpolated`` changes linearly from row to row; else it is held.
     """
 
     topic: str
@@ -311,12 +302,9 @@ class AxisColumn(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Columns that belong to one joint.
+    """Columns of one joint, measured or commanded, by quantity; None where names do not say which.
 
-    Attributes:
-        name: What the bag calls it; an index where it has no name.
-        commanded: Whether these are commands.
-        columns: Quantity to the column; None is that of a column whose names do not say it.
+    The name is what the bag calls it, an index where it has none.
     """
 
     name: str
@@ -334,14 +322,14 @@ class Axis(NamedTuple):
         return bool(self.name) and not self.name.isdigit()
 
 
-def find_axes(
-    bag: BagColumns, leaders: Collection[str] = (), prefixes: Mapping[str, str] | None = None
-) -> tuple[Axis, ...]:
+def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     """Collect the axes of a bag; of several with one name the most telling is kept.
 
-    Positions of leaders are commands where there are no others. Prefixes before the names of a
-    topic's joints tell those of several arms apart.
+    Positions of leaders are commands where there are no others. The arm is in the names where
+    several have the same joints.
     """
+    leaders = find_leaders(bag)
+    arms = _prefixes(bag, leaders)
     found: dict[tuple[str, str, str, bool], Axis] = {}
     meanings = {
         (topic.topic, field.name): meaning
@@ -359,7 +347,7 @@ def find_axes(
         for label in field.labels
     }
     for topic in bag.topics:
-        prefix = (prefixes or {}).get(topic.topic, '')
+        prefix = f'{arms[topic.topic]}_' if topic.topic in arms else ''
         for field in topic.fields:
             meaning = meanings.get((topic.topic, field.name))
             if meaning is None:
@@ -376,8 +364,7 @@ def find_axes(
                 replaced = topic.msgtype == JOINT_TRAJECTORY and label in done
                 if replaced or not np.isfinite(column.values).any():
                     continue
-                name = _joint_name(bag, topic.topic, label)
-                name = f'{prefix}_{name}' if prefix else name
+                name = prefix + _joint_name(bag, topic.topic, label)
                 axis = found.setdefault((*group, label, commanded), Axis(name, commanded, {}))
                 known = axis.columns.setdefault(quantity, column)
                 if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
@@ -390,12 +377,6 @@ def find_axes(
     ]
     asked = {axis.name for axis in axes if axis.commanded and axis.topic not in leaders}
     return _distinct([a for a in axes if a.topic not in leaders or a.name not in asked])
-
-
-def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Return the axes of a bag, with the arm in their names where several have the same joints."""
-    leaders = find_leaders(bag)
-    return find_axes(bag, leaders, prefixes(bag, leaders))
 
 
 def _without_quantity(topic: str) -> str:
@@ -452,12 +433,10 @@ class SmoothSignal(NamedTuple):
 
 
 class AxesMotion(NamedTuple):
-    """What all axes did.
+    """What all axes did at instants with a step in s.
 
-    Attributes:
-        step: Distance of the instants, s.
-        whole: (n,) where all that was measured is known.
-        signals: Index of the axis and quantity to its signal.
+    Where all that was measured is known, (n,) ``whole`` is True. Signals are by index of the axis
+    and quantity.
     """
 
     step: float
@@ -666,18 +645,11 @@ def _odd_unit(unit: Unit, factor: float) -> Unit:
 
 
 class RecordedJoint(NamedTuple):
-    """One joint of the robot as the bag shows it.
+    """One joint of the robot as the bag shows it, in units of the bag, None where that is unknown.
 
-    Attributes:
-        axis: What is measured.
-        command: What it follows, or None.
-        commanded: What the command tells.
-        command_values: (n,) the command in units of the bag, or None.
-        position: (n,) signals of the position, or None.
-        effort: (n,) or None.
-        following: How the measurement follows the command.
-        speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
-        whole: Whether positions are whole numbers.
+    The axis is what is measured, the command what it follows, ``commanded`` the quantity that this
+    tells. Measurements follow the command as ``following`` says, velocities the derivative of the
+    positions, which may be whole numbers, as ``speeding``.
     """
 
     axis: Axis
@@ -729,8 +701,7 @@ class RecordedJoint(NamedTuple):
             return _same_unit(position, Quantity.VELOCITY, hinge=hinge)
         usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / abs(self.speeding.slope)
-        tolerance = max(_TIGHT, self._attenuation)
-        return _nearest_unit(factor, usual, tolerance) or _odd_unit(usual[0], factor)
+        return _nearest_unit(factor, usual, self._tolerance) or _odd_unit(usual[0], factor)
 
     @property
     def _follows(self) -> bool:
@@ -742,9 +713,9 @@ class RecordedJoint(NamedTuple):
         return _WEAK < abs(self.following.slope) < FACTOR
 
     @property
-    def _attenuation(self) -> float:
-        """How much too small noise makes the slope of a regression at most, as a logarithm."""
-        return -2 * math.log(abs(self.speeding.correlation))
+    def _tolerance(self) -> float:
+        """How far off the slope of a velocity may be, as a logarithm: noise makes it smaller."""
+        return max(_TIGHT, -2 * math.log(abs(self.speeding.correlation)))
 
     def doubtful(self, *, hinge: bool) -> dict[Quantity | None, str]:
         """Return what is in no known unit to the question to ask; None is the command.
@@ -758,7 +729,7 @@ class RecordedJoint(NamedTuple):
         if abs(self.speeding.correlation) >= CLEAR:
             speed = abs(self.speeding.slope)
             others = units(Quantity.VELOCITY, hinge=hinge)
-            if not _has_units(speed, usual, others, max(_TIGHT, self._attenuation)):
+            if not _has_units(speed, usual, others, self._tolerance):
                 found[Quantity.VELOCITY] = (
                     f'it is {speed:.3g} times the derivative of the position, which no two units '
                     'are: is there a gear? Give its scale'

@@ -24,8 +24,8 @@ from sysid_ros.alignment.axes import (
     AxesMotion,
     Axis,
     AxisColumn,
-    arm_axes,
     check_one_arm,
+    find_axes,
     find_leaders,
     make_motion,
     recorded_joints,
@@ -690,7 +690,7 @@ def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
     Names of fields and topics tell it; where they do not, what follows the command best. A command
     of positions may come with velocities that belong to it.
     """
-    axes = arm_axes(bag)
+    axes = find_axes(bag)
     efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
     if not takes_efforts(spec) or (spec.actuators and efforts):
         return None

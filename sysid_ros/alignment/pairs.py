@@ -230,11 +230,7 @@ def without_counterpart(
 
 ARRAY = 'std_msgs/msg/Float64MultiArray'
 #: Fields of a trajectory's points, as a controller's state has them.
-_OF_POINTS = {
-    Quantity.POSITION: 'positions',
-    Quantity.VELOCITY: 'velocities',
-    Quantity.EFFORT: 'effort',
-}
+_OF_POINTS = dict(zip(Quantity, ('positions', 'velocities', 'effort'), strict=True))
 _VECTOR = ('x', 'y', 'z')
 #: MuJoCo has the scalar part of a quaternion first, ROS last.
 QUATERNION = ('w', 'x', 'y', 'z')
@@ -275,14 +271,9 @@ _NOISE = frozenset(
 
 
 def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:
-    """Compare names of a bag with names of a model.
+    """Return how alike m names of a bag and n of a model are, (m, n) from 0 to EXACT.
 
-    Args:
-        bag: m names; one that is empty or an index is like nothing.
-        model: n names.
-
-    Returns:
-        (m, n) from 0 to EXACT.
+    A name that is empty or an index is like nothing.
     """
     found = np.zeros((len(bag), len(model)))
     shared = np.zeros(found.shape, dtype=np.int64)
@@ -399,14 +390,12 @@ def _controller_meaning(topic: TopicColumns) -> dict[str, tuple[Quantity, bool]]
 
     Fields that are neither the state nor the best there is of the commands are left out.
     """
-    readers: tuple[tuple[FieldsOf, bool], ...] = (measured_fields, False), (commanded_fields, True)
-    found = {}
-    for quantity in Quantity:
-        for fields, commanded in readers:
-            field = next(fields(topic, quantity), None)
-            if field is not None:
-                found[field.name] = quantity, commanded
-    return found
+    return {
+        field.name: (quantity, bool(commanded))
+        for quantity in Quantity
+        for commanded, fields in enumerate((measured_fields, commanded_fields))
+        if (field := next(fields(topic, quantity), None)) is not None
+    }
 
 
 #: The fields of a topic that hold a quantity, best first.

@@ -20,8 +20,8 @@ from sysid_ros.alignment.axes import (
     AxisColumn,
     EffortKind,
     RecordedJoint,
-    arm_axes,
     check_one_arm,
+    find_axes,
     find_leaders,
     make_motion,
     recorded_joints,
@@ -115,12 +115,8 @@ def _words(text: str) -> set[str]:
 class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
-    Attributes:
-        labels: Columns of the field, in the order of the sensor's values.
-        scale: Model units per bag unit.
-        score: 0 to 1, see ``propose``.
-        reason: Why, in words.
-        kind: What it is taken as, if it is an effort.
+    Labels are in the order of the sensor's values, the score from 0 to 1 is that of `propose`, and
+    an effort is of a kind.
     """
 
     role: PairRole
@@ -181,7 +177,7 @@ def propose(
     """
     mechanism = Mechanism(model, guessed)
     check_one_arm(bag, find_leaders(bag), scalar_joints(model))
-    axes = arm_axes(bag)
+    axes = find_axes(bag)
     motion = make_motion(axes)
     commanded = frozenset(joint.drive.commanded for joint in mechanism.joints if joint.drive)
     recorded = recorded_joints(axes, motion, commanded or frozenset({Quantity.POSITION}))

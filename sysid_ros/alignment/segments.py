@@ -80,8 +80,7 @@ def stops(
 ) -> dict[str, list[Piece]]:
     """Find what was seen where the robot was stopped for half a second or longer.
 
-    Joints that brake slow down for a moment before they stand still; that moment belongs to the
-    stop.
+    The moment in which joints brake before they stand still belongs to the stop.
     """
     response = round(RESPONSE_S * SECOND_NS)
     asked = []
@@ -117,9 +116,13 @@ def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
     """Return what lies in a piece of each list and lasts for ``RESPONSE_S`` or longer."""
     common = several[0] if several else []
     for pieces in several[1:]:
-        both = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in common for b in pieces)
-        common = [piece for piece in both if _lasts(piece)]
+        common = [piece for piece in _overlaps(common, pieces) if _lasts(piece)]
     return common
+
+
+def _overlaps(one: Iterable[Piece], other: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield what each two pieces share, of negative length where that is nothing."""
+    return (Piece(max(a.first, b.first), min(a.last, b.last)) for a in one for b in other)
 
 
 def _lasts(piece: Piece) -> bool:
@@ -159,7 +162,7 @@ def _standstill(samples: StampedSamples) -> list[Piece]:
 
 
 class Segment(NamedTuple):
-    """First and last measured instant of a trajectory, ns, and of the run it was cut from.
+    """First and last measured instant of a trajectory, ns, and where its run began.
 
     What was measured earlier in the run helps to tell the state at the first instant.
     """
@@ -253,8 +256,7 @@ def find_cuts(
         if chosen is None:
             chosen = on
         else:
-            common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in chosen for b in on)
-            chosen = [piece for piece in common if piece.first <= piece.last]
+            chosen = [piece for piece in _overlaps(chosen, on) if piece.first <= piece.last]
     return cuts, chosen
 
 
@@ -290,15 +292,10 @@ def find_segments(
     cuts: Sequence[Cut] = (),
     chosen: Sequence[Piece] | None = None,
 ) -> tuple[list[Segment], list[HealthFinding]]:
-    """Cut the measured instants of a bag into segments, in time order, and say what is left out.
+    """Cut the (n,) measured instants of a bag, ns, into segments, and say what is left out.
 
-    Args:
-        bag: Name of the bag.
-        instants: (n,) times at which something is measured, strictly increasing, ns.
-        known: From when on the commands of all actuators are known, ns.
-        config: Longest gap, and length of windows.
-        cuts: What is left out; no run goes across it.
-        chosen: What is kept; a run may have begun before.
+    The commands of all actuators are known from an instant on. No run goes across a cut; one that
+    is chosen may have begun before.
     """
     findings = []
     start = int(instants[0])

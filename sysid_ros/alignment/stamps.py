@@ -66,14 +66,12 @@ class ClockJump(NamedTuple):
 
 
 class ClockFit(NamedTuple):
-    """Receive time minus header stamp: the line below, what comes on top of it, and jumps.
+    """Receive time minus header stamp, by its lower envelope.
 
     Attributes:
         offset: At the first message, s: difference of the clocks plus the least transport time.
-        drift: By how much more the recorder's clock runs, ppm; NaN where the recording is too
-            short to tell.
-        deviation: Standard deviation of the drift, ppm; NaN likewise.
-        jumps: Where the line has steps.
+        drift: By how much more the recorder's clock runs, ppm; NaN in too short a recording.
+        deviation: Standard deviation of the drift, ppm.
         duration: From the first message to the last, s.
         bend: By how much messages stay above the line for long, s: a clock that is being corrected.
         simulated: The header stamps are no time of day and the receive times are.
@@ -265,13 +263,12 @@ def one_clock(
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
     """Decide whether the stamps of some topics can be used side by side.
 
-    Commands without a header have receive times only. If the header stamps of the other topics
-    are from another clock, mixing the two would shift commands against measurements. ``auto`` then
-    carries header stamps over to the recorder's clock along a straight line, which keeps their
-    steadiness, and takes receive times where no line does: where a clock jumps, for all topics.
-    Stamps of the recorder's clock stay as they are. Simulated time is what a simulation's
-    measurements go by, however fast it runs: there, topics without a header are carried over to
-    it. The result is the choice for all topics, or by topic, and what it was made from.
+    Commands without a header have receive times only: mixed with stamps of another clock they would
+    shift against measurements. ``auto`` then carries header stamps over to the recorder's clock
+    along a straight line, which keeps their steadiness, and takes receive times where no line does:
+    where a clock jumps, for all topics. Measurements of a simulation go by its time, however fast
+    that runs, and topics without a header are carried over to it. The result is the choice for all
+    topics, or by topic, and what it was made from.
     """
     if not isinstance(stamps, dict) and stamps != 'auto':
         return stamps, ()

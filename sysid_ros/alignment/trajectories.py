@@ -72,14 +72,11 @@ COMMAND_HISTORY_S = 1.0
 
 @dataclass(frozen=True)
 class Alignment:
-    """A bag as the model sees it.
+    """A bag as the model sees it: continuous runs, in time order.
 
-    Attributes:
-        sequences: Continuous runs, in time order.
-        stamps: Topic and where the times of its rows are from, of topics that are paired.
-        places: Name, begin and end of each sequence, s from the first measurement.
-        seconds: From the first to the last measurement.
-        begins: Of each sequence what was measured around its start, s from there.
+    Stamps say where the times of paired topics are from, places where each sequence is, s from the
+    first measurement, ``seconds`` when the last was, and begins what was measured around each
+    sequence's start, s from there.
     """
 
     bag: str
@@ -122,10 +119,9 @@ def align(
 ) -> Alignment:
     """Turn a bag into trajectories.
 
-    Segments say what becomes trajectories; by default all does, cut at gaps. The longest delay is
-    by how many seconds commands may act late, if that is more than the delays of the model.
-    Trajectories start so long after the first command: until then one that is not in the bag may be
-    in force.
+    Segments say what becomes trajectories; by default all does, cut at gaps. Commands may act late
+    by the longest delay, s, or those of the model: trajectories start so long after the first
+    command, as until then one that is not in the bag may be in force.
 
     Raises:
         AlignmentError: No measurement is left while commands are known, or a marker is missing.
@@ -135,7 +131,6 @@ def align(
     used = {pair.topic for pair in mapping.pairs}
     markers = marker_topics(bag, segments)
     name = bag.path.name
-    # Commands or a marker may have receive times only; all must be of one clock.
     texts = [topic for topic in markers if not topic.fields]
     stamped, found = stamp_topics(bag, used | {item.topic for item in markers}, stamps, texts)
     health = [*mapping.health, *found]
@@ -402,11 +397,10 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True)
 class ColumnDescription:
-    """What one column of a table is.
+    """What one column of a table is: ``scale * bag value + offset`` of an element of the MJCF.
 
-    The values, ``scale * bag value + offset`` in a unit that is empty where none is known, come
-    from a topic, a field of its messages and a column of that. They belong to an element of the
-    MJCF, as ``sensor/elbow_position``, which measures or drives another, as ``joint/elbow``.
+    The element, as ``sensor/elbow_position``, measures or drives another, as ``joint/elbow``. The
+    unit is empty where none is known.
     """
 
     name: str

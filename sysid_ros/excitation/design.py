@@ -112,10 +112,8 @@ def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
 class Excursion(NamedTuple):
     """How far simulations of a motion go, the worst of several models.
 
-    Attributes:
-        parts: (k,) used parts of all limits, as ``Limits.parts`` returns them.
-        distance: Least distance of bodies that may collide, m; infinite where none is near.
-        diverged: Whether a simulation became unstable.
+    Parts are the (k,) of `Limits.parts`; the least distance of bodies that may collide, m, is
+    infinite where none is near.
     """
 
     parts: NDArray[np.float64]
@@ -137,15 +135,7 @@ class Excursion(NamedTuple):
 
 
 class SimulatedMotion(NamedTuple):
-    """One simulation of a motion.
-
-    Attributes:
-        qpos: (n, nq) in each step.
-        qvel: (n, nv).
-        forces: (n, nu) of the actuators.
-        torques: (n, njnt) of all actuators at each joint.
-        diverged: Whether it became unstable.
-    """
+    """One simulation: in n steps the (n, nu) forces of actuators, (n, njnt) torques at joints."""
 
     qpos: NDArray[np.float64]
     qvel: NDArray[np.float64]
@@ -155,17 +145,10 @@ class SimulatedMotion(NamedTuple):
 
 
 class Experiment:
-    """A model with sensors of known noise, on which motions are tried out.
+    """A model with limits and sensors of known noise, on which motions are tried out.
 
-    Attributes:
-        unknowns: The parameters.
-        limits: What motions must not exceed.
-        collisions: Finds bodies that come near to each other.
-        noise: Sensor name to standard deviation.
-        rate: Samples of every sensor per second.
-        nominal: (p,) values that motions are designed for.
-        lower: (p,) least values.
-        upper: (p,) largest values.
+    Noise is by sensor, the rate that of its samples, Hz. Motions are designed for the (p,) nominal
+    values of the parameters, which are between lower and upper.
     """
 
     def __init__(
@@ -350,15 +333,9 @@ def rehearse(spec: mujoco.MjSpec, path: Path, motion: Motion, limits: Limits) ->
 def lead_in(
     model: mujoco.MjModel, motion: Motion, pose: NDArray[np.float64], *, rate: float
 ) -> Motion:
-    """Return a motion with a move from a pose in front, and refuse a move into a collision.
+    """Return a motion with a move from a (nq,) pose in front; refuse a move into a collision.
 
     Of what stands or flies nobody knows where it is: its move is not looked at.
-
-    Args:
-        model: The compiled model.
-        motion: The motion.
-        pose: (nq,) where the robot is; what touches there does not count.
-        rate: Commands per second.
 
     Raises:
         ModelError: Bodies come too near to each other, if servos do as they are told.
@@ -408,15 +385,8 @@ class Plan:
     """A family of motions: all coefficients of some shapes in time.
 
     The command of actuator j is ``home_j + span_j * shapes @ x_j``. The shapes are a ramped
-    constant, then sines and cosines over whole periods, then moves from pose to pose, which visit
-    each once in a period. All begin and end at rest and at zero.
-
-    Attributes:
-        drives: The actuators.
-        times: (n,) of the commands, s.
-        shapes: (n, m).
-        period: Seconds.
-        periods: Number of periods between the ramps.
+    constant, then sines and cosines over whole periods, s, then moves from pose to pose, which
+    visit each once in a period. All are (n, m), and begin and end at rest and at zero.
     """
 
     drives: tuple[Drive, ...]
@@ -495,14 +465,9 @@ class Unexcited:
 class Design:
     """A motion worth recording.
 
-    Attributes:
-        motion: The motion.
-        parameters: What it was designed for: all but the unexcited.
-        half: (p,) predicted half-widths of their 95 % intervals, in their units.
-        usage: How much of each limit it uses at most, over all models that were tried.
-        distance: Least distance of bodies that may collide, m; infinite where none is near.
-        unexcited: Parameters that were asked for in vain.
-        models: Number of models, with parameters off, that the limits were checked on.
+    The intervals of its parameters, all but the unexcited, have (p,) predicted half-widths in their
+    units. ``usage`` is how much of each limit it uses at most on as many models, with parameters
+    off, and bodies that may collide keep a distance, m.
     """
 
     motion: Motion

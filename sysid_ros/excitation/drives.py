@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import LITTLE
+from sysid_ros.alignment.pairs import scalar_joints
 from sysid_ros.errors import ModelError
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
@@ -26,16 +27,11 @@ _FREE_HINGE = math.pi
 
 
 class Drive(NamedTuple):
-    """One actuator as the sender of commands sees it.
+    """One actuator as the sender of commands sees it, by its name, or as ``actuator_3`` without.
 
-    Attributes:
-        actuator: Its name, or ``actuator_3`` when it has none.
-        joint: The hinge or slide joint that it moves; empty when it moves something else.
-        slope: Command per unit of joint position; 0 when a command is no position.
-        offset: Command for joint position 0.
-        home: Command that holds the home pose.
-        lower: Smallest command that both the actuator and its joint allow.
-        upper: Largest such command.
+    The joint is a hinge or slide, empty when it moves something else. The command for a joint
+    position is ``slope * position + offset``, the slope being 0 when a command is no position.
+    Actuator and joint allow commands from lower to upper; that of ``home`` holds the home pose.
     """
 
     actuator: str
@@ -93,15 +89,6 @@ def compile_driven(spec: mujoco.MjSpec, path: Path) -> mujoco.MjModel:
             f'Expected one command per actuator in {str(path)!r}, found actuators that take more.'
         )
     return model
-
-
-def joint_names(model: mujoco.MjModel) -> tuple[str, ...]:
-    """Return the names of the hinge and slide joints, in model order, the unnamed left out."""
-    return tuple(
-        model.joint(row).name
-        for row in range(model.njnt)
-        if model.jnt_type[row] in SCALAR_JOINTS and model.joint(row).name
-    )
 
 
 def home_position(model: mujoco.MjModel) -> NDArray[np.float64]:
@@ -214,15 +201,10 @@ _REST_SPEED, _SETTLING_S = 1e-5, 20.0
 
 
 class Usage(NamedTuple):
-    """How much of one limit a motion uses.
+    """How much of a limit, from low to high in SI units, a motion uses.
 
-    Attributes:
-        what: ``position``, ``velocity``, ``torque`` or ``command``.
-        name: Of the joint or actuator.
-        low: Lower limit: rad, m, rad/s, m/s, N·m, N or the command's unit.
-        high: Upper limit.
-        part: How much of the way from the middle to a limit is used; 1 is all of it.
-        allowed: How much of it may be used.
+    It is of the ``position``, ``velocity``, ``torque`` or ``command`` of a joint or actuator. Of
+    the way from the middle to the limit, 1 being all, a part is used and as much allowed.
     """
 
     what: str
@@ -239,13 +221,7 @@ class Usage(NamedTuple):
 
 
 class Limits:
-    """The limits of a model.
-
-    Attributes:
-        model: The compiled model.
-        clearance: Least distance of bodies that may collide, m.
-        allowed: (k,) part of each limit that may be used, in the order of `parts`.
-    """
+    """The limits of a compiled model, and the (k,) ``allowed`` parts of each that may be used."""
 
     def __init__(
         self,
@@ -255,14 +231,11 @@ class Limits:
         max_speed: float | None = None,
         clearance: float = CLEARANCE,
     ) -> None:
-        """Collect the limits of a compiled model.
+        """Collect the limits.
 
-        Args:
-            model: The compiled model.
-            margin: Part of each limit that may be used.
-            max_speed: Largest speed of all joints, rad/s or m/s; the default is 2 rad/s for hinges
-                and 0.5 m/s for slides.
-            clearance: Least distance of bodies that may collide, m.
+        The margin is the part of each that may be used. The largest speed of all joints is 2 rad/s
+        at hinges and 0.5 m/s at slides unless given. Bodies that may collide stay apart by a
+        clearance, m.
 
         Raises:
             ModelError: The model floats freely, or has balls, or no actuator.
@@ -286,31 +259,25 @@ class Limits:
         actuators = [drive.actuator for drive in drives(model)]
         limits: list[tuple[str, str, int, float, float]] = []
 
-        def add(
-            what: str,
-            names: list[str],
-            first: int,
-            ranges: NDArray[np.float64],
-            limited: NDArray[np.bool_],
-        ) -> None:
-            limits.extend(
+        # Both ends of a force count alike: what pushes pulls when a motion is turned around.
+        forces, torques = (
+            np.abs(ranges).min(axis=1)[:, None] * [-1, 1]
+            for ranges in (model.actuator_forcerange, model.jnt_actfrcrange)
+        )
+        every = np.ones(model.njnt, dtype=bool)
+        first = 0
+        for what, names, count, ranges, limited in (
+            ('position', joints, model.nq, model.jnt_range, model.jnt_limited),
+            ('velocity', joints, model.nv, speeds[:, None] * [-1, 1], every),
+            ('torque', actuators, model.nu, forces, model.actuator_forcelimited),
+            ('torque', joints, model.njnt, torques, model.jnt_actfrclimited),
+            ('command', actuators, 0, model.actuator_ctrlrange, model.actuator_ctrllimited),
+        ):
+            limits += [
                 (what, names[row], first + row, *ranges[row].tolist())
                 for row in np.flatnonzero(limited).tolist()
-            )
-
-        def symmetric(ranges: NDArray[np.float64]) -> NDArray[np.float64]:
-            # Both ends of a force count alike: what pushes pulls when a motion is turned around.
-            least = np.min(np.abs(ranges), axis=1)
-            return np.stack([-least, least], axis=1)
-
-        first = np.cumsum([0, model.nq, model.nv, model.nu, model.njnt]).tolist()
-        both = np.stack([-speeds, speeds], axis=1)
-        forces, torques = symmetric(model.actuator_forcerange), symmetric(model.jnt_actfrcrange)
-        add('position', joints, first[0], model.jnt_range, model.jnt_limited)
-        add('velocity', joints, first[1], both, np.ones(model.njnt, dtype=bool))
-        add('torque', actuators, first[2], forces, model.actuator_forcelimited)
-        add('torque', joints, first[3], torques, model.jnt_actfrclimited)
-        add('command', actuators, first[4], model.actuator_ctrlrange, model.actuator_ctrllimited)
+            ]
+            first += count
         self._named = [(what, name, low, high) for what, name, _, low, high in limits]
         # Columns among all that a simulation is asked for, as `parts` takes it.
         self._columns = np.array([column for _, _, column, _, _ in limits], dtype=np.int64)
@@ -359,10 +326,7 @@ class Collisions:
 
     MuJoCo's own filters hold: geoms collide only where contype and conaffinity say so, and bodies
     that are joined do not. What touches in the home pose, as a base on the floor, does not count,
-    nor what touches where a motion begins.
-
-    Attributes:
-        possible: Whether any two geoms can collide at all.
+    nor what touches where a motion begins. ``possible`` is whether any two geoms can collide.
     """
 
     def __init__(
@@ -411,12 +375,7 @@ class Collisions:
 
 
 class Breach(NamedTuple):
-    """A broken limit.
-
-    Attributes:
-        reason: Which, by how much.
-        gives_way: Whether the commands have to go to where the robot is.
-    """
+    """Which limit is broken, by how much, and whether commands have to go to where the robot is."""
 
     reason: str
     gives_way: bool = False
@@ -444,8 +403,7 @@ class Guard:
         self._drives = drives(model)
         self._ranges: dict[str, tuple[float, ...]] = {}
         self._efforts: dict[str, float] = {}
-        for name in joint_names(model):
-            row = model.joint(name).id
+        for name, row in scalar_joints(model).items():
             if model.jnt_limited[row]:
                 self._ranges[name] = tuple(model.jnt_range[row].tolist())
             if (effort := _largest_effort(model, row)) < np.inf:

@@ -32,13 +32,7 @@ AMPLITUDE_POWER = 0.75
 
 @dataclass(frozen=True)
 class Motion:
-    """Commands on a fixed time grid.
-
-    Attributes:
-        times: (n,) seconds from the first command.
-        commands: (n, nu) in the unit of each actuator's command: rad or m for position servos.
-        actuators: nu names, in model order.
-    """
+    """The (n, nu) commands of nu actuators on a fixed grid of (n,) times, s from the first."""
 
     times: NDArray[np.float64]
     commands: NDArray[np.float64]
@@ -83,16 +77,10 @@ def ramp_window(
 def approach(
     motion: Motion, start: NDArray[np.float64], *, rate: float, max_speed: float = 0.5
 ) -> Motion:
-    """Prepend a smooth move from where the actuators are to where a motion starts.
+    """Prepend a smooth move from (nu,) commands that ask for the present pose.
 
-    Args:
-        motion: The motion.
-        start: (nu,) commands that ask for the present pose.
-        rate: Commands per second of the move, and of the motion.
-        max_speed: Fastest change of any command in the move, unit per second.
-
-    Returns:
-        The move and the motion, without a step between; the motion alone when it starts here.
+    Both have a rate of commands per second; in the move, none changes by more than ``max_speed``
+    per second. The motion alone is returned when it starts here.
     """
     distance = motion.commands[0] - start
     # At half time a quintic is 30/16 times as fast as on average.
@@ -191,13 +179,7 @@ def _inside(
 
 
 class Waypoints(NamedTuple):
-    """Where to be when.
-
-    Attributes:
-        times: (n,) seconds.
-        names: k names of joints or actuators.
-        positions: (n, k) joint positions in rad or m, or actuators' commands.
-    """
+    """Where to be when: (n, k) positions of k joints, rad or m, or commands of actuators."""
 
     times: NDArray[np.float64]
     names: tuple[str, ...]

@@ -69,7 +69,7 @@ SEVERAL = 3
 #: Velocities that are off by a larger factor are not the slope of the positions.
 _SCALE = 1.3
 #: A spike is a change of so many times the median change, and of those around it.
-_SPIKE = 20
+_SPIKE = 10
 
 
 @dataclass(frozen=True)
@@ -114,27 +114,15 @@ def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -
     Where several topics measure a joint, the one that measures it most often counts. The (n,) times
     of a topic's rows are in ns.
     """
-    sources = [
-        (
-            label,
-            Trace(
-                quantity,
-                command,
-                topic.topic,
-                column_name(topic.topic, field.name, label),
-                '',
-                _NO_TIMES,
-                field.values[:, column],
-                field.interpolated,
-            ),
-        )
-        for topic in sorted(bag.topics, key=lambda item: -len(item.receive_ns))
-        for field in topic.fields
-        if is_of_joints(topic) and (meaning := meaning_of(topic, field)) is not None
-        for quantity, command in [meaning]
-        if quantity is not None
-        for column, label in enumerate(field.labels)
-    ]
+    sources = []
+    for topic in sorted(filter(is_of_joints, bag.topics), key=lambda item: -len(item.receive_ns)):
+        for field in topic.fields:
+            quantity, command = meaning_of(topic, field) or (None, False)
+            for label, values in zip(field.labels, field.values.T, strict=True):
+                channel = column_name(topic.topic, field.name, label)
+                if quantity is not None:
+                    what = quantity, command, topic.topic, channel, ''
+                    sources.append((label, Trace(*what, _NO_TIMES, values, field.interpolated)))
     return _collect(sources, times_ns)
 
 
@@ -163,18 +151,12 @@ def joints_of_model(
             joint = int(actuator.trnid[0])
         if quantity is None:
             continue
-        slide = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE
-        trace = Trace(
-            quantity,
-            pair.role is PairRole.ACTUATOR,
-            pair.topic,
-            column_name(pair.topic, pair.field, pair.label),
-            quantity.unit(slide=bool(slide)),
-            _NO_TIMES,
-            pair.scale * raw_values(bag, pair) + pair.offset,
-            pair_columns(bag, pair).interpolated,
-        )
-        sources.append((joints[joint], trace))
+        unit = quantity.unit(slide=bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE))
+        channel = column_name(pair.topic, pair.field, pair.label)
+        what = quantity, pair.role is PairRole.ACTUATOR, pair.topic, channel, unit
+        values = pair.scale * raw_values(bag, pair) + pair.offset
+        interpolated = pair_columns(bag, pair).interpolated
+        sources.append((joints[joint], Trace(*what, _NO_TIMES, values, interpolated)))
     found = _collect(sources, times_ns)
     return tuple(sorted(found, key=lambda item: joints.index(item.name)))
 
@@ -191,7 +173,6 @@ def _collect(
     known = list(sources)
     used = {item.topic for _, item in known}
     origin = min((int(times_ns[own].min()) for own in used if len(times_ns[own])), default=0)
-    increasing = {topic: bool(longest_increasing(times_ns[topic]).all()) for topic in used}
     found: dict[str, dict[tuple[bool, int], Trace]] = {}
     for name, item in known:
         traces = found.setdefault(name, {})
@@ -199,8 +180,7 @@ def _collect(
         stamps, rows = times_ns[item.topic], np.flatnonzero(np.isfinite(item.values))
         if key in traces or not len(rows):
             continue
-        if len(rows) < len(stamps) or not increasing[item.topic]:
-            rows = rows[longest_increasing(stamps[rows])]
+        rows = rows[longest_increasing(stamps[rows])]
         times = (stamps[rows] - origin) / SECOND_NS
         traces[key] = dataclasses.replace(item, times=times, values=item.values[rows])
     return tuple(
@@ -256,7 +236,7 @@ def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFind
 
 
 def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
-    """Find velocities that come from a filter, and are late against the positions beside them."""
+    """Find velocities that are late against the positions beside them, as after a filter."""
     found = velocity_lag(position.times, position.values, velocity.times, velocity.values)
     interval = float(np.median(np.diff(velocity.times)))
     if found is not None and found.seconds > usual(interval) + ERRORS * found.deviation:
@@ -342,18 +322,11 @@ _KNOWN_DRIFT = 5.0
 
 @dataclass(frozen=True)
 class BagFacts:
-    """The bag as a whole.
+    """The bag as a whole: size of its files in bytes, first receive time and duration in s.
 
-    Attributes:
-        storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
-            files.
-        size: Of its data files, bytes.
-        start_ns: First receive time, ns since the epoch; 0 when nothing was read.
-        duration: From there to the last receive time, s.
-        messages: In topics with numbers.
-        facts: What the recorder wrote about the session; empty for other recorders' bags.
-        dropped: Topic to messages that the recorder received and could not write.
-        lost: Topic to messages that the middleware reported lost.
+    Messages are those in topics with numbers, ``facts`` what the recorder wrote about the session.
+    By topic, messages were ``dropped`` that the recorder could not write, and ``lost`` that the
+    middleware reported.
     """
 
     path: Path
@@ -369,20 +342,16 @@ class BagFacts:
 
 @dataclass(frozen=True)
 class TopicReport:
-    """One topic.
+    """One topic; what is unknown is NaN.
 
     Attributes:
-        rate: Hz; NaN with fewer than two messages.
+        rate: Hz.
         jitter: Of the intervals about their median, s: 1.4826 times the median deviation.
-        longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
-        stamps: Which time is used: of the ``header``, as it is or ``carried`` over to the
-            recorder's clock, of ``receive``, when it was ``sent``, moved by what that usually takes
-            to receive, or ``simulated``.
+        stamps: Which time is used.
         clock: Receive time minus header stamp at the first message, without what held messages up,
-            s; NaN without header stamps.
-        drift: What the recorder's clock gains on the header stamps, ppm; NaN unless it is
-            known to 5.
+            s.
+        drift: What the recorder's clock gains on the header stamps, ppm, if that is known to 5.
     """
 
     topic: str
@@ -423,15 +392,10 @@ class ChannelReport:
 class JointReport:
     """One joint, by its name in the model, or in the bag where there is no model.
 
-    Position, velocity, effort and command are the columns that these come from, empty where there
-    is none.
-
-    Attributes:
-        low: Least position, in units of the model, or of the bag without one; NaN if unknown.
-        high: Greatest position.
-        step: Of the encoder, in units of the bag; NaN where none shows.
-        lag: Of the position behind its command; None where there is none or it cannot be told.
-        of_range: Fraction of the joint's range that its positions cover; NaN without limits.
+    Position, velocity, effort and command are the columns that these come from. Least and greatest
+    position are in units of the model, or of the bag without one, the step of the encoder in those
+    of the bag; of the range they cover a fraction. The lag is that of the position behind its
+    command. What is unknown is empty, NaN or None.
     """
 
     name: str
@@ -459,9 +423,8 @@ class MappingReport:
 class Inspection:
     """All that can be said about a bag without a fit.
 
-    The topics are those with numbers, by name; the joints those that are named, or paired with the
-    model. Findings are about topics that matter to a fit: of joints, commands, poses, forces and
-    inertial units, and those that the mapping uses.
+    The topics are those with numbers, the joints those that are named, or paired with the model.
+    Findings are about topics that the mapping uses, or whose types matter to a fit.
     """
 
     bag: BagFacts
@@ -624,9 +587,9 @@ def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[Health
 
 
 def _joint(joint: Joint, model: mujoco.MjModel | None, steps: dict[str, float]) -> JointReport:
-    def source(trace: Trace | None) -> str:
-        return trace.channel if trace is not None else ''
-
+    columns = {
+        quantity: trace.channel if (trace := joint.find(quantity)) else '' for quantity in Quantity
+    }
     reach = math.nan
     index = None if model is None else scalar_joints(model).get(joint.name)
     if model is not None and index is not None and model.jnt_limited[index]:
@@ -638,15 +601,14 @@ def _joint(joint: Joint, model: mujoco.MjModel | None, steps: dict[str, float]) 
     if asked is not None and position is not None:
         samples = asked.times, asked.values, position.times, position.values
         behind = lag(*samples, interpolated=asked.interpolated)
+    command = joint.command()
     return JointReport(
         name=joint.name,
-        position=source(position),
-        velocity=source(joint.find(Quantity.VELOCITY)),
-        effort=source(joint.find(Quantity.EFFORT)),
-        command=source(joint.command()),
+        **columns,
+        command=command.channel if command else '',
         low=low,
         high=high,
-        step=steps.get(source(position), math.nan),
+        step=steps.get(columns[Quantity.POSITION], math.nan),
         lag=behind,
         of_range=(high - low) / reach,
     )
@@ -740,8 +702,8 @@ def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
 def quantisation_step(values: NDArray[np.float64]) -> float:
     """Find the step of an encoder or converter from (n,) finite values.
 
-    It is the smallest difference between two values if all differences are its multiples, in the
-    unit of the values; NaN if they are not, or if there are too few values.
+    It is the smallest difference between two values if all differences are its multiples; NaN if
+    they are not, or if there are too few values.
     """
     stride = max(len(values) // MOST_SAMPLES, 1)
     # The ends are left out: a limit need not be on the grid.
@@ -766,9 +728,9 @@ def quantisation_step(values: NDArray[np.float64]) -> float:
 def clipped(values: NDArray[np.float64], step: float) -> int:
     """Count samples, of (n,) finite ones with a step or NaN, at a limit of the sensor or driver.
 
-    A limit is the least or greatest value when the signal arrives there at speed, stays for much
-    longer than values usually stay, and does so at least three times. The turning points of a
-    motion are approached slowly; a robot at rest arrives once.
+    At a limit the signal arrives at speed, at least three times, and stays for much longer than at
+    other values. The turning points of a motion are approached slowly; a robot at rest arrives
+    once.
     """
     if len(values) <= FEW:
         return 0

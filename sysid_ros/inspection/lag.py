@@ -54,10 +54,10 @@ _KNOWN_S = 0.02
 
 
 class Lag(NamedTuple):
-    """A lag of a response behind its command, s, with its standard deviation, s.
+    """A lag of a response behind its command and its standard deviation, s.
 
-    The correlation is that of the two velocities at that lag, negative where they are opposed; the
-    gain is the slope of the response by the command.
+    There, the two velocities have a correlation, and the response a gain as its slope by the
+    command.
     """
 
     seconds: float

@@ -15,6 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.pairs import scalar_joints
 from sysid_ros.config import read_yaml
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
@@ -23,7 +24,6 @@ from sysid_ros.excitation.drives import (
     drives,
     holding_commands,
     home_position,
-    joint_names,
     load_driven,
     settles,
 )
@@ -41,10 +41,9 @@ _INSTANT = 1e-9
 class TrajectoryCommand(NamedTuple):
     """Points to follow as a joint_trajectory_controller does: see `sysid_ros.signals.setpoints`.
 
-    Attributes:
-        after: (p,) seconds from its arrival to each point, increasing.
-        points: (p, 3, nu) commands and their first and second derivatives by time; derivatives
-            that are not given are NaN, and so are the commands of actuators that hold theirs.
+    ``after`` are the (p,) increasing seconds from its arrival to each point. Points are (p, 3, nu)
+    commands and their first and second derivatives by time; derivatives that are not given are NaN,
+    and so are the commands of actuators that hold theirs.
     """
 
     after: NDArray[np.float64]
@@ -182,14 +181,9 @@ _DIVERGED = [
 
 @dataclass(frozen=True)
 class Noise:
-    """How a robot's sensors err.
+    """Standard deviations of a robot's sensors, in SI units, of the position before the encoder.
 
-    Attributes:
-        position: Standard deviation before the encoder, rad or m.
-        velocity: Standard deviation, rad/s or m/s.
-        effort: Standard deviation, N·m or N.
-        encoder_bits: A hinge's encoder has 2^bits counts per turn; 0 means exact. Slides have none.
-        seed: Equal seeds give equal noise.
+    A hinge's encoder has ``2^encoder_bits`` counts per turn; 0 means exact. Slides have none.
     """
 
     position: float = 0.0
@@ -200,13 +194,9 @@ class Noise:
 
 
 class Sample(NamedTuple):
-    """What the sensors of all joints say at one instant, in the order of ``Plant.joints``.
+    """What the sensors of all joints, in the order of ``Plant.joints``, say at a time in s.
 
-    Attributes:
-        time: Seconds since the start, a multiple of the time step.
-        position: (n,) rad or m.
-        velocity: (n,) rad/s or m/s.
-        effort: (n,) N·m or N, of the actuators at the joint.
+    All are (n,) in SI units; efforts are of the actuators at the joint.
     """
 
     time: float
@@ -255,7 +245,7 @@ class Plant:
         # An MJCF without actuators may be meant to swing; a URDF cannot say what drives it.
         urdf = read_description(path).urdf is not None
         spec = load_driven(path) if urdf else load_spec(path)
-        self.joints = joint_names(compile_driven(spec, path))
+        self.joints = tuple(scalar_joints(compile_driven(spec, path)))
         if not self.joints:
             raise ModelError(
                 f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
@@ -312,8 +302,8 @@ class Plant:
     def advance(self, until: float) -> Iterator[Sample]:
         """Simulate all whole steps up to a time in s, yielding the samples on the way.
 
-        Sample k is of time k / rate, or of the nearest step when the time step does not divide it;
-        its time says so. Commands that arrive by then less their delay must have been given.
+        Sample k is of the step nearest to k / rate. Commands that arrive by then less their delay
+        must have been given.
 
         Raises:
             ModelError: The simulation became unstable.
