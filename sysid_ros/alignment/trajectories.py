@@ -395,51 +395,6 @@ class Format(enum.Enum):
     CSV = 'csv'
 
 
-@dataclass(frozen=True)
-class ColumnDescription:
-    """What one column of a table is: ``scale * bag value + offset`` of an element of the MJCF.
-
-    The element, as ``sensor/elbow_position``, measures or drives another, as ``joint/elbow``. The
-    unit is empty where none is known.
-    """
-
-    name: str
-    unit: str
-    element: str
-    of: str
-    topic: str
-    field: str
-    label: str
-    scale: float
-    offset: float
-
-
-def _write_table(
-    path: Path, series: TimeSeries, columns: tuple[ColumnDescription, ...], origin_ns: int
-) -> list[Path]:
-    """Write a series in the format of the path's suffix.
-
-    ``.npz`` is readable without pickle, also by MuJoCo's sysid toolbox: ``times`` (n,) s, ``data``
-    (n, k), ``signal_mapping``, ``columns``, a JSON list with one object per column, and
-    ``origin_ns``. ``.csv`` has one header line and exact numbers, first the ``time`` in s, and the
-    origin and the columns after the first in ``.csv.json`` beside it.
-    """
-    if path.suffix == '.npz':
-        described = {'columns': np.asarray(to_json(columns)), 'origin_ns': np.asarray(origin_ns)}
-        write_arrays(path, {**series.arrays(), **described})
-        return [path]
-    stream = io.StringIO(newline='')
-    stream.write(csv_header(['time', *(column.name for column in columns)]))
-    # The writer takes repr() of floats: the shortest text that reads as the same number.
-    rows = np.column_stack([series.times, series.data]).tolist()
-    csv.writer(stream, lineterminator='\n').writerows(rows)
-    beside = path.with_name(f'{path.name}.json')
-    replace_file(path, stream.getvalue().encode())
-    text = to_json({'origin_ns': origin_ns, 'columns': columns}, indent=1)
-    replace_file(beside, f'{text}\n'.encode())
-    return [path, beside]
-
-
 def write_series(
     folder: Path,
     alignment: Alignment,
@@ -449,20 +404,20 @@ def write_series(
     """Write the sequences of a bag, each series into a file of its own per format.
 
     ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
-    one column per value. ``NAME_health.json`` of the bag holds what is not a number in a column:
-    origin and initial state of each sequence, actuators whose commands are interpolated between
-    rows and not held, source of each column, what was found, masked, cut, flipped or shifted, and
-    what was not used. npz keeps the initial state in ``NAME_initial.npz`` as well.
+    one column per value. ``.npz`` is readable without pickle, also by MuJoCo's sysid toolbox:
+    ``times`` (n,), ``data`` (n, k), ``signal_mapping`` and ``origin_ns``. ``.csv`` has one header
+    line and exact numbers. ``NAME_health.json`` of the bag holds all else: origin and initial state
+    of each sequence, actuators whose commands are interpolated between rows and not held, unit and
+    source of each column, what was found, masked, cut, flipped or shifted, and what was not used.
 
     The folder is made where there is none. The files are returned.
 
     Raises:
         ResultError: The folder cannot be written.
     """
-    chosen = tuple(dict.fromkeys(formats))
     written: list[Path] = []
     starts: list[dict[str, Any]] = []
-    described: dict[tuple[str, str], ColumnDescription] = {}
+    described: dict[tuple[str, str], dict[str, Any]] = {}
     for sequence in alignment.sequences:
         stems = []
         for what, role, several in (
@@ -472,15 +427,16 @@ def write_series(
             for number, series in enumerate(several):
                 stems.append(f'{sequence.name}_{what}_{number}')
                 columns = _columns(series, role, alignment.pairs, model)
-                described.update({(column.element, column.name): column for column in columns})
-                for item in chosen:
-                    path = folder / f'{stems[-1]}.{item.value}'
-                    written += _write_table(path, series, columns, sequence.origin_ns)
-        if Format.NPZ in chosen:
-            path = folder / f'{sequence.name}_initial.npz'
-            start = {'qpos': sequence.initial_qpos, 'qvel': sequence.initial_qvel}
-            write_arrays(path, {**start, 'origin_ns': np.asarray(sequence.origin_ns)})
-            written.append(path)
+                described.update(
+                    {(column['element'], column['name']): column for column in columns}
+                )
+                for item in dict.fromkeys(formats):
+                    written.append(folder / f'{stems[-1]}.{item.value}')
+                    if item is Format.NPZ:
+                        origin = {'origin_ns': np.asarray(sequence.origin_ns)}
+                        write_arrays(written[-1], {**series.arrays(), **origin})
+                    else:
+                        _write_csv(written[-1], series, [column['name'] for column in columns])
         starts.append(
             {
                 'name': sequence.name,
@@ -506,30 +462,34 @@ def write_series(
     return (*written, path)
 
 
+def _write_csv(path: Path, series: TimeSeries, names: list[str]) -> None:
+    stream = io.StringIO(newline='')
+    stream.write(csv_header(['time', *names]))
+    # The writer takes repr() of floats: the shortest text that reads as the same number.
+    rows = np.column_stack([series.times, series.data]).tolist()
+    csv.writer(stream, lineterminator='\n').writerows(rows)
+    replace_file(path, stream.getvalue().encode())
+
+
 def _columns(
     series: TimeSeries, role: PairRole, pairs: tuple[Pair, ...], model: mujoco.MjModel
-) -> tuple[ColumnDescription, ...]:
-    """Describe the columns of a series, in order."""
-    found: dict[int, ColumnDescription] = {}
+) -> list[dict[str, Any]]:
+    """Describe the columns of a series, in order: what each is, of which element, and its source.
+
+    The element, as ``sensor/elbow_position``, measures or drives another, as ``joint/elbow``. The
+    unit is empty where none is known.
+    """
+    found: dict[int, dict[str, Any]] = {}
     for name, (_, indices) in series.signal_mapping.items():
-        sources = sorted(
-            (pair for pair in pairs if (pair.role, pair.name) == (role, name)),
-            key=lambda pair: pair.component,
-        )
+        own = [pair for pair in pairs if (pair.role, pair.name) == (role, name)]
+        own.sort(key=lambda pair: pair.component)
         unit, target = _unit_and_target(model, role, name)
-        for place, (index, pair) in enumerate(zip(indices.tolist(), sources, strict=True)):
-            found[index] = ColumnDescription(
-                component_label(name, place, len(sources)),
-                unit,
-                f'{role.value}/{name}',
-                target,
-                pair.topic,
-                pair.field,
-                pair.label,
-                pair.scale,
-                pair.offset,
-            )
-    return tuple(found[index] for index in sorted(found))
+        element = {'unit': unit, 'element': f'{role.value}/{name}', 'of': target}
+        sources = ('topic', 'field', 'label', 'scale', 'offset')
+        for place, (index, pair) in enumerate(zip(indices.tolist(), own, strict=True)):
+            label = {'name': component_label(name, place, len(own))}
+            found[index] = label | element | {key: getattr(pair, key) for key in sources}
+    return [found[index] for index in sorted(found)]
 
 
 def _unit_and_target(model: mujoco.MjModel, role: PairRole, name: str) -> tuple[str, str]:
