@@ -226,17 +226,6 @@ def test_a_unit_that_only_the_range_tells_is_in_doubt(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('payload', [1.0, 3.0, 0.4])
-def test_efforts_are_torques_unless_the_model_contradicts(
-    bench: Any, run: Any, plain: BagColumns, payload: float
-) -> None:
-    bag = _with(plain, 'effort', lambda values: values * payload)
-    found = _found(bag, bench.model())
-    assert all(found[f'{joint}_effort'].confident for joint in run.joints)
-    assert {found[f'{joint}_effort'].scale for joint in run.joints} == {1.0}
-
-
-@pytest.mark.slow
 def test_efforts_that_are_never_negative_stay_out(bench: Any, run: Any, plain: BagColumns) -> None:
     bag = _with(plain, 'effort', np.abs)
     proposal = propose(bag, bench.model())
