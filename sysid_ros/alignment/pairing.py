@@ -134,7 +134,7 @@ def map_columns(
         raise AlignmentError(
             f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
         )
-    health = []
+    health, dead = [], _dead(bag)
     for pair in pairs:
         channel = column_name(pair.topic, pair.field, pair.label)
         if not np.isfinite(raw_values(bag, pair)).any():
@@ -142,7 +142,7 @@ def map_columns(
                 f'The mapping pairs {pair.role.value} {pair.name!r} with {channel}, '
                 'which has no finite value in the bag.'
             )
-        if pair.role is PairRole.SENSOR and pair[2:5] in _dead(bag):
+        if pair.role is PairRole.SENSOR and pair[2:5] in dead:
             detail = f'never changes; kept as {pair.name!r} because the mapping names it'
             health.append(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
@@ -384,8 +384,6 @@ class _ByName:
         taken = ' and '.join(dict.fromkeys(self._quantities))
         for topic in unfit:
             has = ' and '.join(q for q in Quantity if next(commanded_fields(topic, q), None))
-            if topic.msgtype == JOINT_JOG:
-                has = 'steps or velocities of a joystick'
             commanded = f'it commands {has or "no joint"}'
             self._refuse(topic, f'{commanded}, the actuators of the model take {taken}')
         arrays = []
@@ -443,23 +441,19 @@ class _ByName:
         names = actuator_names(self._model)
         candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
         fitting = [topic for topic in candidates if _width(topic) == len(names)]
-        if len(fitting) == 1 and all(names):
-            array = fitting[0].topic
-            detail = f'carries no names; taken in the order of the model: {listed(names)}'
-            self._assume(array, len(names), detail)
-            return [
-                Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
-                for index, name in enumerate(names)
-            ]
-        for topic in candidates:
-            reason = 'an actuator of the model has no name'
-            if len(fitting) > 1:
-                reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
-            if topic not in fitting:
+        if len(fitting) != 1:
+            for topic in candidates:
                 reason = f'{_width(topic)} elements without names, the model has {len(names)} '
-                reason += 'actuators'
-            self._refuse(topic, reason)
-        return []
+                self._refuse(topic, f'{reason}actuators, and {len(fitting)} arrays have as many')
+            return []
+        array = fitting[0].topic
+        detail = f'carries no names; taken in the order of the model: {listed(names)}'
+        self._assume(array, len(names), detail)
+        return [
+            Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
+            for index, name in enumerate(names)
+            if name
+        ]
 
 
 def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
 from sysid_ros.errors import ConfigError, ModelError, nearest
-from sysid_ros.excitation.drives import Drive, drives
+from sysid_ros.excitation.drives import Drive, check_ranges, drives
 from sysid_ros.text import csv_header, one_line
 
 #: Sines per actuator (Swevers et al., IEEE Trans. Robotics and Automation 13, 1997, use 5).
@@ -132,6 +132,7 @@ def sum_of_sines(
     chosen = drives(model)
     if not chosen:
         raise ModelError('The model has no actuators, so there is nothing to excite.')
+    check_ranges(chosen)
     rng = np.random.default_rng(seed)
     times = sample_times(duration, rate)
     frequencies = _frequencies(rng, len(chosen), times[-1], max_frequency)
@@ -167,11 +168,6 @@ def _inside(
     Home and centre ± peak are inside the range, the window is between 0 and 1, and an interval is
     convex: so is every command.
     """
-    if not np.isfinite(drive.upper - drive.lower):
-        raise ModelError(
-            f'Actuator {drive.actuator!r} has no ctrlrange and moves no joint with a range, '
-            'so its motion would have no limit.'
-        )
     peak = amplitude * (drive.upper - drive.lower) / 2.0
     centre = min(max(drive.home, drive.lower + peak), drive.upper - peak)
     home = min(max(drive.home, drive.lower), drive.upper)

@@ -65,11 +65,31 @@ from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 #: Times that are not looked up yet.
 _NO_TIMES = np.empty(0)
 #: What is less than so many times as usual, in a row, or in steps of an encoder, may be chance.
-SEVERAL = 3
+_SEVERAL = 3
 #: Velocities that are off by a larger factor are not the slope of the positions.
 _SCALE = 1.3
 #: A spike is a change of so many times the median change, and of those around it.
 _SPIKE = 10
+_STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
+#: Only differences below so many steps tell whether all are multiples of it.
+_NEAR = 100
+#: Types, beside those of joints, whose topics have findings; those of others are in the table.
+_ROBOT_TYPES = (
+    'Float64MultiArray',
+    'Imu',
+    'Odometry',
+    'PoseStamped',
+    'TwistStamped',
+    'WrenchStamped',
+)
+#: A silence at the beginning or the end of a bag is reported from this on, s.
+_SILENCE_S = 1.0
+#: A drift is shown when it is known to this, ppm, one standard deviation.
+_KNOWN_DRIFT = 5.0
+#: As in the figures of a result: told apart by people with any colour vision, and in grey.
+_MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'
+#: Size of a panel, inches.
+_WIDTH, _HEIGHT = 10.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -265,7 +285,7 @@ def _moves(values: NDArray[np.float64], moved: NDArray[np.float64]) -> bool:
     sizes = np.abs(steps[steps != 0])
     if not len(sizes) or np.ptp(values) < MANY * sizes.min():
         return False
-    return float(np.sqrt(np.mean(moved**2))) > SEVERAL * float(np.std(steps))
+    return float(np.sqrt(np.mean(moved**2))) > _SEVERAL * float(np.std(steps))
 
 
 def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
@@ -275,7 +295,7 @@ def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
         return
     messages = float(np.median(np.diff(changes)))
     jump = float(np.median(steps[changes]))
-    if messages < SEVERAL or jump < SEVERAL * float(steps[changes].min()):
+    if messages < _SEVERAL or jump < _SEVERAL * float(steps[changes].min()):
         return
     rate = 1 / (messages * float(np.median(np.diff(position.times))))
     detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
@@ -300,24 +320,6 @@ def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
     if spikes.any():
         detail = f'jumps by up to {there[spikes].max():.3g} and back'
         yield HealthFinding(bag, position.channel, FindingKind.SPIKES, int(spikes.sum()), detail)
-
-
-_STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
-#: Only differences below so many steps tell whether all are multiples of it.
-_NEAR = 100
-#: Types, beside those of joints, whose topics have findings; those of others are in the table.
-_ROBOT_TYPES = (
-    'Float64MultiArray',
-    'Imu',
-    'Odometry',
-    'PoseStamped',
-    'TwistStamped',
-    'WrenchStamped',
-)
-#: A silence at the beginning or the end of a bag is reported from this on, s.
-_SILENCE_S = 1.0
-#: A drift is shown when it is known to this, ppm, one standard deviation.
-_KNOWN_DRIFT = 5.0
 
 
 @dataclass(frozen=True)
@@ -552,9 +554,9 @@ def _topic_findings(
         received = topic.receive_ns
         before = int(received.min()) - min(int(own.min()) for own in known)
         after = max(int(own.max()) for own in known) - int(received.max())
-        usual = GAP_PERIODS * float(np.median(np.diff(received))) / SECOND_NS
+        longest = max(GAP_PERIODS * float(np.median(np.diff(received))) / SECOND_NS, _SILENCE_S)
         for silence, where in ((before, 'first'), (after, 'last')):
-            if silence / SECOND_NS > max(usual, _SILENCE_S):
+            if silence / SECOND_NS > longest:
                 detail = f'no message in the {where} {silence / SECOND_NS:.1f} s of the bag'
                 yield HealthFinding(name, topic.topic, FindingKind.GAP, 1, detail)
     if not topic.msgtype.endswith('/JointState'):
@@ -738,13 +740,13 @@ def clipped(values: NDArray[np.float64], step: float) -> int:
     lengths = np.diff(np.append(begins, len(values)))
     levels = values[begins]
     arrival = np.abs(np.diff(levels, prepend=levels[0]))
-    least = 0.0 if math.isnan(step) else SEVERAL * step
+    least = 0.0 if math.isnan(step) else _SEVERAL * step
     usual = max(float(np.median(lengths)), 1.0)
-    plateau = (arrival > least) & (lengths >= SEVERAL * usual)
+    plateau = (arrival > least) & (lengths >= _SEVERAL * usual)
     count = 0
     for extreme in (levels.min(), levels.max()):
         there = plateau & (levels == extreme)
-        if np.count_nonzero(there) >= SEVERAL:
+        if np.count_nonzero(there) >= _SEVERAL:
             count += int(lengths[there].sum())
     return count
 
@@ -752,12 +754,6 @@ def clipped(values: NDArray[np.float64], step: float) -> int:
 def _extent(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the least and the greatest of (n,) values; NaN where there is none."""
     return (float(values.min()), float(values.max())) if len(values) else (math.nan, math.nan)
-
-
-#: As in the figures of a result: told apart by people with any colour vision, and in grey.
-_MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'
-#: Size of a panel, inches.
-_WIDTH, _HEIGHT = 10.0, 2.0
 
 
 def draw_joint(joint: Joint, title: str) -> bytes:
