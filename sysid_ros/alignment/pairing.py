@@ -58,7 +58,6 @@ from sysid_ros.alignment.pairs import (
     command_quantity,
     commanded_fields,
     controller_facts,
-    drives_joint,
     field_columns,
     measured_fields,
     pair_columns,
@@ -88,6 +87,7 @@ from sysid_ros.model.implied import (
     implied_actuators,
     takes_efforts,
 )
+from sysid_ros.model.joints import driven_joint
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
@@ -355,8 +355,8 @@ class _ByName:
     def _driving(self) -> Iterator[tuple[str, int, Quantity]]:
         """Yield the actuators with a name that drive a joint: name, joint and what they take."""
         for actuator, name in enumerate(actuator_names(self._model)):
-            if name and drives_joint(self._model, actuator):
-                joint = int(self._model.actuator_trnid[actuator, 0])
+            joint = driven_joint(self._model, actuator)
+            if name and joint >= 0:
                 yield name, joint, self._quantities[actuator]
 
     def _actuators(self) -> list[Pair]:

@@ -19,7 +19,7 @@ from rapidfuzz.distance import Indel
 from sysid_ros.alignment.health import UNSIGNED, HealthFinding, are_magnitudes
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_JOG, JOINT_TRAJECTORY
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.vocabulary import (
     COMMANDED,
     COMPONENTS,
@@ -153,11 +153,6 @@ def sensor_names(model: mujoco.MjModel) -> list[str]:
 def actuator_names(model: mujoco.MjModel) -> list[str]:
     """Return the actuators of a model."""
     return names_of(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nactuator)
-
-
-def drives_joint(model: mujoco.MjModel, actuator: int) -> bool:
-    """Whether the transmission of an actuator is a joint."""
-    return bool(model.actuator_trntype[actuator] in TO_JOINT)
 
 
 def command_quantity(model: mujoco.MjModel, actuator: int) -> Quantity:

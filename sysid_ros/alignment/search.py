@@ -42,10 +42,10 @@ from sysid_ros.alignment.pairs import (
     SAME_CORE,
     actuator_names,
     command_quantity,
-    drives_joint,
     scalar_joints,
     similarities,
 )
+from sysid_ros.model.joints import driven_joint
 from sysid_ros.vocabulary import Quantity
 
 #: What a model may have and a motion does not tell; each is fitted to the motion where needed.
@@ -183,7 +183,7 @@ def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]
     armature = float(model.dof_armature[dof])
     drive = None
     for actuator, actuator_name in enumerate(actuator_names(model)):
-        if drives_joint(model, actuator) and int(model.actuator_trnid[actuator, 0]) == joint:
+        if driven_joint(model, actuator) == joint:
             gear = float(model.actuator_gear[actuator, 0])
             armature += gear**2 * float(model.actuator_armature[actuator])
             if actuator_name and (drive is None or drive.commanded is Quantity.EFFORT):

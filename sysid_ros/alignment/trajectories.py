@@ -34,7 +34,6 @@ from sysid_ros.alignment.pairs import (
     Unmapped,
     column_name,
     command_quantity,
-    drives_joint,
     pair_columns,
     raw_values,
     sensor_names,
@@ -59,6 +58,7 @@ from sysid_ros.config import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.files import replace_file
 from sysid_ros.json_text import to_json
+from sysid_ros.model.joints import driven_joint
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.timeseries import write_arrays
@@ -502,9 +502,9 @@ def _unit_and_target(model: mujoco.MjModel, role: PairRole, name: str) -> tuple[
         unit, kind, index = sensor_unit(model, name), int(sensor.objtype[0]), int(sensor.objid[0])
     else:
         actuator = model.actuator(name)
-        if not drives_joint(model, actuator.id):
+        kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), driven_joint(model, actuator.id)
+        if index < 0:
             return '', ''
-        kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), int(actuator.trnid[0])
         commanded = command_quantity(model, actuator.id)
         scaled = commanded is Quantity.EFFORT and actuator.gainprm[0] != 1
         slide = bool(model.jnt_type[index] == mujoco.mjtJoint.mjJNT_SLIDE)

@@ -17,7 +17,7 @@ from sysid_ros.alignment.health import LITTLE
 from sysid_ros.alignment.pairs import scalar_joints
 from sysid_ros.errors import ModelError
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.joints import SCALAR_JOINTS, driven_joint
 from sysid_ros.model.loading import compile_spec, load_spec
 
 #: Keyframe that holds the pose in which a robot waits; without it, ``qpos0`` is that pose.
@@ -138,9 +138,8 @@ def _drive(model: mujoco.MjModel, row: int, home: float) -> Drive:
     lower, upper = -math.inf, math.inf
     if model.actuator_ctrllimited[row]:
         lower, upper = (float(value) for value in model.actuator_ctrlrange[row])
-    joint = int(model.actuator_trnid[row, 0])
-    on_joint = model.actuator_trntype[row] in TO_JOINT and model.jnt_type[joint] in SCALAR_JOINTS
-    if not on_joint:
+    joint = driven_joint(model, row)
+    if joint < 0 or model.jnt_type[joint] not in SCALAR_JOINTS:
         return Drive(name, '', 0.0, 0.0, home, lower, upper)
     slope = offset = 0.0
     if _is_position_servo(model, row):
@@ -459,11 +458,7 @@ def _largest_effort(model: mujoco.MjModel, joint: int) -> float:
     limit = np.inf
     if model.jnt_actfrclimited[joint]:
         limit = float(np.abs(model.jnt_actfrcrange[joint]).max())
-    own = [
-        row
-        for row in range(model.nu)
-        if model.actuator_trntype[row] in TO_JOINT and model.actuator_trnid[row, 0] == joint
-    ]
+    own = [row for row in range(model.nu) if driven_joint(model, row) == joint]
     if own and all(model.actuator_forcelimited[row] for row in own):
         most = np.abs(model.actuator_forcerange[own]).max(axis=1)
         limit = min(limit, float(np.sum(most * np.abs(model.actuator_gear[own, 0]))))

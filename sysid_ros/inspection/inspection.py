@@ -43,7 +43,6 @@ from sysid_ros.alignment.pairs import (
     Unmapped,
     column_name,
     command_quantity,
-    drives_joint,
     meaning_of,
     names_of,
     pair_columns,
@@ -59,6 +58,7 @@ from sysid_ros.bags.tables import table_files
 from sysid_ros.config import MappingConfig, StampChoice
 from sysid_ros.errors import AlignmentError
 from sysid_ros.inspection.lag import MOST_SAMPLES, Lag, lag, usual, velocity_lag
+from sysid_ros.model.joints import driven_joint
 from sysid_ros.text import one_line
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
@@ -165,10 +165,9 @@ def joints_of_model(
             quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(sensor.type[0])))
             joint = int(sensor.objid[0])
         else:
-            actuator = model.actuator(pair.name)
-            on_joint = drives_joint(model, actuator.id)
-            quantity = command_quantity(model, actuator.id) if on_joint else None
-            joint = int(actuator.trnid[0])
+            joint = driven_joint(model, pair.name)
+            quantity = command_quantity(model, model.actuator(pair.name).id)
+            quantity = quantity if joint >= 0 else None
         if quantity is None:
             continue
         unit = quantity.unit(slide=bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE))
