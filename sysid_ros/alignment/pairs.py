@@ -32,20 +32,63 @@ from sysid_ros.vocabulary import (
     words_of,
 )
 
-
-class PairRole(enum.Enum):
-    """What a column is for the model."""
-
-    SENSOR = 'sensor'
-    ACTUATOR = 'actuator'
-
-
 #: Sensors of the model that measure a joint, to what they measure.
 SENSOR_FIELDS = {
     mujoco.mjtSensor.mjSENS_JOINTPOS: Quantity.POSITION,
     mujoco.mjtSensor.mjSENS_JOINTVEL: Quantity.VELOCITY,
     mujoco.mjtSensor.mjSENS_JOINTACTFRC: Quantity.EFFORT,
 }
+ARRAY = 'std_msgs/msg/Float64MultiArray'
+#: Fields of a trajectory's points, as a controller's state has them.
+_OF_POINTS = dict(zip(Quantity, ('positions', 'velocities', 'effort'), strict=True))
+_VECTOR = ('x', 'y', 'z')
+#: MuJoCo has the scalar part of a quaternion first, ROS last.
+QUATERNION = ('w', 'x', 'y', 'z')
+#: Sensor to the ends of paths of fields that carry it, the likeliest first.
+_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
+    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
+    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
+    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
+    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
+    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
+    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
+    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
+    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
+    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
+    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
+}
+#: How sure names are, as probabilities: equal ones, nothing being certain; those that differ in
+#: case and separators; those that differ in what all names share and in words that say nothing; the
+#: most that likeness or meaning alone gives; and even odds, as of names that share some words.
+EXACT, SAME_LETTERS, SAME_CORE, ALIKE, EVEN = 0.99, 0.97, 0.93, 0.92, 0.5
+#: What a joint does or is, in the words that hobby arms, manipulators and legs use for it.
+_MEANINGS = {
+    'yaw': ('rotation', 'rotate', 'pan', 'yaw', 'base', 'waist', 'swivel'),
+    'pitch': ('lift', 'pitch', 'flex', 'bend', 'tilt'),
+    'roll': ('roll', 'twist'),
+    'grip': ('gripper', 'grip', 'jaw', 'claw', 'finger'),
+    'knee': ('knee', 'calf'),
+    'left': ('left', 'l'),
+    'right': ('right', 'r'),
+}
+_MEANING = {word: meaning for meaning, words in _MEANINGS.items() for word in words}
+#: Words that say that something is a joint, a drive or a reading of one, not which.
+_NOISE = frozenset(
+    ['act', 'actuator', 'axis', 'drive', 'j', 'jnt', 'joint', 'link', 'mot', 'motor', 'sensor']
+).union(['servo'], COMMANDED, MEASURED, *QUANTITIES.values())
+#: The fields of a topic that hold a quantity, best first.
+FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
+#: A field that carries a sensor's values, and its columns in the order of these.
+Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
+
+
+class PairRole(enum.Enum):
+    """What a column is for the model."""
+
+    SENSOR = 'sensor'
+    ACTUATOR = 'actuator'
 
 
 class Pair(NamedTuple):
@@ -223,48 +266,6 @@ def without_counterpart(
     return (*found, *(Unmapped(UnmappedKind.TOPIC, item.topic, item.reason) for item in bag.unread))
 
 
-ARRAY = 'std_msgs/msg/Float64MultiArray'
-#: Fields of a trajectory's points, as a controller's state has them.
-_OF_POINTS = dict(zip(Quantity, ('positions', 'velocities', 'effort'), strict=True))
-_VECTOR = ('x', 'y', 'z')
-#: MuJoCo has the scalar part of a quaternion first, ROS last.
-QUATERNION = ('w', 'x', 'y', 'z')
-#: Sensor to the ends of paths of fields that carry it, the likeliest first.
-_FIELDS: dict[mujoco.mjtSensor, tuple[str, ...]] = {
-    mujoco.mjtSensor.mjSENS_GYRO: ('angular_velocity', 'twist.angular', 'angular'),
-    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ('linear_acceleration',),
-    mujoco.mjtSensor.mjSENS_MAGNETOMETER: ('magnetic_field',),
-    mujoco.mjtSensor.mjSENS_FORCE: ('wrench.force', 'force'),
-    mujoco.mjtSensor.mjSENS_TORQUE: ('wrench.torque', 'torque'),
-    mujoco.mjtSensor.mjSENS_FRAMEPOS: ('pose.position', 'position', 'translation'),
-    mujoco.mjtSensor.mjSENS_FRAMEQUAT: ('pose.orientation', 'orientation', 'rotation'),
-    mujoco.mjtSensor.mjSENS_FRAMELINVEL: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_FRAMEANGVEL: ('twist.angular', 'angular_velocity', 'angular'),
-    mujoco.mjtSensor.mjSENS_VELOCIMETER: ('twist.linear', 'linear'),
-    mujoco.mjtSensor.mjSENS_BALLQUAT: ('orientation',),
-    mujoco.mjtSensor.mjSENS_RANGEFINDER: ('range',),
-}
-#: How sure names are, as probabilities: equal ones, nothing being certain; those that differ in
-#: case and separators; those that differ in what all names share and in words that say nothing; the
-#: most that likeness or meaning alone gives; and even odds, as of names that share some words.
-EXACT, SAME_LETTERS, SAME_CORE, ALIKE, EVEN = 0.99, 0.97, 0.93, 0.92, 0.5
-#: What a joint does or is, in the words that hobby arms, manipulators and legs use for it.
-_MEANINGS = {
-    'yaw': ('rotation', 'rotate', 'pan', 'yaw', 'base', 'waist', 'swivel'),
-    'pitch': ('lift', 'pitch', 'flex', 'bend', 'tilt'),
-    'roll': ('roll', 'twist'),
-    'grip': ('gripper', 'grip', 'jaw', 'claw', 'finger'),
-    'knee': ('knee', 'calf'),
-    'left': ('left', 'l'),
-    'right': ('right', 'r'),
-}
-_MEANING = {word: meaning for meaning, words in _MEANINGS.items() for word in words}
-#: Words that say that something is a joint, a drive or a reading of one, not which.
-_NOISE = frozenset(
-    ['act', 'actuator', 'axis', 'drive', 'j', 'jnt', 'joint', 'link', 'mot', 'motor', 'sensor']
-).union(['servo'], COMMANDED, MEASURED, *QUANTITIES.values())
-
-
 def similarities(bag: Sequence[str], model: Sequence[str]) -> NDArray[np.float64]:
     """Return how alike m names of a bag and n of a model are, (m, n) from 0 to EXACT.
 
@@ -393,10 +394,6 @@ def _controller_meaning(topic: TopicColumns) -> dict[str, tuple[Quantity, bool]]
     }
 
 
-#: The fields of a topic that hold a quantity, best first.
-FieldsOf = Callable[[TopicColumns, Quantity], Iterator[Field]]
-
-
 def _present(topic: TopicColumns, *names: str) -> Iterator[Field]:
     """Yield those fields that a topic has, in the order of the names."""
     found = (field_columns(topic, name) for name in names)
@@ -452,10 +449,6 @@ def controller_facts(bag: BagColumns, topic: str) -> tuple[list[str], Quantity |
         [str(joint) for joint in joints] if isinstance(joints, list) else [],
         Quantity(interface) if interface in list(Quantity) else None,
     )
-
-
-#: A field that carries a sensor's values, and its columns in the order of these.
-Fitting = tuple[TopicColumns, Field, tuple[str, ...]]
 
 
 def fitting_fields(bag: BagColumns, kind: mujoco.mjtSensor, width: int) -> list[Fitting]:

@@ -52,13 +52,24 @@ from sysid_ros.vocabulary import Quantity
 _UNKNOWN = ('dof_armature', 'dof_frictionloss', 'tendon_armature', 'actuator_armature')
 #: A smaller offset, rad or m per unit of stiffness, is none: backlash, sag and friction hold a
 #: joint so far away.
-LEAST_SHIFT = 0.05
+_LEAST_SHIFT = 0.05
 #: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
-MASSES = 1.7
+_MASSES = 1.7
 #: An effort that is so many times what the model needs, or one so many times smaller, is no torque.
-TENFOLD = 10.0
+_TENFOLD = 10.0
 #: Bounds of factors of `motion_bases`: any that are not negative.
 _ANY = (np.zeros(4), np.full(4, np.inf))
+#: Weight of a second of motion, and of the longest recording.
+_WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
+#: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
+#: rare (another unit than the rest of a message, an effort that is no torque, a joint left out, a
+#: motion over a small part of the range), of what hardly happens (positions outside of the range,
+#: efforts of several units in a message), and of what the bag says is not so.
+_UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
+#: With more joints than this, joints are not turned while they are exchanged.
+_MANY = 12
+#: So many motions' torques are kept.
+_CACHED = 3000
 
 
 class JointActuator(NamedTuple):
@@ -269,7 +280,7 @@ def law_part(
     gain = min(max(gain, 1 / FACTOR), FACTOR)
     left = effort - gain * servo - late * moved.rate
     stiffness = joint.drive.stiffness if joint.drive else 0.0
-    slack = LEAST_SHIFT * gain * stiffness
+    slack = _LEAST_SHIFT * gain * stiffness
     left -= min(max(float(left.mean()), -slack), slack)
     return _part(left, effort), (2 * math.log(gain) / math.log(FACTOR)) ** 2
 
@@ -305,8 +316,8 @@ def motion_part(
     joint: ModelJoint, driving: NDArray[np.float64], bases: NDArray[np.float64]
 ) -> float:
     """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
-    least = np.array([1 / MASSES, joint.armature / FACTOR, 0.0, 0.0])
-    most = np.array([MASSES, joint.armature * FACTOR or np.inf, np.inf, np.inf])
+    least = np.array([1 / _MASSES, joint.armature / FACTOR, 0.0, 0.0])
+    most = np.array([_MASSES, joint.armature * FACTOR or np.inf, np.inf, np.inf])
     return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
 
 
@@ -329,7 +340,7 @@ def contradiction(
     times = float(fits[best][0])
     least[0], most[0] = 1 / FACTOR, FACTOR
     usual = _part(effort - columns @ _bounded(columns, effort, least, most), effort)
-    if not times or 1 / TENFOLD < times < TENFOLD or not left[best] < MOST < usual:
+    if not times or 1 / _TENFOLD < times < _TENFOLD or not left[best] < MOST < usual:
         return None
     return times
 
@@ -360,19 +371,6 @@ def _bounded(
 def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
     size = float(np.var(whole) + (LITTLE * np.mean(whole)) ** 2)
     return float(np.mean(left**2)) / size if size > 0 else math.nan
-
-
-#: Weight of a second of motion, and of the longest recording.
-_WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
-#: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
-#: rare (another unit than the rest of a message, an effort that is no torque, a joint left out, a
-#: motion over a small part of the range), of what hardly happens (positions outside of the range,
-#: efforts of several units in a message), and of what the bag says is not so.
-_UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
-#: With more joints than this, joints are not turned while they are exchanged.
-_MANY = 12
-#: So many motions' torques are kept.
-_CACHED = 3000
 
 
 class Choice(enum.Enum):
@@ -472,7 +470,7 @@ class Scorer:
         motion = _motion_key(guesses, offsets)
         for row in placed:
             guess, offset = guesses[row], offsets[row]
-            evidence -= _HARDLY * (guess.shifted and abs(offset) < LEAST_SHIFT)
+            evidence -= _HARDLY * (guess.shifted and abs(offset) < _LEAST_SHIFT)
             key = (row, guess, offset, motion)
             if key not in self._explained:
                 torque = None if torques is None else torques[:, guess.joint]
@@ -784,7 +782,7 @@ def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
             for row in changed:
                 # Backlash and sag make an offset, too.
                 same = dataclasses.replace(rival[row], shifted=current[row].shifted) == current[row]
-                if same and abs(verdict.offsets[row] - found.offsets[row]) < LEAST_SHIFT:
+                if same and abs(verdict.offsets[row] - found.offsets[row]) < _LEAST_SHIFT:
                     continue
                 worse = max(verdict.total - found.total, 0.0)
                 margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
@@ -870,7 +868,7 @@ def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
         if guess.joint >= 0 and guess.unit.cost > 0 and not recorded.whole:
             topics.setdefault((recorded.axis.topic, guess.unit), []).append(row)
     for (_, unit), rows in topics.items():
-        for factor in (1 / MASSES, MASSES):
+        for factor in (1 / _MASSES, _MASSES):
             other = Unit('an unknown unit', factor * unit.factor, unit.cost)
             rival = list(best.guesses)
             for row in rows:

@@ -85,6 +85,25 @@ _OF_JOINTS = (
 )
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
+#: Called with what happens, and which part of the work is done.
+Observer = Callable[[str, float], None]
+#: Seconds over which a motion fades in, and out.
+RAMP = 1.0
+#: Seconds of one period, about: short enough to repeat, long enough for slow and fast sines.
+_PERIOD = 5.0
+#: Poses in a period.
+_POSES = 4
+#: Motions are drawn at random so often, and so often the best one is changed at random.
+_RANDOM, _CHANGED = 40, 110
+#: The criterion is the sum of the relative widths to this power: 2 is A-optimality, more looks at
+#: the widest. That of two links in `benchmarks/excitation.py` is .87 times as wide as with 2 (three
+#: seeds).
+_POWER = 6
+#: How far the true parameters may be off while no limit is broken, as a part of their values, and
+#: on how many models with such parameters the motion is checked.
+UNCERTAINTY, _CHECKED = 0.2, 8
+#: Amplitudes are fitted to the limits so often.
+_FITS = 3
 
 
 def sensor_noise(model: mujoco.MjModel) -> dict[str, float]:
@@ -356,28 +375,6 @@ def lead_in(
             f'that come as near as {1e3 * distance:.1f} mm on it.'
         )
     return whole
-
-
-#: Called with what happens, and which part of the work is done.
-Observer = Callable[[str, float], None]
-
-#: Seconds over which a motion fades in, and out.
-RAMP = 1.0
-#: Seconds of one period, about: short enough to repeat, long enough for slow and fast sines.
-_PERIOD = 5.0
-#: Poses in a period.
-_POSES = 4
-#: Motions are drawn at random so often, and so often the best one is changed at random.
-_RANDOM, _CHANGED = 40, 110
-#: The criterion is the sum of the relative widths to this power: 2 is A-optimality, more looks at
-#: the widest. That of two links in `benchmarks/excitation.py` is .87 times as wide as with 2 (three
-#: seeds).
-_POWER = 6
-#: How far the true parameters may be off while no limit is broken, as a part of their values, and
-#: on how many models with such parameters the motion is checked.
-UNCERTAINTY, _CHECKED = 0.2, 8
-#: Amplitudes are fitted to the limits so often.
-_FITS = 3
 
 
 @dataclass(frozen=True)

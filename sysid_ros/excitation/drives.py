@@ -24,6 +24,17 @@ from sysid_ros.model.loading import compile_spec, load_spec
 HOME_KEYFRAME = 'home'
 #: A hinge without a range is moved by at most half a turn to either side.
 _FREE_HINGE = math.pi
+#: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
+MAX_HINGE_SPEED = 2.0
+MAX_SLIDE_SPEED = 0.5
+#: Bodies that may collide stay so far apart, m.
+CLEARANCE = 0.01
+#: A limit that the home pose already uses to a larger part than the margin may be used so much
+#: more: a joint that waits at the end of its range cannot wait inside of it.
+_SLACK = 0.02
+#: A robot whose joints are all slower than this, rad/s or m/s, is at rest; one that is not after so
+#: many seconds, as a pendulum, starts moving.
+_REST_SPEED, _SETTLING_S = 1e-5, 20.0
 
 
 class Drive(NamedTuple):
@@ -184,19 +195,6 @@ def check_ranges(chosen: Iterable[Drive]) -> None:
                 f'Expected a ctrlrange for actuator {drive.actuator!r}, found none: it says how '
                 'large its commands may be.'
             )
-
-
-#: Largest speeds by default, rad/s and m/s: MJCF holds no limit of speed.
-MAX_HINGE_SPEED = 2.0
-MAX_SLIDE_SPEED = 0.5
-#: Bodies that may collide stay so far apart, m.
-CLEARANCE = 0.01
-#: A limit that the home pose already uses to a larger part than the margin may be used so much
-#: more: a joint that waits at the end of its range cannot wait inside of it.
-_SLACK = 0.02
-#: A robot whose joints are all slower than this, rad/s or m/s, is at rest; one that is not after so
-#: many seconds, as a pendulum, starts moving.
-_REST_SPEED, _SETTLING_S = 1e-5, 20.0
 
 
 class Usage(NamedTuple):

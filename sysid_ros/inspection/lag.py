@@ -51,6 +51,8 @@ MOST_SAMPLES = 200_000
 _CORNER_HZ, _CORNER_PART = 20.0, 0.2
 #: A lag is reported when its standard deviation is below this, s.
 _KNOWN_S = 0.02
+#: Stamps and the steps of a simulation make a velocity late by as much as this, s.
+_USUAL_S = 2e-3
 
 
 class Lag(NamedTuple):
@@ -139,10 +141,6 @@ def lag(
     freedom = max(2 * corner * len(instants) * step, 1.0)
     deviation = math.sqrt(2 * (1 - correlation**2) / freedom / bend) if bend > 0 else math.inf
     return Lag(best, deviation, correlation, gain) if deviation < _KNOWN_S else None
-
-
-#: Stamps and the steps of a simulation make a velocity late by as much as this, s.
-_USUAL_S = 2e-3
 
 
 class LateVelocities(NamedTuple):

@@ -36,6 +36,11 @@ from sysid_ros.vocabulary import SECOND_NS
 
 #: What takes effect so little later is in force already, s: times are sums of floats.
 _INSTANT = 1e-9
+_DIVERGED = [
+    int(mujoco.mjtWarning.mjWARN_BADQPOS),
+    int(mujoco.mjtWarning.mjWARN_BADQVEL),
+    int(mujoco.mjtWarning.mjWARN_BADQACC),
+]
 
 
 class TrajectoryCommand(NamedTuple):
@@ -170,13 +175,6 @@ class CommandQueue:
             means[row] = (total + value * (end - since)) / (end - start)
         self._now = end
         return means
-
-
-_DIVERGED = [
-    int(mujoco.mjtWarning.mjWARN_BADQPOS),
-    int(mujoco.mjtWarning.mjWARN_BADQVEL),
-    int(mujoco.mjtWarning.mjWARN_BADQACC),
-]
 
 
 @dataclass(frozen=True)
