@@ -51,38 +51,23 @@ _SENSORS = mujoco.mjtSensor
 #: data sheets of robots and industrial sensors promise at 100 Hz. Positions are those of encoders
 #: of 14 bits, with a uniform rounding error.
 _NOISE = {
-    **dict.fromkeys(
-        (_SENSORS.mjSENS_JOINTPOS, _SENSORS.mjSENS_ACTUATORPOS, _SENSORS.mjSENS_TENDONPOS), 1.5e-4
-    ),
-    **dict.fromkeys(
-        (_SENSORS.mjSENS_JOINTVEL, _SENSORS.mjSENS_ACTUATORVEL, _SENSORS.mjSENS_TENDONVEL), 5e-3
-    ),
-    **dict.fromkeys(
-        (
-            _SENSORS.mjSENS_JOINTACTFRC,
-            _SENSORS.mjSENS_ACTUATORFRC,
-            _SENSORS.mjSENS_TENDONACTFRC,
-            _SENSORS.mjSENS_ACCELEROMETER,
-        ),
-        5e-2,
-    ),
-    _SENSORS.mjSENS_GYRO: 5e-3,
-    _SENSORS.mjSENS_FORCE: 0.5,
-    _SENSORS.mjSENS_TORQUE: 2e-2,
-    _SENSORS.mjSENS_FRAMEPOS: 1e-3,
-    _SENSORS.mjSENS_FRAMEQUAT: 1e-3,
-    _SENSORS.mjSENS_MAGNETOMETER: 1e-3,
+    getattr(_SENSORS, f'mjSENS_{kind}'): sigma
+    for sigma, kinds in (
+        (1.5e-4, ('JOINTPOS', 'ACTUATORPOS', 'TENDONPOS')),
+        (5e-3, ('JOINTVEL', 'ACTUATORVEL', 'TENDONVEL', 'GYRO')),
+        (5e-2, ('JOINTACTFRC', 'ACTUATORFRC', 'TENDONACTFRC', 'ACCELEROMETER')),
+        (0.5, ('FORCE',)),
+        (2e-2, ('TORQUE',)),
+        (1e-3, ('FRAMEPOS', 'FRAMEQUAT', 'MAGNETOMETER')),
+    )
+    for kind in kinds
 }
 #: Step of the differences, in units of the parameters' scales: derivatives are then right to some
 #: 1e-4, and clear of the noise of MuJoCo's solver.
 _STEP = 1e-4
 #: Names of the sensors that are added to the model to see what the limits are about.
 _OWN = '_excitation'
-_OF_JOINTS = (
-    _SENSORS.mjSENS_JOINTPOS,
-    _SENSORS.mjSENS_JOINTVEL,
-    _SENSORS.mjSENS_JOINTACTFRC,
-)
+_OF_JOINTS = _SENSORS.mjSENS_JOINTPOS, _SENSORS.mjSENS_JOINTVEL, _SENSORS.mjSENS_JOINTACTFRC
 #: Configurations are looked at for collisions so often, s.
 _COLLISION_PERIOD = 0.04
 #: Called with what happens, and which part of the work is done.
