@@ -45,7 +45,7 @@ from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.loading import load_model
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.virtual_robot import Noise, Plant
-from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot.plant import TrajectoryCommand
 
 #: Target, one value for all, to the ends of what the truth is drawn from.
 _HIDDEN = {

@@ -27,12 +27,19 @@ from shared.arms import Link, chain, joint_sensors, write
 from shared.common import DEMO, AnyOf, Floats, ends, measuring, run, simulated, verdict
 
 from sysid_ros.excitation import Motion, sum_of_sines
-from sysid_ros.excitation.design import RAMP, Design, design, half_widths, make_plan
-from sysid_ros.excitation.drives import drives
-from sysid_ros.excitation.experiment import QUANTILE, Experiment, sensor_noise
-from sysid_ros.excitation.limits import Limits
+from sysid_ros.excitation.design import (
+    RAMP,
+    Design,
+    Experiment,
+    design,
+    half_widths,
+    make_plan,
+    sensor_noise,
+)
+from sysid_ros.excitation.drives import Limits, drives
 from sysid_ros.excitation.motion import quintic, sample_times
 from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Scope, Unknown, make_unknowns
 from sysid_ros.signals import Trajectory

@@ -30,8 +30,8 @@ from shared import common
 from shared.arms import add_servos, in_wheel
 from shared.common import DEMO, JOINT_STATE, ORIGIN_NS, AnyOf, Floats
 
-from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.proposal import Proposal, propose
+from sysid_ros.alignment.axes import in_namespace
+from sysid_ros.alignment.proposal import Proposal, propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.excitation.drives import compile_file
 from sysid_ros.excitation.motion import sum_of_sines

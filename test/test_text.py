@@ -22,9 +22,10 @@ import yaml
 
 from builders.bag_columns import Columns
 from builders.hostile import DANGEROUS, NAMES, model_spec, unseen
-from sysid_ros.alignment import Format, align, map_columns, write_series
-from sysid_ros.alignment.mapping.proposal import Proposal, ProposedPair, to_yaml
+from sysid_ros.alignment import Format, align, write_series
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
+from sysid_ros.alignment.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import MappingConfig
 from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, short
@@ -32,12 +33,7 @@ from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.export.export import actuators_text, drives_of, parameters_text
 from sysid_ros.report import render_report
 from sysid_ros.report.cases import junit, markdown, workflow_commands
-from sysid_ros.report.tables import (
-    LiteralConsole,
-    alignment_text,
-    print_result,
-    print_table,
-)
+from sysid_ros.report.tables import LiteralConsole, alignment_text, print_result, print_table
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import file_stems, to_json

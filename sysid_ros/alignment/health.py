@@ -16,6 +16,21 @@ from sysid_ros.bags import Field, TopicColumns
 from sysid_ros.errors import MOST_NAMED, how_many
 from sysid_ros.vocabulary import SECOND_NS
 
+#: The limits by which all of a recording is judged. Less than this part of a whole is next to
+#: nothing of it, and more than half is most of it.
+LITTLE, MOST = 0.05, 0.5
+#: Signals that agree have a correlation above MOST; above this they agree clearly.
+CLEAR = 0.9
+#: What is guessed, as gains, armatures and friction of a model, is right within this factor.
+FACTOR = 3.0
+#: What differs by so many standard errors differs.
+ERRORS = 5.0
+#: Fewer samples than this show nothing, fewer than the second show no distribution.
+FEW, MANY = 5, 20
+#: A joint follows its command, or comes to rest, within this, s.
+RESPONSE_S = 0.5
+#: Differences below this part of the values are rounding.
+ROUNDING = 1e-9
 #: Begin and end, s from the first measurement of a bag.
 Span = tuple[float, float]
 #: A finding has at most so many spans; what is nearest to each other is one.
@@ -26,10 +41,6 @@ GAP_PERIODS = 5.0
 GAP_S = 0.05
 #: An interval that differs from the median by more than this part of it is jittered.
 JITTER = 0.2
-#: A topic is called jittered when more than this part of its intervals is.
-JITTERED_PART = 0.05
-#: A channel that never changes over more than so many samples, while others move, is dead.
-DEAD_SAMPLES = 50
 
 
 class Grade(StrEnum):
@@ -366,7 +377,7 @@ def timing_findings(
         findings.append(HealthFinding(bag, topic, FindingKind.GAP, len(long), detail, spans=when))
     deviations = np.abs(periods - median)
     jittered = int(np.count_nonzero(deviations > JITTER * median))
-    if jittered > JITTERED_PART * len(periods):
+    if jittered > LITTLE * len(periods):
         detail = (
             f'of {len(periods)} intervals, more than {JITTER:.0%} off the median period '
             f'{1e3 * median:.3f} ms; 95 % are within {1e3 * np.percentile(deviations, 95):.3f} ms'
@@ -423,6 +434,6 @@ def dead_columns(topic: TopicColumns) -> list[tuple[Field, str]]:
                 continue
             if np.ptp(values) > 0:
                 moving = True
-            elif len(values) > DEAD_SAMPLES:
+            elif len(values) > MANY:
                 dead.append((field, label))
     return dead if moving else []

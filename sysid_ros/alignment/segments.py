@@ -11,11 +11,21 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of, spans_where
-from sysid_ros.alignment.stamps import Stamped
+from sysid_ros.alignment.health import (
+    ERRORS,
+    FEW,
+    LITTLE,
+    RESPONSE_S,
+    ROUNDING,
+    FindingKind,
+    HealthFinding,
+    spans_of,
+    spans_where,
+)
+from sysid_ros.alignment.stamps import STEADY_S, Stamped
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import TEXT
 from sysid_ros.config.schema import MarkerConfig, Ranges, SegmentsConfig
@@ -23,44 +33,21 @@ from sysid_ros.errors import AlignmentError, listed, nearest
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.vocabulary import SECOND_NS
 
-#: A standstill lasts at least this long, s.
-STANDSTILL_S = 0.5
-#: Joints that stop under brakes are still in motion for at most this long, s.
-BRAKING_S = 0.5
-#: A channel stands still while it stays within this part of its range.
-_STANDSTILL_PART = 2e-3
-#: It also stands still within so many standard deviations of its noise.
-_NOISE = 6.0
-#: It also stands still within so many of its encoder's steps.
-_STEPS = 2.0
-#: Commands that move by more than this part of their range ask joints to move.
-_ASKED = 0.05
-#: A trajectory with fewer instants than this is left out.
-FEWEST_SAMPLES = 5
+#: A channel stands still while it stays within this part of its range, or so many of its steps.
+_STILL, _STEPS = 2e-3, 2.0
 #: What the robot sends so much later after its stamp than usual was held up, s: a fit moves no
-#: command farther. What is usual may change over this time, s.
-_HELD_UP, _USUAL = 0.025, 10.0
+#: command farther.
+_HELD_UP = 0.025
 #: Commands that came meanwhile have acted so long after, s.
 _CAUGHT_UP = 0.1
 #: The end of a piece that goes on, ns.
 _FOREVER = int(np.iinfo(np.int64).max)
-#: Measured joints go from qpos0 to where they were in so many steps at least, in which none of them
-#: moves farther than this, rad or m, and in so many at most: a linkage closes in more than one way,
-#: and is put together as it is in qpos0.
-_FEWEST_PARTS, _FARTHEST, _MOST_PARTS = 20, 0.1, 500
-#: Gauss-Newton steps after each of them, and what is nothing left of the equalities, rad or m.
-_SOLVER_STEPS, _NOTHING = 10, 1e-10
-#: Singular values of a Jacobian below this part of the largest are zero.
-_SINGULAR = 1e-8
-#: A line or parabola is fitted to the samples within this of the start, s.
-VALUE_WINDOW_S = 0.02
-#: The slope of the position stands in for a velocity that is not measured, within this, s.
-SLOPE_WINDOW_S = 0.025
-#: Where the rate is too low for these windows, two samples this close do, s.
-LONGEST_SLOPE_S = 0.5
-#: With so many samples a parabola is fitted: noise then costs less than curvature. Between samples
-#: on both sides it never costs more than that of one, and three are enough.
-PARABOLA_SAMPLES, _BOTH_SIDES = 6, 3
+#: Measured joints go from qpos0 to where they were in so many steps: a linkage closes in more than
+#: one way, and is put together as it is in qpos0.
+_PARTS = 100
+#: A line or parabola is fitted to the samples within this of the start, s; where the rate is too
+#: low for that, two samples within the time of a response do.
+WINDOW_S = 0.025
 
 
 class StampedSamples(NamedTuple):
@@ -80,7 +67,7 @@ class Piece(NamedTuple):
 def rest(states: Sequence[StampedSamples]) -> list[Piece]:
     """Find where no joint moves for half a second or longer.
 
-    A channel stands still while it stays within 0.2 % of its range, six standard deviations of its
+    A channel stands still while it stays within 0.2 % of its range, five standard deviations of its
     noise (from fourth differences, which smooth motion hardly enters), or two encoder steps.
     """
     return intersect([_standstill(item) for item in states])
@@ -93,19 +80,18 @@ def stops(
 ) -> dict[str, list[Piece]]:
     """Find what was seen where the robot was stopped for half a second or longer.
 
-    Joints that brake slow down for a moment before they stand still; that moment belongs to the
-    stop.
+    The moment in which joints brake before they stand still belongs to the stop.
     """
-    lag, braking = round(STANDSTILL_S * SECOND_NS), round(BRAKING_S * SECOND_NS)
+    response = round(RESPONSE_S * SECOND_NS)
     asked = []
     for piece in rest(states):
         for times, values in commands:
             # Commands move for longer than joints lag behind.
-            rows = within(times, [Piece(piece.first, piece.last - lag)])
+            rows = within(times, [Piece(piece.first, piece.last - response)])
             if rows.any() and np.any(
-                np.ptp(values[rows], axis=0) > _ASKED * np.ptp(values, axis=0)
+                np.ptp(values[rows], axis=0) > LITTLE * np.ptp(values, axis=0)
             ):
-                asked.append(Piece(piece.first - braking, piece.last))
+                asked.append(Piece(piece.first - response, piece.last))
                 break
     powered = []
     for times, values in efforts:
@@ -127,16 +113,20 @@ def within(times_ns: NDArray[np.int64], pieces: Iterable[Piece]) -> NDArray[np.b
 
 
 def intersect(several: Sequence[list[Piece]]) -> list[Piece]:
-    """Return what lies in a piece of each list and lasts for ``STANDSTILL_S`` or longer."""
+    """Return what lies in a piece of each list and lasts for ``RESPONSE_S`` or longer."""
     common = several[0] if several else []
     for pieces in several[1:]:
-        both = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in common for b in pieces)
-        common = [piece for piece in both if _lasts(piece)]
+        common = [piece for piece in _overlaps(common, pieces) if _lasts(piece)]
     return common
 
 
+def _overlaps(one: Iterable[Piece], other: Sequence[Piece]) -> Iterator[Piece]:
+    """Yield what each two pieces share, of negative length where that is nothing."""
+    return (Piece(max(a.first, b.first), min(a.last, b.last)) for a in one for b in other)
+
+
 def _lasts(piece: Piece) -> bool:
-    return piece.last - piece.first >= STANDSTILL_S * SECOND_NS
+    return piece.last - piece.first >= RESPONSE_S * SECOND_NS
 
 
 def _runs(times_ns: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[Piece]:
@@ -151,18 +141,18 @@ def _runs(times_ns: NDArray[np.int64], mask: NDArray[np.bool_]) -> list[Piece]:
 
 def _standstill(samples: StampedSamples) -> list[Piece]:
     times, values = samples
-    if len(times) < FEWEST_SAMPLES:
+    if len(times) < FEW:
         return []
     period = float(np.median(np.diff(times)))
-    width = 2 * max(round(STANDSTILL_S * SECOND_NS / period) // 2, 1) + 1
+    width = 2 * max(round(RESPONSE_S * SECOND_NS / period) // 2, 1) + 1
     high = scipy.ndimage.maximum_filter1d(values, width, axis=0, mode='nearest')
     low = scipy.ndimage.minimum_filter1d(values, width, axis=0, mode='nearest')
     # The spread of each channel that is no motion.
-    tolerance = _STANDSTILL_PART * np.ptp(values, axis=0)
+    tolerance = _STILL * np.ptp(values, axis=0)
     if len(values) > 5:  # noqa: PLR2004 - fourth differences need five samples
         # Weights 1, -4, 6, -4, 1: the variance is 70 times that of white noise.
         rough = np.abs(np.diff(values, n=4, axis=0))
-        tolerance = np.maximum(tolerance, _NOISE * 1.4826 * np.median(rough, axis=0) / 70**0.5)
+        tolerance = np.maximum(tolerance, ERRORS * 1.4826 * np.median(rough, axis=0) / 70**0.5)
     changes = np.abs(np.diff(values, axis=0))
     steps = np.min(np.where(changes > 0, changes, np.inf), axis=0)
     steps[~np.isfinite(steps)] = 0.0
@@ -172,7 +162,7 @@ def _standstill(samples: StampedSamples) -> list[Piece]:
 
 
 class Segment(NamedTuple):
-    """First and last measured instant of a trajectory, ns, and of the run it was cut from.
+    """First and last measured instant of a trajectory, ns, and where its run began.
 
     What was measured earlier in the run helps to tell the state at the first instant.
     """
@@ -266,8 +256,7 @@ def find_cuts(
         if chosen is None:
             chosen = on
         else:
-            common = (Piece(max(a.first, b.first), min(a.last, b.last)) for a in chosen for b in on)
-            chosen = [piece for piece in common if piece.first <= piece.last]
+            chosen = [piece for piece in _overlaps(chosen, on) if piece.first <= piece.last]
     return cuts, chosen
 
 
@@ -285,7 +274,7 @@ def held_up(topics: Iterable[TopicColumns]) -> list[Piece]:
         sent = topic.receive_ns if topic.sent_ns is None else topic.sent_ns
         rows = np.flatnonzero(sent > 0)
         header, late = header[rows], (sent - header)[rows] / SECOND_NS
-        block = ((header - header.min(initial=0)) / (_USUAL * SECOND_NS)).astype(np.int64)
+        block = ((header - header.min(initial=0)) / (STEADY_S * SECOND_NS)).astype(np.int64)
         for each in np.unique(block):
             late[block == each] -= np.median(late[block == each])
         held = np.flatnonzero(late > _HELD_UP)
@@ -303,15 +292,10 @@ def find_segments(
     cuts: Sequence[Cut] = (),
     chosen: Sequence[Piece] | None = None,
 ) -> tuple[list[Segment], list[HealthFinding]]:
-    """Cut the measured instants of a bag into segments, in time order, and say what is left out.
+    """Cut the (n,) measured instants of a bag, ns, into segments, and say what is left out.
 
-    Args:
-        bag: Name of the bag.
-        instants: (n,) times at which something is measured, strictly increasing, ns.
-        known: From when on the commands of all actuators are known, ns.
-        config: Longest gap, and length of windows.
-        cuts: What is left out; no run goes across it.
-        chosen: What is kept; a run may have begun before.
+    The commands of all actuators are known from an instant on. No run goes across a cut; one that
+    is chosen may have begun before.
     """
     findings = []
     start = int(instants[0])
@@ -345,12 +329,12 @@ def find_segments(
                 number = (times - times[0]) // round(config.window * SECOND_NS)
                 windows = np.split(times, np.flatnonzero(np.diff(number)) + 1)
             for window in windows:
-                if len(window) >= FEWEST_SAMPLES:
+                if len(window) >= FEW:
                     first, last = int(window[0]), int(window[-1])
                     segments.append(Segment(first, last, int(instants[run[0]])))
                     continue
                 where = named_pieces([Piece(int(window[0]), int(window[-1]))], start)
-                detail = f'{where}: fewer than {FEWEST_SAMPLES} instants between cuts; left out'
+                detail = f'{where}: fewer than {FEW} instants between cuts; left out'
                 kind, when = FindingKind.LEFT_OUT, spans_of(window[:1], window[-1:], start)
                 findings.append(HealthFinding(bag, bag, kind, len(window), detail, spans=when))
     if config.window is not None and segments:
@@ -432,34 +416,32 @@ def close_loops(
         return
     data = mujoco.MjData(model)
     data.qpos[:] = qpos
-    if np.abs(_equalities(model, data)[0]).max(initial=0.0) > _NOTHING:
+    if np.abs(_equalities(model, data)[0]).max(initial=0.0) > ROUNDING:
         far = qpos - model.qpos0
-        parts = int(np.clip(np.ceil(np.abs(far).max() / _FARTHEST), _FEWEST_PARTS, _MOST_PARTS))
         moved = np.flatnonzero(far)
         data.qpos[:] = model.qpos0
-        for part in np.linspace(0, 1, parts + 1)[1:]:
+        for part in np.linspace(0, 1, _PARTS + 1)[1:]:
             data.qpos[moved] = (model.qpos0 + part * far)[moved]
             _solve(model, data, ~positions)
         qpos[:] = data.qpos
     _, jacobian = _equalities(model, data)
     free = ~velocities
-    qvel[free] -= np.linalg.lstsq(jacobian[:, free], jacobian @ qvel, _SINGULAR)[0]
+    qvel[free] -= np.linalg.lstsq(jacobian[:, free], jacobian @ qvel, ROUNDING)[0]
 
 
 def _solve(model: mujoco.MjModel, data: mujoco.MjData, free: NDArray[np.bool_]) -> None:
-    """Move free degrees of freedom by Gauss-Newton steps for as long as they help."""
+    """Move free degrees of freedom by Gauss-Newton steps while each halves what is left."""
     left, jacobian = _equalities(model, data)
-    for _ in range(_SOLVER_STEPS):
-        size, before = float(np.abs(left).max(initial=0.0)), data.qpos.copy()
-        if size <= _NOTHING:
-            return
+    size, last = np.abs(left).max(initial=0.0), np.inf
+    while ROUNDING < size < last / 2:
+        before, last = data.qpos.copy(), size
         step = np.zeros(model.nv)
-        step[free] = -np.linalg.lstsq(jacobian[:, free], left, _SINGULAR)[0]
+        step[free] = -np.linalg.lstsq(jacobian[:, free], left, ROUNDING)[0]
         mujoco.mj_integratePos(model, data.qpos, step, 1.0)
         left, jacobian = _equalities(model, data)
-        if not np.abs(left).max(initial=0.0) < size:
+        size = np.abs(left).max(initial=0.0)
+        if not size < last:
             data.qpos[:] = before
-            return
 
 
 def _equalities(
@@ -512,13 +494,10 @@ def initial_state(
         closest = int(np.argmin(np.abs(times)))
         away = float(times[closest])
         if joint not in velocities:
-            near = _near(times, SLOPE_WINDOW_S)
+            near = _near(times, WINDOW_S)
             qvel[model.jnt_dofadr[joint]] = _fit(times[near], values[near])[1]
-        elif (
-            np.count_nonzero(np.abs(times) <= VALUE_WINDOW_S) < 2  # noqa: PLR2004
-            and abs(away) <= LONGEST_SLOPE_S
-        ):
-            # A lone sample goes to the instant by the velocity on the way.
+        elif np.count_nonzero(np.abs(times) <= WINDOW_S) <= 2 and abs(away) <= RESPONSE_S:  # noqa: PLR2004
+            # The velocity on the way tells more than the line between two samples.
             own_times, own = velocities[joint]
             position = float(values[closest]) - away * _value_at_zero(own_times - away / 2, own)
         qpos[model.jnt_qposadr[joint]] = position
@@ -538,7 +517,7 @@ def derived_findings(
     counts = Counter(joint for start in starts for joint in start.derived)
     detail = (
         'no velocity is measured; at the start of each sequence it is the slope of the position '
-        f'(polynomial over ±{1e3 * SLOPE_WINDOW_S:g} ms, not causal)'
+        f'(polynomial over ±{1e3 * WINDOW_S:g} ms, not causal)'
     )
     return [
         HealthFinding(bag, model.joint(joint).name, FindingKind.NOT_MEASURED, count, detail)
@@ -573,8 +552,9 @@ def _fit(times: NDArray[np.float64], values: NDArray[np.float64]) -> tuple[float
     scale = float(np.ptp(times))
     if not scale:
         return float(values.mean()), 0.0
+    # On one side, noise costs more than curvature with few samples; between both it never does.
     both = times.min() < 0.0 < times.max()
-    degree = 2 if len(times) >= (_BOTH_SIDES if both else PARABOLA_SAMPLES) else 1
+    degree = 2 if len(times) > (2 if both else FEW) else 1
     coefficients = np.polynomial.polynomial.polyfit(times / scale, values, degree)
     return float(coefficients[0]), float(coefficients[1]) / scale
 
@@ -584,11 +564,11 @@ def _near(times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
     near = np.flatnonzero(np.abs(times) <= window)
     if len(near) < 2:  # noqa: PLR2004 - a slope needs two samples
         near = np.argsort(np.abs(times), kind='stable')[:2]
-        if np.abs(times[near]).max() > LONGEST_SLOPE_S:
+        if np.abs(times[near]).max() > RESPONSE_S:
             near = near[:1]
     return near
 
 
 def _value_at_zero(times: NDArray[np.float64], values: NDArray[np.float64]) -> float:
-    near = _near(times, VALUE_WINDOW_S)
+    near = _near(times, WINDOW_S)
     return _fit(times[near], values[near])[0]

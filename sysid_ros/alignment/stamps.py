@@ -17,10 +17,10 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import FindingKind, HealthFinding
+from sysid_ros.alignment.health import ERRORS, FEW, MANY, FindingKind, HealthFinding
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import JOINT_TRAJECTORY
 from sysid_ros.config.schema import StampChoice
@@ -29,21 +29,18 @@ from sysid_ros.vocabulary import SECOND_NS
 #: A drift is reported when it moves stamps by more than this over a recording, s. Stamps that are
 #: off by less count as those of one clock.
 CLOSE_S = 1e-3
-#: A drift is certain when it is more than so many of its standard deviations.
-_CERTAIN = 5.0
 #: Two clocks of the same time drift by less than this, ppm; a simulation's clock does not.
 LARGEST_DRIFT = 1000.0
-#: The envelope goes through the least of each of at most so many groups of so many messages; this
-#: fraction of the groups may lie below it, as stamps from the future do.
-_GROUPS, _GROUP_MESSAGES, _BELOW = 100, 5, 0.1
-#: A drift is estimated from so many groups and seconds on.
-_FEWEST_GROUPS, _SHORTEST_S = 8, 5.0
-#: The envelope is straight when all but two of so many parts of it come down to the line.
+#: The envelope goes through the least of each of at most so many groups of messages; this fraction
+#: of the groups may lie below it, as stamps from the future do.
+_GROUPS, _BELOW = 100, 0.1
+#: A drift is estimated from so many groups on. The envelope is straight when all but two of so many
+#: parts of it come down to the line.
 _PARTS = 8
-#: A jump changes the least difference of so many seconds before and after by more than this, s.
-_AROUND_S, _JUMP_S = 5.0, 0.05
-#: The least difference is that of so many messages or more.
-_FEWEST_AROUND = 20
+#: Transport is as usual, and clocks run as they did, for so long, s.
+STEADY_S = 5.0
+#: Clocks, or one before and after it was set, are two when they differ by more than this, s.
+_TWO_CLOCKS_S = 0.05
 #: A clock that jumps more often is not steady.
 _MOST_JUMPS = 10
 #: Header stamps this far from the receive times are from another clock (simulated time, a robot
@@ -51,12 +48,8 @@ _MOST_JUMPS = 10
 OTHER_CLOCK_S = 1.0
 #: Stamps before September 2001 are no time of day: simulated time, or the time since some start.
 NO_TIME_OF_DAY_NS = 10**18
-#: Header stamps of two topics that differ by more than this are from two clocks, s.
-_TWO_CLOCKS_S = 0.1
-#: How fast a simulation runs may change from one such time to the next, s, of so many messages.
-_PACE_S, _PACE_MESSAGES = 0.2, 10
-#: The pace at the ends is that over so many of them.
-_END_CELLS = 2
+#: How fast a simulation runs may change from one such time to the next, s.
+_PACE_S = 0.2
 #: What ``stamps`` asks for, or header stamps carried over to the recorder's clock.
 Clock = Literal['auto', 'header', 'receive', 'carried']
 #: What times are: header stamps as they are or carried over to the recorder's clock, receive times,
@@ -73,14 +66,12 @@ class ClockJump(NamedTuple):
 
 
 class ClockFit(NamedTuple):
-    """Receive time minus header stamp: the line below, what comes on top of it, and jumps.
+    """Receive time minus header stamp, by its lower envelope.
 
     Attributes:
         offset: At the first message, s: difference of the clocks plus the least transport time.
-        drift: By how much more the recorder's clock runs, ppm; NaN where the recording is too
-            short to tell.
-        deviation: Standard deviation of the drift, ppm; NaN likewise.
-        jumps: Where the line has steps.
+        drift: By how much more the recorder's clock runs, ppm; NaN in too short a recording.
+        deviation: Standard deviation of the drift, ppm.
         duration: From the first message to the last, s.
         bend: By how much messages stay above the line for long, s: a clock that is being corrected.
         simulated: The header stamps are no time of day and the receive times are.
@@ -98,7 +89,7 @@ class ClockFit(NamedTuple):
     def drifts(self) -> bool:
         """Whether the drift is certain, and moves stamps by more than a millisecond."""
         moved = 1e-6 * abs(self.drift) * self.duration
-        return moved > CLOSE_S and abs(self.drift) > _CERTAIN * self.deviation
+        return moved > CLOSE_S and abs(self.drift) > ERRORS * self.deviation
 
     @property
     def is_other(self) -> bool:
@@ -135,13 +126,13 @@ def compare_clocks(receive_ns: NDArray[np.int64], header_ns: NDArray[np.int64]) 
     jumps = _jumps(times, late)
     bounds = [0, *(place for place, _ in jumps), len(late)]
     begin, end = max(itertools.pairwise(bounds), key=lambda part: part[1] - part[0])
-    count = int(np.clip((end - begin) // _GROUP_MESSAGES, 1, _GROUPS))
+    count = int(np.clip((end - begin) // FEW, 1, _GROUPS))
     groups = np.array_split(np.arange(begin, end), count)
     lowest = np.array([group[np.argmin(late[group])] for group in groups])
     at, least = times[lowest], late[lowest]
     drift = deviation = np.nan
     slope = bend = 0.0
-    if count >= _FEWEST_GROUPS and at[-1] - at[0] >= _SHORTEST_S * (1 - 2 / count):
+    if count >= _PARTS and at[-1] - at[0] >= STEADY_S * (1 - 2 / count):
         slope, _, low, high = scipy.stats.theilslopes(least, at)
         drift, deviation = slope, (high - low) / (2 * 1.96)
         rest = least - slope * at
@@ -165,11 +156,11 @@ def no_time_of_day(stamps: NDArray[np.int64]) -> bool:
 
 def _jumps(times: NDArray[np.float64], late: NDArray[np.float64]) -> list[tuple[int, float]]:
     """Return first message and size of jumps of the lower envelope that stay for good."""
-    width = int(_AROUND_S * len(late) / max(float(times[-1] - times[0]), 1e-9))
-    width = int(np.clip(width, _FEWEST_AROUND, max(len(late) // 2, 1)))
+    width = int(STEADY_S * len(late) / max(float(times[-1] - times[0]), 1e-9))
+    width = int(np.clip(width, MANY, max(len(late) // 2, 1)))
     rest = late.copy()
     found: list[tuple[int, float]] = []
-    while len(late) > 2 * _FEWEST_AROUND and len(found) <= _MOST_JUMPS:
+    while len(late) > 2 * MANY and len(found) <= _MOST_JUMPS:
         padded = np.pad(rest, (width, 0), constant_values=np.inf)
         least = scipy.ndimage.minimum_filter1d(
             padded, width, mode='constant', cval=np.inf, origin=-(width // 2)
@@ -179,11 +170,11 @@ def _jumps(times: NDArray[np.float64], late: NDArray[np.float64]) -> list[tuple[
         change = np.nan_to_num(after - before, posinf=0.0, neginf=0.0)
         # Near the ends, messages may have been held up, but not for so long.
         to_end = np.minimum(np.arange(len(rest)), len(rest) - np.arange(len(rest)))
-        change[(to_end < width // 2) & (np.abs(change) < _AROUND_S)] = 0.0
-        change[to_end < _FEWEST_AROUND] = 0.0
+        change[(to_end < width // 2) & (np.abs(change) < STEADY_S)] = 0.0
+        change[to_end < MANY] = 0.0
         row = int(np.argmax(np.abs(change)))
         seconds = float(change[row])
-        if abs(seconds) <= _JUMP_S:
+        if abs(seconds) <= _TWO_CLOCKS_S:
             break
         first = max(row - width, 0)
         low = first + np.flatnonzero(rest[first : row + width] < (before[row] + after[row]) / 2)
@@ -218,9 +209,8 @@ class SimulatedTime(NamedTuple):
         """Return simulated times of receive times, ns; beyond the ends it goes on as near them."""
         known, simulated = (values - values[0] for values in self)
         passed = (receive_ns - self.receive_ns[0]).astype(np.float64)
-        near = min(_END_CELLS, len(known) - 1)
-        first = simulated[near] / known[near]
-        last = (simulated[-1] - simulated[-1 - near]) / (known[-1] - known[-1 - near])
+        first = simulated[1] / known[1]
+        last = (simulated[-1] - simulated[-2]) / (known[-1] - known[-2])
         found = np.interp(passed, known, simulated) + first * np.minimum(passed, 0.0)
         found += last * np.maximum(passed - known[-1], 0.0)
         simulated_ns: NDArray[np.int64] = self.header_ns[0] + np.round(found).astype(np.int64)
@@ -273,13 +263,12 @@ def one_clock(
 ) -> tuple[Choice, tuple[HealthFinding, ...]]:
     """Decide whether the stamps of some topics can be used side by side.
 
-    Commands without a header have receive times only. If the header stamps of the other topics
-    are from another clock, mixing the two would shift commands against measurements. ``auto`` then
-    carries header stamps over to the recorder's clock along a straight line, which keeps their
-    steadiness, and takes receive times where no line does: where a clock jumps, for all topics.
-    Stamps of the recorder's clock stay as they are. Simulated time is what a simulation's
-    measurements go by, however fast it runs: there, topics without a header are carried over to
-    it. The result is the choice for all topics, or by topic, and what it was made from.
+    Commands without a header have receive times only: mixed with stamps of another clock they would
+    shift against measurements. ``auto`` then carries header stamps over to the recorder's clock
+    along a straight line, which keeps their steadiness, and takes receive times where no line does:
+    where a clock jumps, for all topics. Measurements of a simulation go by its time, however fast
+    that runs, and topics without a header are carried over to it. The result is the choice for all
+    topics, or by topic, and what it was made from.
     """
     if not isinstance(stamps, dict) and stamps != 'auto':
         return stamps, ()
@@ -364,7 +353,7 @@ def _simulated(
     speed = (header[-1] - header[0]) / max(received[-1] - received[0], 1)
     # The quickest message of each time was held up least; the pace may change from one to the next.
     ahead = header - header[0] - speed * (received - received[0])
-    count = min(int(seconds / _PACE_S), len(rows) // _PACE_MESSAGES)
+    count = min(int(seconds / _PACE_S), len(rows) // FEW)
     cells = np.array_split(np.arange(len(rows)), max(count, 2))
     quickest = np.array([cell[np.argmax(ahead[cell])] for cell in cells])
     quickest = quickest[np.diff(received[quickest], prepend=received[0] - 1) > 0]

@@ -1,18 +1,24 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a bag that is paired with a model to trajectories."""
+"""From a bag that is paired with a model to trajectories, and these as files."""
 
 from __future__ import annotations
 
+import csv
+import enum
+import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
+    FEW,
+    RESPONSE_S,
     FindingKind,
     HealthFinding,
     Span,
@@ -27,6 +33,7 @@ from sysid_ros.alignment.pairs import (
     PairRole,
     Unmapped,
     column_name,
+    command_quantity,
     pair_columns,
     raw_values,
     sensor_names,
@@ -34,8 +41,6 @@ from sysid_ros.alignment.pairs import (
     whole_rows,
 )
 from sysid_ros.alignment.segments import (
-    FEWEST_SAMPLES,
-    LONGEST_SLOPE_S,
     InitialState,
     Segment,
     Signals,
@@ -46,18 +51,16 @@ from sysid_ros.alignment.segments import (
     initial_state,
     marker_topics,
 )
-from sysid_ros.alignment.stamps import (
-    Stamped,
-    StampSource,
-    longest_increasing,
-    stamp_topics,
-)
+from sysid_ros.alignment.stamps import Stamped, StampSource, longest_increasing, stamp_topics
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.message_types import is_applied
 from sysid_ros.config.schema import SegmentsConfig, StampChoice
 from sysid_ros.errors import AlignmentError
+from sysid_ros.files import replace_file, write_arrays
+from sysid_ros.model.elements import component_label, driven_joint, sensor_unit
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.text import csv_header, to_json
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: Commands are kept from this long before a sequence starts: a delay makes them act later, s.
 COMMAND_HISTORY_S = 1.0
@@ -65,14 +68,11 @@ COMMAND_HISTORY_S = 1.0
 
 @dataclass(frozen=True)
 class Alignment:
-    """A bag as the model sees it.
+    """A bag as the model sees it: continuous runs, in time order.
 
-    Attributes:
-        sequences: Continuous runs, in time order.
-        stamps: Topic and where the times of its rows are from, of topics that are paired.
-        places: Name, begin and end of each sequence, s from the first measurement.
-        seconds: From the first to the last measurement.
-        begins: Of each sequence what was measured around its start, s from there.
+    Stamps say where the times of paired topics are from, places where each sequence is, s from the
+    first measurement, ``seconds`` when the last was, and begins what was measured around each
+    sequence's start, s from there.
     """
 
     bag: str
@@ -115,10 +115,9 @@ def align(
 ) -> Alignment:
     """Turn a bag into trajectories.
 
-    Segments say what becomes trajectories; by default all does, cut at gaps. The longest delay is
-    by how many seconds commands may act late, if that is more than the delays of the model.
-    Trajectories start so long after the first command: until then one that is not in the bag may be
-    in force.
+    Segments say what becomes trajectories; by default all does, cut at gaps. Commands may act late
+    by the longest delay, s, or those of the model: trajectories start so long after the first
+    command, as until then one that is not in the bag may be in force.
 
     Raises:
         AlignmentError: No measurement is left while commands are known, or a marker is missing.
@@ -128,7 +127,6 @@ def align(
     used = {pair.topic for pair in mapping.pairs}
     markers = marker_topics(bag, segments)
     name = bag.path.name
-    # Commands or a marker may have receive times only; all must be of one clock.
     texts = [topic for topic in markers if not topic.fields]
     stamped, found = stamp_topics(bag, used | {item.topic for item in markers}, stamps, texts)
     health = [*mapping.health, *found]
@@ -279,13 +277,13 @@ def _find_segments(
     if not segments and cut:
         what = '; '.join(f'{item.kind}: {item.detail}' for item in cut)
         raise AlignmentError(
-            f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} between the cuts '
+            f'Expected {FEW} or more measured instants in {name!r} between the cuts '
             f'that segments asks for, found none ({what}).'
         )
     if not segments:
         after = [(int(time - instants[0])) / SECOND_NS for time in (known, instants[-1])]
         raise AlignmentError(
-            f'Expected {FEWEST_SAMPLES} or more measured instants in {name!r} once every actuator '
+            f'Expected {FEW} or more measured instants in {name!r} once every actuator '
             f'has its first command at {after[0]:+.3f} s from the first measurement, found '
             f'{int(np.count_nonzero(instants >= known))}, the last at {after[1]:+.3f} s.'
         )
@@ -327,7 +325,7 @@ def _signals(bag: BagColumns, model: mujoco.MjModel, selections: list[_Selection
 
 def _begin(bag: BagColumns, selections: list[_Selection], span: Segment) -> tuple[TimeSeries, ...]:
     """Return what was measured around the first instant, from which the state there is told."""
-    reach = round(LONGEST_SLOPE_S * SECOND_NS)
+    reach = round(RESPONSE_S * SECOND_NS)
     measured = []
     for item in selections:
         if item.role is PairRole.SENSOR:
@@ -384,3 +382,128 @@ def _trajectory(
         # Several controllers begin at updates of their own: which is whose is not followed.
         replaced=replaced if len(commands) == 1 else np.zeros((0, 2)),
     )
+
+
+class Format(enum.Enum):
+    """How a table is written."""
+
+    NPZ = 'npz'
+    CSV = 'csv'
+
+
+def write_series(
+    folder: Path,
+    alignment: Alignment,
+    model: mujoco.MjModel,
+    formats: Iterable[Format] = (Format.NPZ, Format.CSV),
+) -> tuple[Path, ...]:
+    """Write the sequences of a bag, each series into a file of its own per format.
+
+    ``NAME_commands_0`` and ``NAME_measurements_0`` hold time in s from the sequence's origin and
+    one column per value. ``.npz`` is readable without pickle, also by MuJoCo's sysid toolbox:
+    ``times`` (n,), ``data`` (n, k), ``signal_mapping`` and ``origin_ns``. ``.csv`` has one header
+    line and exact numbers. ``NAME_health.json`` of the bag holds all else: origin and initial state
+    of each sequence, actuators whose commands are interpolated between rows and not held, unit and
+    source of each column, what was found, masked, cut, flipped or shifted, and what was not used.
+
+    The folder is made where there is none. The files are returned.
+
+    Raises:
+        ResultError: The folder cannot be written.
+    """
+    written: list[Path] = []
+    starts: list[dict[str, Any]] = []
+    described: dict[tuple[str, str], dict[str, Any]] = {}
+    for sequence in alignment.sequences:
+        stems = []
+        for what, role, several in (
+            ('commands', PairRole.ACTUATOR, sequence.commands),
+            ('measurements', PairRole.SENSOR, sequence.measurements),
+        ):
+            for number, series in enumerate(several):
+                stems.append(f'{sequence.name}_{what}_{number}')
+                columns = _columns(series, role, alignment.pairs, model)
+                described.update(
+                    {(column['element'], column['name']): column for column in columns}
+                )
+                for item in dict.fromkeys(formats):
+                    written.append(folder / f'{stems[-1]}.{item.value}')
+                    if item is Format.NPZ:
+                        origin = {'origin_ns': np.asarray(sequence.origin_ns)}
+                        write_arrays(written[-1], {**series.arrays(), **origin})
+                    else:
+                        _write_csv(written[-1], series, [column['name'] for column in columns])
+        starts.append(
+            {
+                'name': sequence.name,
+                'origin_ns': sequence.origin_ns,
+                'duration': sequence.duration,
+                'initial_qpos': sequence.initial_qpos,
+                'initial_qvel': sequence.initial_qvel,
+                'tables': stems,
+                'interpolated': sorted(sequence.interpolated),
+                'applied': sorted(sequence.applied),
+            }
+        )
+    record = {
+        'bag': alignment.bag,
+        'sequences': starts,
+        'columns': list(described.values()),
+        'unmapped': alignment.unmapped,
+        'topics': alignment.topics,
+        'health': alignment.health,
+    }
+    path = folder / f'{alignment.bag}_health.json'
+    replace_file(path, (to_json(record, indent=1) + '\n').encode())
+    return (*written, path)
+
+
+def _write_csv(path: Path, series: TimeSeries, names: list[str]) -> None:
+    stream = io.StringIO(newline='')
+    stream.write(csv_header(['time', *names]))
+    # The writer takes repr() of floats: the shortest text that reads as the same number.
+    rows = np.column_stack([series.times, series.data]).tolist()
+    csv.writer(stream, lineterminator='\n').writerows(rows)
+    replace_file(path, stream.getvalue().encode())
+
+
+def _columns(
+    series: TimeSeries, role: PairRole, pairs: tuple[Pair, ...], model: mujoco.MjModel
+) -> list[dict[str, Any]]:
+    """Describe the columns of a series, in order: what each is, of which element, and its source.
+
+    The element, as ``sensor/elbow_position``, measures or drives another, as ``joint/elbow``. The
+    unit is empty where none is known.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    for name, (_, indices) in series.signal_mapping.items():
+        own = [pair for pair in pairs if (pair.role, pair.name) == (role, name)]
+        own.sort(key=lambda pair: pair.component)
+        unit, target = _unit_and_target(model, role, name)
+        element = {'unit': unit, 'element': f'{role.value}/{name}', 'of': target}
+        sources = ('topic', 'field', 'label', 'scale', 'offset')
+        for place, (index, pair) in enumerate(zip(indices.tolist(), own, strict=True)):
+            label = {'name': component_label(name, place, len(own))}
+            found[index] = label | element | {key: getattr(pair, key) for key in sources}
+    return [found[index] for index in sorted(found)]
+
+
+def _unit_and_target(model: mujoco.MjModel, role: PairRole, name: str) -> tuple[str, str]:
+    """Return the unit of a sensor or control and the element it belongs to, as ``joint/elbow``.
+
+    Both are empty where the model does not say; of a control, gain or gear may decide the unit.
+    """
+    if role is PairRole.SENSOR:
+        sensor = model.sensor(name)
+        unit, kind, index = sensor_unit(model, name), int(sensor.objtype[0]), int(sensor.objid[0])
+    else:
+        actuator = model.actuator(name)
+        kind, index = int(mujoco.mjtObj.mjOBJ_JOINT), driven_joint(model, actuator.id)
+        if index < 0:
+            return '', ''
+        commanded = command_quantity(model, actuator.id)
+        scaled = commanded is Quantity.EFFORT and actuator.gainprm[0] != 1
+        slide = bool(model.jnt_type[index] == mujoco.mjtJoint.mjJNT_SLIDE)
+        unit = '' if scaled or actuator.gear[0] != 1 else commanded.unit(slide=slide)
+    found = mujoco.mj_id2name(model, kind, index) if index >= 0 else None
+    return unit, f'{mujoco.mju_type2Str(kind)}/{found}' if found else ''

@@ -60,7 +60,7 @@ def init(
     """
     _check_absent(output, force=force)
 
-    from sysid_ros.alignment.mapping import proposal as mapping
+    from sysid_ros.alignment import proposal as mapping
     from sysid_ros.cli.console import print_json, progress_for, say
     from sysid_ros.cli.tables import print_next_commands, print_proposal
     from sysid_ros.files import replace_file
@@ -210,10 +210,8 @@ def excite(
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import print_design
     from sysid_ros.excitation import format_waypoints
-    from sysid_ros.excitation.design import design, make_plan
-    from sysid_ros.excitation.drives import check_ranges, drives, load_driven
-    from sysid_ros.excitation.experiment import Experiment, sensor_noise
-    from sysid_ros.excitation.limits import Limits
+    from sysid_ros.excitation.design import Experiment, design, make_plan, sensor_noise
+    from sysid_ros.excitation.drives import Limits, check_ranges, drives, load_driven
     from sysid_ros.files import replace_file
     from sysid_ros.model.loading import compile_spec, implied_actuators
     from sysid_ros.model.targets import Scope, check_distinct, make_unknowns

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sysid_ros.config.schema import MappingConfig
-    from sysid_ros.inspection.inspection import Inspection
-    from sysid_ros.inspection.joints import Joint
+    from sysid_ros.inspection.inspection import Inspection, Joint
     from sysid_ros.report.tables import LiteralConsole
 
 
@@ -99,8 +98,8 @@ def inspect_bag(
     if mapping != 'auto':
         mapped = load_mapping(Path(mapping))
 
-    from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.proposal import imply_actuators
+    from sysid_ros.alignment.axes import in_namespace
+    from sysid_ros.alignment.pairing import imply_actuators
     from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.inspection.inspection import bag_joints, inspect
@@ -156,7 +155,7 @@ def _draw_joints(joints: Sequence[Joint], bag: str, folder: Path) -> list[Path]:
     """Write one picture per joint into a folder, and return their paths."""
     from sysid_ros.errors import short
     from sysid_ros.files import replace_file
-    from sysid_ros.inspection.figures import draw_joint
+    from sysid_ros.inspection.inspection import draw_joint
     from sysid_ros.text import file_stems
 
     paths = []
@@ -422,8 +421,8 @@ def propose_mapping(
 
     check_new(output)
 
-    from sysid_ros.alignment.mapping.arms import in_namespace
-    from sysid_ros.alignment.mapping.proposal import (
+    from sysid_ros.alignment.axes import in_namespace
+    from sysid_ros.alignment.proposal import (
         CONFIDENCE,
         propose_with_actuators,
         summary,

@@ -18,29 +18,21 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicHermiteSpline, PchipInterpolator
 
 from sysid_ros.errors import ConfigError, ModelError, nearest, one_line
-from sysid_ros.excitation.drives import Drive, drives
+from sysid_ros.excitation.drives import Drive, check_ranges, drives
 from sysid_ros.text import csv_header
 
-#: A quintic from rest to rest over one second and one unit is at most so fast (at half time).
-_QUINTIC_PEAK_SPEED = 1.875
-#: Sines per actuator: enough to move at many speeds, few enough that each is felt.
-_SINES = 5
+#: Sines per actuator (Swevers et al., IEEE Trans. Robotics and Automation 13, 1997, use 5).
+SINES = 5
 #: Lowest frequency in Hz, unless the motion is too short for one period of it.
 _SLOWEST = 0.05
 #: Amplitudes fall with frequency to this power. At 0 the fastest sine would take all torque, at 1
 #: (equal speeds) accelerations would be too weak to tell an armature.
-_AMPLITUDE_POWER = 0.75
+AMPLITUDE_POWER = 0.75
 
 
 @dataclass(frozen=True)
 class Motion:
-    """Commands on a fixed time grid.
-
-    Attributes:
-        times: (n,) seconds from the first command.
-        commands: (n, nu) in the unit of each actuator's command: rad or m for position servos.
-        actuators: nu names, in model order.
-    """
+    """The (n, nu) commands of nu actuators on a fixed grid of (n,) times, s from the first."""
 
     times: NDArray[np.float64]
     commands: NDArray[np.float64]
@@ -85,19 +77,14 @@ def ramp_window(
 def approach(
     motion: Motion, start: NDArray[np.float64], *, rate: float, max_speed: float = 0.5
 ) -> Motion:
-    """Prepend a smooth move from where the actuators are to where a motion starts.
+    """Prepend a smooth move from (nu,) commands that ask for the present pose.
 
-    Args:
-        motion: The motion.
-        start: (nu,) commands that ask for the present pose.
-        rate: Commands per second of the move, and of the motion.
-        max_speed: Fastest change of any command in the move, unit per second.
-
-    Returns:
-        The move and the motion, without a step between; the motion alone when it starts here.
+    Both have a rate of commands per second; in the move, none changes by more than ``max_speed``
+    per second. The motion alone is returned when it starts here.
     """
     distance = motion.commands[0] - start
-    duration = _QUINTIC_PEAK_SPEED * float(np.max(np.abs(distance), initial=0.0)) / max_speed
+    # At half time a quintic is 30/16 times as fast as on average.
+    duration = 30 / 16 * float(np.max(np.abs(distance), initial=0.0)) / max_speed
     steps = int(np.ceil(duration * rate))
     if steps == 0:
         return motion
@@ -145,12 +132,13 @@ def sum_of_sines(
     chosen = drives(model)
     if not chosen:
         raise ModelError('The model has no actuators, so there is nothing to excite.')
+    check_ranges(chosen)
     rng = np.random.default_rng(seed)
     times = sample_times(duration, rate)
     frequencies = _frequencies(rng, len(chosen), times[-1], max_frequency)
     phases = rng.uniform(0.0, 2.0 * np.pi, frequencies.shape)
     angle = 2.0 * np.pi * frequencies * times[:, None, None] + phases
-    waves = np.sum(frequencies**-_AMPLITUDE_POWER * np.sin(angle), axis=2)
+    waves = np.sum(frequencies**-AMPLITUDE_POWER * np.sin(angle), axis=2)
     waves /= np.max(np.abs(waves), axis=0)
     window = ramp_window(times, 0.0, float(times[-1]), ramp)
     columns = zip(chosen, waves.T, strict=True)
@@ -167,9 +155,9 @@ def _frequencies(
     a slot of its own, dealt at random.
     """
     lowest = min(max(_SLOWEST, 1.0 / max(duration, 1e-9)), highest / 4.0)
-    slots = _SINES * actuators
+    slots = SINES * actuators
     grid = highest * (lowest / highest) ** (np.arange(slots)[::-1] / slots)
-    return np.stack([rng.permutation(band) for band in grid.reshape(_SINES, actuators)], axis=1)
+    return np.stack([rng.permutation(band) for band in grid.reshape(SINES, actuators)], axis=1)
 
 
 def _inside(
@@ -180,11 +168,6 @@ def _inside(
     Home and centre ± peak are inside the range, the window is between 0 and 1, and an interval is
     convex: so is every command.
     """
-    if not np.isfinite(drive.upper - drive.lower):
-        raise ModelError(
-            f'Actuator {drive.actuator!r} has no ctrlrange and moves no joint with a range, '
-            'so its motion would have no limit.'
-        )
     peak = amplitude * (drive.upper - drive.lower) / 2.0
     centre = min(max(drive.home, drive.lower + peak), drive.upper - peak)
     home = min(max(drive.home, drive.lower), drive.upper)
@@ -192,13 +175,7 @@ def _inside(
 
 
 class Waypoints(NamedTuple):
-    """Where to be when.
-
-    Attributes:
-        times: (n,) seconds.
-        names: k names of joints or actuators.
-        positions: (n, k) joint positions in rad or m, or actuators' commands.
-    """
+    """Where to be when: (n, k) positions of k joints, rad or m, or commands of actuators."""
 
     times: NDArray[np.float64]
     names: tuple[str, ...]

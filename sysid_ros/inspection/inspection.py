@@ -1,70 +1,77 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is in a bag, and what is wrong with it, before anything is done with it."""
+"""What is in a bag, what it says about each joint, and what is wrong with it."""
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import mujoco
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import (
+    CLEAR,
+    ERRORS,
+    FEW,
     GAP_PERIODS,
+    LITTLE,
+    MANY,
+    MOST,
+    RESPONSE_S,
+    ROUNDING,
     FindingKind,
     HealthFinding,
     dead_columns,
+    gaps,
     timing_findings,
     topic_rate,
 )
-from sysid_ros.alignment.mapping.pairing import map_columns
+from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.pairs import (
+    SENSOR_FIELDS,
+    Pair,
+    PairRole,
+    Unmapped,
+    column_name,
+    command_quantity,
+    meaning_of,
+    names_of,
+    pair_columns,
+    raw_values,
+    scalar_joints,
+)
 from sysid_ros.alignment.pairs import Mapping as Pairing
-from sysid_ros.alignment.pairs import Pair, Unmapped, column_name, scalar_joints
 from sysid_ros.alignment.segments import held_up, named_pieces
-from sysid_ros.alignment.stamps import Stamped, StampSource, stamp_topics
+from sysid_ros.alignment.stamps import Stamped, StampSource, longest_increasing, stamp_topics
 from sysid_ros.bags import BagColumns, TopicColumns, UnreadTopic
 from sysid_ros.bags.storage import MCAP, ROS1, SQLITE, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config.schema import MappingConfig, StampChoice
-from sysid_ros.errors import AlignmentError
-from sysid_ros.inspection.joints import (
-    Joint,
-    Trace,
-    is_of_joints,
-    joint_findings,
-    joints_by_name,
-    joints_of_model,
-)
-from sysid_ros.inspection.lag import Lag, lag
+from sysid_ros.errors import AlignmentError, one_line
+from sysid_ros.inspection.lag import MOST_SAMPLES, Lag, lag, usual, velocity_lag
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
+#: Times that are not looked up yet.
+_NO_TIMES = np.empty(0)
+#: What is less than so many times as usual, in a row, or in steps of an encoder, may be chance.
+_SEVERAL = 3
+#: Velocities that are off by a larger factor are not the slope of the positions.
+_SCALE = 1.3
+#: A spike is a change of so many times the median change, and of those around it.
+_SPIKE = 10
 _STORAGE = {MCAP: 'mcap', SQLITE: 'sqlite3', ROS1: 'ROS 1'}
-#: Steps are looked for in so many samples, spread over the recording.
-_SAMPLES = 20_000
-#: Fewer distinct values do not show a step.
-_FEWEST_VALUES = 5
-#: A difference of values is a multiple of a step when it is off by less than this part of the step.
-_OFF_GRID = 0.05
-#: A step shows when this part of the differences are its multiples.
-_ON_GRID = 0.98
-#: Only differences below so many steps count for that.
+#: Only differences below so many steps tell whether all are multiples of it.
 _NEAR = 100
-#: At least so many differences must count.
-_FEWEST_NEAR = 4
-#: A step below this part of the span is rounding.
-_ROUNDING = 1e-9
-#: A plateau is this many times as long as values usually stay the same.
-_PLATEAU = 3
-#: A plateau is reached by more than so many steps at once.
-_ABRUPT = 3.0
-#: A limit is a plateau that is reached so often: at rest a signal stays at a value, too.
-_VISITS = 3
 #: Types, beside those of joints, whose topics have findings; those of others are in the table.
 _ROBOT_TYPES = (
     'Float64MultiArray',
@@ -74,28 +81,252 @@ _ROBOT_TYPES = (
     'TwistStamped',
     'WrenchStamped',
 )
-#: A topic with so many messages is taken to be periodic.
-_FEWEST_PERIODIC = 5
 #: A silence at the beginning or the end of a bag is reported from this on, s.
 _SILENCE_S = 1.0
 #: A drift is shown when it is known to this, ppm, one standard deviation.
 _KNOWN_DRIFT = 5.0
+#: As in the figures of a result: told apart by people with any colour vision, and in grey.
+_MEASURED, _COMMAND, _GAP, _INK = '#0b5cad', '#c2570c', '#f3d9c6', '#22262b'
+#: Size of a panel, inches.
+_WIDTH, _HEIGHT = 10.0, 2.0
+
+
+@dataclass(frozen=True)
+class Trace:
+    """One quantity of one joint, measured or commanded, over time.
+
+    The values, (n,) and finite, are of a channel of a topic, in a unit that is empty where nobody
+    says; the times are (n,) strictly increasing, s from the origin. A command that is
+    ``interpolated`` changes linearly from sample to sample, others hold.
+    """
+
+    quantity: Quantity
+    command: bool
+    topic: str
+    channel: str
+    unit: str
+    times: NDArray[np.float64]
+    values: NDArray[np.float64]
+    interpolated: bool = False
+
+
+@dataclass(frozen=True)
+class Joint:
+    """A joint, by its name in the model or the bag; a trace per quantity measured or commanded."""
+
+    name: str
+    traces: tuple[Trace, ...]
+
+    def find(self, quantity: Quantity, *, command: bool = False) -> Trace | None:
+        """Return what was measured, or commanded, of a quantity."""
+        key = (quantity, command)
+        return next((item for item in self.traces if (item.quantity, item.command) == key), None)
+
+    def command(self) -> Trace | None:
+        """Return the first quantity that was commanded."""
+        return next((item for item in self.traces if item.command), None)
+
+
+def joints_by_name(bag: BagColumns, times_ns: Mapping[str, NDArray[np.int64]]) -> tuple[Joint, ...]:
+    """Collect the joints that messages name.
+
+    Where several topics measure a joint, the one that measures it most often counts. The (n,) times
+    of a topic's rows are in ns.
+    """
+    sources = []
+    for topic in sorted(filter(is_of_joints, bag.topics), key=lambda item: -len(item.receive_ns)):
+        for field in topic.fields:
+            quantity, command = meaning_of(topic, field) or (None, False)
+            for label, values in zip(field.labels, field.values.T, strict=True):
+                channel = column_name(topic.topic, field.name, label)
+                if quantity is not None:
+                    what = quantity, command, topic.topic, channel, ''
+                    sources.append((label, Trace(*what, _NO_TIMES, values, field.interpolated)))
+    return _collect(sources, times_ns)
+
+
+def joints_of_model(
+    bag: BagColumns,
+    model: mujoco.MjModel,
+    pairing: Pairing,
+    times_ns: Mapping[str, NDArray[np.int64]],
+) -> tuple[Joint, ...]:
+    """Collect the joints of a model that a bag is paired with, in units of the model.
+
+    The (n,) times of a topic's rows are in ns.
+    """
+    names = names_of(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    joints = [name or f'joint[{index}]' for index, name in enumerate(names)]
+    sources = []
+    for pair in pairing.pairs:
+        if pair.role is PairRole.SENSOR:
+            sensor = model.sensor(pair.name)
+            quantity = SENSOR_FIELDS.get(mujoco.mjtSensor(int(sensor.type[0])))
+            joint = int(sensor.objid[0])
+        else:
+            joint = driven_joint(model, pair.name)
+            quantity = command_quantity(model, model.actuator(pair.name).id)
+            quantity = quantity if joint >= 0 else None
+        if quantity is None:
+            continue
+        unit = quantity.unit(slide=bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE))
+        channel = column_name(pair.topic, pair.field, pair.label)
+        what = quantity, pair.role is PairRole.ACTUATOR, pair.topic, channel, unit
+        values = pair.scale * raw_values(bag, pair) + pair.offset
+        interpolated = pair_columns(bag, pair).interpolated
+        sources.append((joints[joint], Trace(*what, _NO_TIMES, values, interpolated)))
+    found = _collect(sources, times_ns)
+    return tuple(sorted(found, key=lambda item: joints.index(item.name)))
+
+
+def is_of_joints(topic: TopicColumns) -> bool:
+    """Tell whether the labels of a topic's fields are names of joints."""
+    return 'Joint' in topic.msgtype.rpartition('/')[2]
+
+
+def _collect(
+    sources: Iterable[tuple[str, Trace]], times_ns: Mapping[str, NDArray[np.int64]]
+) -> tuple[Joint, ...]:
+    """Give traces with a value for each row of their topics their times, and drop absent values."""
+    known = list(sources)
+    used = {item.topic for _, item in known}
+    origin = min((int(times_ns[own].min()) for own in used if len(times_ns[own])), default=0)
+    found: dict[str, dict[tuple[bool, int], Trace]] = {}
+    for name, item in known:
+        traces = found.setdefault(name, {})
+        key = item.command, list(Quantity).index(item.quantity)
+        stamps, rows = times_ns[item.topic], np.flatnonzero(np.isfinite(item.values))
+        if key in traces or not len(rows):
+            continue
+        rows = rows[longest_increasing(stamps[rows])]
+        times = (stamps[rows] - origin) / SECOND_NS
+        traces[key] = dataclasses.replace(item, times=times, values=item.values[rows])
+    return tuple(
+        Joint(name, tuple(traces[key] for key in sorted(traces)))
+        for name, traces in found.items()
+        if traces
+    )
+
+
+def joint_findings(bag: str, joints: Iterable[Joint]) -> Iterator[HealthFinding]:
+    """Find velocities that are not the slope of the positions, held positions, and spikes.
+
+    The integral of the velocity is compared with the change of the position over half a second,
+    which needs no derivative of noise.
+    """
+    for joint in joints:
+        position, velocity = joint.find(Quantity.POSITION), joint.find(Quantity.VELOCITY)
+        if position is None or len(position.times) <= MANY:
+            continue
+        # Damaged values may be as large as numbers get.
+        with np.errstate(over='ignore', invalid='ignore'):
+            found = [*_held(bag, position), *_spikes(bag, position)]
+            if velocity is not None and len(velocity.times) > MANY:
+                found += _compared(bag, position, velocity)
+        yield from found
+
+
+def _compared(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
+    integral = np.interp(
+        position.times,
+        velocity.times,
+        scipy.integrate.cumulative_trapezoid(velocity.values, velocity.times, initial=0),
+    )
+    begin, end = _windows(position.times)
+    moved = position.values[end] - position.values[begin]
+    integrated = integral[end] - integral[begin]
+    if len(moved) <= MANY or not _moves(position.values, moved) or not integrated.any():
+        return
+    product = float(moved @ integrated)
+    size = float(np.sqrt((moved @ moved) * (integrated @ integrated)))
+    correlation, factor = product / size, product / float(integrated @ integrated)
+    if correlation < -MOST:
+        detail = f'runs against the positions, correlation {correlation:.2f}'
+    elif correlation < MOST:
+        detail = f'does not follow from the positions, correlation {correlation:.2f}'
+    elif correlation > CLEAR and not 1 / _SCALE < factor < _SCALE:
+        detail = f'positions change {factor:.3g} times as much as it says'
+    else:
+        yield from _late(bag, position, velocity)
+        return
+    kind = FindingKind.VELOCITY_DIFFERS
+    yield HealthFinding(bag, velocity.channel, kind, len(velocity.times), detail)
+
+
+def _late(bag: str, position: Trace, velocity: Trace) -> Iterator[HealthFinding]:
+    """Find velocities that are late against the positions beside them, as after a filter."""
+    found = velocity_lag(position.times, position.values, velocity.times, velocity.values)
+    interval = float(np.median(np.diff(velocity.times)))
+    if found is not None and found.seconds > usual(interval) + ERRORS * found.deviation:
+        detail = (
+            f'lags the position by {1e3 * found.seconds:.0f} ± {1.96e3 * found.deviation:.0f} ms, '
+            'as after a filter'
+        )
+        late = round(found.seconds / interval)
+        yield HealthFinding(bag, velocity.channel, FindingKind.VELOCITY_LAG, late, detail)
+
+
+def _windows(times: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return first and last sample of windows that have no gap in them."""
+    first = np.arange(0, len(times), max(len(times) // MOST_SAMPLES, 1))
+    starts = times[first]
+    last = np.maximum(np.searchsorted(times, starts + RESPONSE_S), first + MANY)
+    inside = last < len(times)
+    for begin, end in gaps(times):
+        inside &= (starts >= end) | (times[np.minimum(last, len(times) - 1)] <= begin)
+    return first[inside], last[inside]
+
+
+def _moves(values: NDArray[np.float64], moved: NDArray[np.float64]) -> bool:
+    """Tell a motion from noise and from an encoder that flickers."""
+    steps = np.diff(values)
+    sizes = np.abs(steps[steps != 0])
+    if not len(sizes) or np.ptp(values) < MANY * sizes.min():
+        return False
+    return float(np.sqrt(np.mean(moved**2))) > _SEVERAL * float(np.std(steps))
+
+
+def _held(bag: str, position: Trace) -> Iterator[HealthFinding]:
+    steps = np.abs(np.diff(position.values))
+    changes = np.flatnonzero(steps)
+    if len(changes) < MANY:
+        return
+    messages = float(np.median(np.diff(changes)))
+    jump = float(np.median(steps[changes]))
+    if messages < _SEVERAL or jump < _SEVERAL * float(steps[changes].min()):
+        return
+    rate = 1 / (messages * float(np.median(np.diff(position.times))))
+    detail = f'while it moves it changes every {messages:.0f} messages only, at {rate:.3g} Hz'
+    yield HealthFinding(bag, position.channel, FindingKind.STALE, len(changes), detail)
+
+
+def _spikes(bag: str, position: Trace) -> Iterator[HealthFinding]:
+    """Find jumps to a value and back, which nothing with a mass makes; decoding errors do."""
+    steps = np.diff(position.values)
+    changes = steps[np.flatnonzero(steps)]
+    if len(changes) <= MANY:
+        return
+    sizes = np.abs(changes)
+    there = sizes[1:-2]
+    rest = there / _SPIKE
+    spikes = (
+        (there > _SPIKE * np.median(sizes))
+        & (np.abs(changes[1:-2] + changes[2:-1]) < rest)
+        & (sizes[:-3] < rest)
+        & (sizes[3:] < rest)
+    )
+    if spikes.any():
+        detail = f'jumps by up to {there[spikes].max():.3g} and back'
+        yield HealthFinding(bag, position.channel, FindingKind.SPIKES, int(spikes.sum()), detail)
 
 
 @dataclass(frozen=True)
 class BagFacts:
-    """The bag as a whole.
+    """The bag as a whole: size of its files in bytes, first receive time and duration in s.
 
-    Attributes:
-        storage: ``mcap``, ``sqlite3``, ``ROS 1``, ``csv`` or ``parquet``; empty where there are no
-            files.
-        size: Of its data files, bytes.
-        start_ns: First receive time, ns since the epoch; 0 when nothing was read.
-        duration: From there to the last receive time, s.
-        messages: In topics with numbers.
-        facts: What the recorder wrote about the session; empty for other recorders' bags.
-        dropped: Topic to messages that the recorder received and could not write.
-        lost: Topic to messages that the middleware reported lost.
+    Messages are those in topics with numbers, ``facts`` what the recorder wrote about the session.
+    By topic, messages were ``dropped`` that the recorder could not write, and ``lost`` that the
+    middleware reported.
     """
 
     path: Path
@@ -111,20 +342,16 @@ class BagFacts:
 
 @dataclass(frozen=True)
 class TopicReport:
-    """One topic.
+    """One topic; what is unknown is NaN.
 
     Attributes:
-        rate: Hz; NaN with fewer than two messages.
+        rate: Hz.
         jitter: Of the intervals about their median, s: 1.4826 times the median deviation.
-        longest_gap: Longest interval, s.
         gaps: Intervals of more than 5 median periods and 50 ms.
-        stamps: Which time is used: of the ``header``, as it is or ``carried`` over to the
-            recorder's clock, of ``receive``, when it was ``sent``, moved by what that usually takes
-            to receive, or ``simulated``.
+        stamps: Which time is used.
         clock: Receive time minus header stamp at the first message, without what held messages up,
-            s; NaN without header stamps.
-        drift: What the recorder's clock gains on the header stamps, ppm; NaN unless it is
-            known to 5.
+            s.
+        drift: What the recorder's clock gains on the header stamps, ppm, if that is known to 5.
     """
 
     topic: str
@@ -165,15 +392,10 @@ class ChannelReport:
 class JointReport:
     """One joint, by its name in the model, or in the bag where there is no model.
 
-    Position, velocity, effort and command are the columns that these come from, empty where there
-    is none.
-
-    Attributes:
-        low: Least position, in units of the model, or of the bag without one; NaN if unknown.
-        high: Greatest position.
-        step: Of the encoder, in units of the bag; NaN where none shows.
-        lag: Of the position behind its command; None where there is none or it cannot be told.
-        of_range: Fraction of the joint's range that its positions cover; NaN without limits.
+    Position, velocity, effort and command are the columns that these come from. Least and greatest
+    position are in units of the model, or of the bag without one, the step of the encoder in those
+    of the bag; of the range they cover a fraction. The lag is that of the position behind its
+    command. What is unknown is empty, NaN or None.
     """
 
     name: str
@@ -201,9 +423,8 @@ class MappingReport:
 class Inspection:
     """All that can be said about a bag without a fit.
 
-    The topics are those with numbers, by name; the joints those that are named, or paired with the
-    model. Findings are about topics that matter to a fit: of joints, commands, poses, forces and
-    inertial units, and those that the mapping uses.
+    The topics are those with numbers, the joints those that are named, or paired with the model.
+    Findings are about topics that the mapping uses, or whose types matter to a fit.
     """
 
     bag: BagFacts
@@ -326,14 +547,14 @@ def _topic_findings(
             'too, and fits leave that out unless the robot says when they did'
         )
         yield HealthFinding(name, topic.topic, FindingKind.STALL, len(pieces), detail)
-    if count >= _FEWEST_PERIODIC:
+    if count >= FEW:
         known = [own.receive_ns for own in bag.topics if len(own.receive_ns)]
         received = topic.receive_ns
         before = int(received.min()) - min(int(own.min()) for own in known)
         after = max(int(own.max()) for own in known) - int(received.max())
-        usual = GAP_PERIODS * float(np.median(np.diff(received))) / SECOND_NS
+        longest = max(GAP_PERIODS * float(np.median(np.diff(received))) / SECOND_NS, _SILENCE_S)
         for silence, where in ((before, 'first'), (after, 'last')):
-            if silence / SECOND_NS > max(usual, _SILENCE_S):
+            if silence / SECOND_NS > longest:
                 detail = f'no message in the {where} {silence / SECOND_NS:.1f} s of the bag'
                 yield HealthFinding(name, topic.topic, FindingKind.GAP, 1, detail)
     if not topic.msgtype.endswith('/JointState'):
@@ -366,9 +587,9 @@ def _channel_findings(bag: str, reports: list[ChannelReport]) -> Iterator[Health
 
 
 def _joint(joint: Joint, model: mujoco.MjModel | None, steps: dict[str, float]) -> JointReport:
-    def source(trace: Trace | None) -> str:
-        return trace.channel if trace is not None else ''
-
+    columns = {
+        quantity: trace.channel if (trace := joint.find(quantity)) else '' for quantity in Quantity
+    }
     reach = math.nan
     index = None if model is None else scalar_joints(model).get(joint.name)
     if model is not None and index is not None and model.jnt_limited[index]:
@@ -380,15 +601,14 @@ def _joint(joint: Joint, model: mujoco.MjModel | None, steps: dict[str, float]) 
     if asked is not None and position is not None:
         samples = asked.times, asked.values, position.times, position.values
         behind = lag(*samples, interpolated=asked.interpolated)
+    command = joint.command()
     return JointReport(
         name=joint.name,
-        position=source(position),
-        velocity=source(joint.find(Quantity.VELOCITY)),
-        effort=source(joint.find(Quantity.EFFORT)),
-        command=source(joint.command()),
+        **columns,
+        command=command.channel if command else '',
         low=low,
         high=high,
-        step=steps.get(source(position), math.nan),
+        step=steps.get(columns[Quantity.POSITION], math.nan),
         lag=behind,
         of_range=(high - low) / reach,
     )
@@ -482,49 +702,49 @@ def _report_channels(topic: TopicColumns) -> list[ChannelReport]:
 def quantisation_step(values: NDArray[np.float64]) -> float:
     """Find the step of an encoder or converter from (n,) finite values.
 
-    It is the smallest difference between two values if all differences are its multiples, in the
-    unit of the values; NaN if they are not, or if there are too few values.
+    It is the smallest difference between two values if all differences are its multiples; NaN if
+    they are not, or if there are too few values.
     """
-    stride = max(len(values) // _SAMPLES, 1)
+    stride = max(len(values) // MOST_SAMPLES, 1)
     # The ends are left out: a limit need not be on the grid.
     distinct = np.unique(values[::stride])[1:-1]
-    if len(distinct) < _FEWEST_VALUES:
+    if len(distinct) < FEW:
         return math.nan
     differences = np.diff(distinct)
-    differences = differences[differences > _ROUNDING * float(np.ptp(distinct))]
+    differences = differences[differences > ROUNDING * float(np.ptp(distinct))]
     if not len(differences):
         return math.nan
     step = float(differences.min())
     # The mean over the smallest differences is less rounded than the smallest.
-    step = float(differences[differences < (1 + _OFF_GRID) * step].mean())
+    step = float(differences[differences < (1 + LITTLE) * step].mean())
     counts = differences / step
     # Far apart, any number is near a multiple of a step that is a little wrong.
     near = counts < _NEAR
-    on_grid = near & (np.abs(counts - np.round(counts)) < _OFF_GRID)
-    shown = np.count_nonzero(on_grid) >= max(_ON_GRID * np.count_nonzero(near), _FEWEST_NEAR)
+    on_grid = near & (np.abs(counts - np.round(counts)) < LITTLE)
+    shown = np.count_nonzero(on_grid) >= max((1 - LITTLE) * np.count_nonzero(near), FEW - 1)
     return step if shown else math.nan
 
 
 def clipped(values: NDArray[np.float64], step: float) -> int:
     """Count samples, of (n,) finite ones with a step or NaN, at a limit of the sensor or driver.
 
-    A limit is the least or greatest value when the signal arrives there at speed, stays for much
-    longer than values usually stay, and does so at least three times. The turning points of a
-    motion are approached slowly; a robot at rest arrives once.
+    At a limit the signal arrives at speed, at least three times, and stays for much longer than at
+    other values. The turning points of a motion are approached slowly; a robot at rest arrives
+    once.
     """
-    if len(values) <= _FEWEST_VALUES:
+    if len(values) <= FEW:
         return 0
     begins = np.concatenate([[0], np.flatnonzero(np.diff(values)) + 1])
     lengths = np.diff(np.append(begins, len(values)))
     levels = values[begins]
     arrival = np.abs(np.diff(levels, prepend=levels[0]))
-    least = 0.0 if math.isnan(step) else _ABRUPT * step
+    least = 0.0 if math.isnan(step) else _SEVERAL * step
     usual = max(float(np.median(lengths)), 1.0)
-    plateau = (arrival > least) & (lengths >= _PLATEAU * usual)
+    plateau = (arrival > least) & (lengths >= _SEVERAL * usual)
     count = 0
     for extreme in (levels.min(), levels.max()):
         there = plateau & (levels == extreme)
-        if np.count_nonzero(there) >= _VISITS:
+        if np.count_nonzero(there) >= _SEVERAL:
             count += int(lengths[there].sum())
     return count
 
@@ -532,3 +752,64 @@ def clipped(values: NDArray[np.float64], step: float) -> int:
 def _extent(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the least and the greatest of (n,) values; NaN where there is none."""
     return (float(values.min()), float(values.max())) if len(values) else (math.nan, math.nan)
+
+
+def draw_joint(joint: Joint, title: str) -> bytes:
+    """Draw position, velocity and effort of a joint, measured and commanded, into a PNG file.
+
+    Commands are drawn as they act: level until the next, or straight to it. Where the measurement
+    has a gap, the ground is shaded and the curve is broken. The joint has at least one trace.
+    """
+    from matplotlib import rc_context  # noqa: PLC0415 (slow to import)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    present = {item.quantity for item in joint.traces}
+    shown = [quantity for quantity in Quantity if quantity in present]
+    figure = Figure(figsize=(_WIDTH, _HEIGHT * len(shown) + 0.8), layout='constrained')
+    panels = figure.subplots(len(shown), 1, squeeze=False, sharex=True)[:, 0]
+    end = max(float(item.times[-1]) for item in joint.traces)
+    for axes, quantity in zip(panels, shown, strict=True):
+        measured, command = joint.find(quantity), joint.find(quantity, command=True)
+        if measured is not None:
+            missing = gaps(measured.times)
+            for number, (left, right) in enumerate(missing):
+                label = f'gap ({len(missing)})' if number == 0 else None
+                axes.axvspan(left, right, color=_GAP, linewidth=1, label=label, zorder=0)
+            # At NaN in every gap a curve ends and begins again.
+            middle = missing.mean(axis=1)
+            places = np.searchsorted(measured.times, middle)
+            times = np.insert(measured.times, places, middle)
+            values = np.insert(measured.values, places, np.nan)
+            axes.plot(times, values, color=_MEASURED, linewidth=1.1, label=f'measured {quantity}')
+        if command is not None:
+            axes.plot(
+                np.append(command.times, max(end, command.times[-1])),
+                np.append(command.values, command.values[-1]),
+                color=_COMMAND,
+                linewidth=1.1,
+                alpha=0.9,
+                drawstyle='default' if command.interpolated else 'steps-post',
+                label=f'commanded {quantity}',
+            )
+        unit = next((item.unit for item in (measured, command) if item is not None), '')
+        axes.set_ylabel(f'{quantity} [{unit}]' if unit else quantity, fontsize=9, color=_INK)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.tick_params(labelsize=8, colors=_INK)
+        axes.grid(visible=True, color='#e3e5e8', linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.margins(x=0.01)
+        axes.legend(
+            loc='lower right',
+            bbox_to_anchor=(1, 1),
+            borderaxespad=0.1,
+            fontsize=8,
+            frameon=False,
+            ncols=3,
+        )
+    panels[-1].set_xlabel('time [s]', fontsize=9, color=_INK)
+    heading = figure.suptitle(one_line(title), x=0.01, ha='left', fontsize=10, color=_INK)
+    heading.set_parse_math(False)
+    buffer = io.BytesIO()
+    with rc_context({'agg.path.chunksize': 10_000}):  # else Agg refuses millions of samples
+        figure.savefig(buffer, format='png', dpi=120)
+    return buffer.getvalue()

@@ -23,39 +23,42 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
-from sysid_ros.alignment.health import FindingKind, HealthFinding, away_from_gaps
+from sysid_ros.alignment.health import (
+    ERRORS,
+    MANY,
+    MOST,
+    RESPONSE_S,
+    FindingKind,
+    HealthFinding,
+    away_from_gaps,
+)
 from sysid_ros.alignment.pairs import PairRole
 from sysid_ros.alignment.segments import initial_state
 from sysid_ros.errors import listed
 from sysid_ros.signals import TimeSeries, Trajectory
 from sysid_ros.vocabulary import SECOND_NS
 
-#: Longest lag that is looked for, s, and how finely at first.
-LONGEST_S = 0.5
+#: How finely lags are looked for at first, s.
 _SCAN_S = 0.01
-#: The grid is no finer than this, s, nor longer than so many instants.
-_FINEST_S = 0.001
-_MOST = 200_000
+#: Of longer recordings, so many instants or samples are looked at.
+MOST_SAMPLES = 200_000
 #: Corner of the low-pass filter, Hz, at most this part of the response's rate.
-_CORNER_HZ = 20.0
-_CORNER_PART = 0.2
-#: A lag is reported from this squared correlation on.
-_LEAST_CORRELATION = 0.5
+_CORNER_HZ, _CORNER_PART = 20.0, 0.2
 #: A lag is reported when its standard deviation is below this, s.
-LARGEST_DEVIATION_S = 0.02
-#: A recording has so many periods of the corner at least.
-_FEWEST_PERIODS = 20
+_KNOWN_S = 0.02
+#: Stamps and the steps of a simulation make a velocity late by as much as this, s.
+_USUAL_S = 2e-3
 
 
 class Lag(NamedTuple):
-    """A lag of a response behind its command, s, with its standard deviation, s.
+    """A lag of a response behind its command and its standard deviation, s.
 
-    The correlation is that of the two velocities at that lag, negative where they are opposed; the
-    gain is the slope of the response by the command.
+    There, the two velocities have a correlation, and the response a gain as its slope by the
+    command.
     """
 
     seconds: float
@@ -83,11 +86,11 @@ def lag(
     period = float(np.median(np.diff(response_times)))
     first = float(max(response_times[0], command_times[0]))
     last = float(response_times[-1])
-    step = max(_FINEST_S, period / 2, (last - first) / _MOST)
+    step = max(period / 2, (last - first) / MOST_SAMPLES)
     corner = min(_CORNER_HZ, _CORNER_PART / period)
     grid = np.arange(first, last, step)
-    reach, margin = round(LONGEST_S / step) + 1, round(1 / corner / step) + 1
-    if (len(grid) - reach - 2 * margin) * step * corner < _FEWEST_PERIODS:
+    reach, margin = round(RESPONSE_S / step) + 1, round(1 / corner / step) + 1
+    if (len(grid) - reach - 2 * margin) * step * corner < MANY:
         return None
     if interpolated:
         acting = np.interp(grid, command_times, command)
@@ -103,7 +106,7 @@ def lag(
     usable = away_from_gaps(grid, response_times, 1 / corner)
     usable[: reach + margin] = usable[len(grid) - margin :] = False
     instants = np.flatnonzero(usable).astype(np.float64)
-    if len(instants) < _FEWEST_PERIODS:
+    if len(instants) < MANY:
         return None
     given_there = given[usable]
     rows = np.arange(len(grid), dtype=np.float64)
@@ -116,10 +119,10 @@ def lag(
         size = math.sqrt(power * float(given_there @ given_there))
         return (along / size, along / power) if size > 0 else (0.0, 0.0)
 
-    scan = np.arange(0.0, LONGEST_S, _SCAN_S)
+    scan = np.arange(0.0, RESPONSE_S, _SCAN_S)
     squares = np.array([fit(seconds)[0] ** 2 for seconds in scan])
     place = int(np.argmax(squares))
-    if squares[place] < _LEAST_CORRELATION or place == len(scan) - 1:
+    if squares[place] < MOST or place == len(scan) - 1:
         return None
     bounds = (max(scan[place] - _SCAN_S, 0.0), scan[place] + _SCAN_S)
     found = scipy.optimize.minimize_scalar(
@@ -136,15 +139,7 @@ def lag(
     # a band-limited signal has two for each period of its corner.
     freedom = max(2 * corner * len(instants) * step, 1.0)
     deviation = math.sqrt(2 * (1 - correlation**2) / freedom / bend) if bend > 0 else math.inf
-    return Lag(best, deviation, correlation, gain) if deviation < LARGEST_DEVIATION_S else None
-
-
-#: A velocity may be late by this part of the interval of its samples, as a difference of two
-#: positions is, and by this, s, as stamps and the steps of a simulation are. It is late when it is
-#: by more, for so many standard errors.
-USUAL_PART = 0.5
-USUAL_S = 2e-3
-ERRORS = 3.0
+    return Lag(best, deviation, correlation, gain) if deviation < _KNOWN_S else None
 
 
 class LateVelocities(NamedTuple):
@@ -250,8 +245,8 @@ def only(measurements: Iterable[TimeSeries], keep: Callable[[str], bool]) -> tup
 
 
 def usual(interval: float) -> float:
-    """Return by how much a velocity may be late that comes from no filter, s."""
-    return USUAL_PART * interval + USUAL_S
+    """Return by how much a velocity, a difference of two positions, is late without a filter, s."""
+    return interval / 2 + _USUAL_S
 
 
 def _late(topic: str, each: Mapping[tuple[str, str], _Measured]) -> LateVelocities | None:

@@ -26,9 +26,15 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from sysid_ros.config.nodes import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
 from sysid_ros.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
-from sysid_ros.excitation.drives import compile_driven, home_position, load_driven
-from sysid_ros.excitation.experiment import lead_in, rehearse
-from sysid_ros.excitation.limits import Breach, Guard, Limits
+from sysid_ros.excitation.design import lead_in, rehearse
+from sysid_ros.excitation.drives import (
+    Breach,
+    Guard,
+    Limits,
+    compile_driven,
+    home_position,
+    load_driven,
+)
 from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare, resolve_topic
 from sysid_ros.nodes.runtime import (

@@ -36,7 +36,7 @@ from sysid_ros.nodes.runtime import (
     quiet_node,
 )
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
-from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot.plant import TrajectoryCommand
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.

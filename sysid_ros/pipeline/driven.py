@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from sysid_ros.alignment.health import FindingKind
-from sysid_ros.alignment.mapping.mechanism import Mechanism
 from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
     Mapping,
@@ -29,14 +28,15 @@ from sysid_ros.alignment.pairs import (
     UnmappedKind,
     actuator_names,
     command_quantity,
-    drives_joint,
     raw_values,
     scalar_joints,
     sensor_names,
     topic_columns,
 )
+from sysid_ros.alignment.search import Mechanism
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import ConfigError, FitError, listed, nearest
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
 #: A joint moves from these ranges on, rad (2°) and m: brakes and servos give.
@@ -140,10 +140,7 @@ def check_driven(
     motions = {joint: _range(_values(bag, pair)) for joint, pair in positions.items()}
     commands = {pair.name: pair for pair in mapping.pairs if pair.role is PairRole.ACTUATOR}
     names = actuator_names(model)
-    joints = [
-        int(model.actuator_trnid[actuator, 0]) if drives_joint(model, actuator) else -1
-        for actuator in range(model.nactuator)
-    ]
+    joints = [driven_joint(model, actuator) for actuator in range(model.nactuator)]
     driven = {joint for joint, name in zip(joints, names, strict=True) if name in commands} - {-1}
     silent = {
         name or f'(unnamed {actuator})': joints[actuator]

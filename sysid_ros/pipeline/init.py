@@ -20,18 +20,11 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.axes import EffortKind, in_namespace
 from sysid_ros.alignment.health import FindingKind, aggregated
-from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.axes import EffortKind
-from sysid_ros.alignment.mapping.names import similarities
-from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.proposal import (
-    Proposal,
-    imply_actuators,
-    mapping_of,
-    propose_with_actuators,
-)
-from sysid_ros.alignment.pairs import PairRole, column_name
+from sysid_ros.alignment.pairing import imply_actuators, map_columns
+from sysid_ros.alignment.pairs import PairRole, column_name, similarities
+from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix

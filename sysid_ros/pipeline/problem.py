@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment import Alignment, align, map_columns
+from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment.axes import in_namespace
 from sysid_ros.alignment.health import FindingKind, HealthFinding
-from sysid_ros.alignment.mapping.arms import in_namespace
-from sysid_ros.alignment.mapping.proposal import imply_actuators
+from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import SENSOR_FIELDS, actuator_names, sensor_names
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import BagColumns

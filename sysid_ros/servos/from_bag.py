@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment, align
 from sysid_ros.alignment.health import dead_columns
-from sysid_ros.alignment.mapping.pairing import channel_labels
+from sysid_ros.alignment.pairing import channel_labels
 from sysid_ros.alignment.pairs import (
     Mapping,
     Pair,

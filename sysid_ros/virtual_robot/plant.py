@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.alignment.pairs import scalar_joints
 from sysid_ros.config.files import read_yaml
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation.drives import (
@@ -22,20 +24,19 @@ from sysid_ros.excitation.drives import (
     drives,
     holding_commands,
     home_position,
-    joint_names,
     load_driven,
+    settles,
 )
 from sysid_ros.model.candidates import Writer
 from sysid_ros.model.description import read_description
 from sysid_ros.model.loading import load_spec
 from sysid_ros.model.targets import Target, resolve
 from sysid_ros.servos.joints import ServoController, ServoJoints
-from sysid_ros.virtual_robot.commands import CommandQueue, TrajectoryCommand
+from sysid_ros.signals.setpoints import SetpointPath
+from sysid_ros.vocabulary import SECOND_NS
 
-#: A robot whose joints are all slower than this, in rad/s or m/s, is at rest.
-_REST_SPEED = 1e-5
-#: A robot that does not come to rest in so many seconds, as a pendulum, starts moving.
-_LONGEST_SETTLING = 20.0
+#: What takes effect so little later is in force already, s: times are sums of floats.
+_INSTANT = 1e-9
 _DIVERGED = [
     int(mujoco.mjtWarning.mjWARN_BADQPOS),
     int(mujoco.mjtWarning.mjWARN_BADQVEL),
@@ -43,16 +44,145 @@ _DIVERGED = [
 ]
 
 
-@dataclass(frozen=True)
-class Noise:
-    """How a robot's sensors err.
+class TrajectoryCommand(NamedTuple):
+    """Points to follow as a joint_trajectory_controller does: see `sysid_ros.signals.setpoints`.
+
+    ``after`` are the (p,) increasing seconds from its arrival to each point. Points are (p, 3, nu)
+    commands and their first and second derivatives by time; derivatives that are not given are NaN,
+    and so are the commands of actuators that hold theirs.
+    """
+
+    after: NDArray[np.float64]
+    points: NDArray[np.float64]
+
+
+class _Change(NamedTuple):
+    """A command that takes effect; a straight one was approached linearly before."""
+
+    effect: float
+    value: float
+    straight: bool = False
+
+
+class CommandQueue:
+    """Commands per actuator, in the order in which they take effect.
+
+    A command holds until the next, and a trajectory is followed until its end or the next command.
+    Within a time step the mean over the time that each command is in force is what the servo gets:
+    the integrator's step sees the same impulse as if it had been cut where the command changes.
 
     Attributes:
-        position: Standard deviation before the encoder, rad or m.
-        velocity: Standard deviation, rad/s or m/s.
-        effort: Standard deviation, N·m or N.
-        encoder_bits: A hinge's encoder has 2^bits counts per turn; 0 means exact. Slides have none.
-        seed: Equal seeds give equal noise.
+        late: Commands so far that arrived when their time to take effect had passed.
+    """
+
+    def __init__(self, initial: NDArray[np.float64], delays: NDArray[np.float64]) -> None:
+        """Start with (nu,) commands in force, and (nu,) seconds from arrival to effect."""
+        self.late = 0
+        self._now = 0.0
+        self._current = initial.astype(np.float64)
+        self._asked = self._current.copy()
+        self._path: SetpointPath | None = None
+        self._delays = delays
+        self._pending: list[list[_Change]] = [[] for _ in initial]
+
+    def put(self, time: float, values: NDArray[np.float64] | TrajectoryCommand) -> float:
+        """Add a command that arrived at a time in s; return by how many seconds it is late.
+
+        It is (nu,) values, of which NaN leaves an actuator as it is, or a trajectory. What is late
+        takes effect at once.
+        """
+        time_ns = round(time * SECOND_NS)
+        if self._path is not None:
+            self._asked = self._path.at(time_ns)[0]
+            if time_ns >= self._path.end_ns:
+                self._path = None
+        if isinstance(values, TrajectoryCommand):
+            return self._follow(time_ns, values)
+        if self._path is not None:
+            points = np.full((1, 3, len(values)), np.nan)
+            points[0, 0] = values
+            return self._follow(time_ns, TrajectoryCommand(np.zeros(1), points))
+        late = 0.0
+        for row, value in enumerate(values):
+            if np.isnan(value):
+                continue
+            self._asked[row] = value
+            effect = time + self._delays[row]
+            late = max(late, self._now - effect)
+            pending = self._pending[row]
+            key = max(effect, self._now)
+            place = bisect.bisect_right(pending, key, key=lambda entry: entry[0])
+            pending.insert(place, _Change(key, float(value)))
+        self.late += late > 0
+        return late
+
+    def _follow(self, time_ns: int, command: TrajectoryCommand) -> float:
+        points = command.points.copy()
+        values = points[:, 0]  # a view
+        values[:] = np.where(np.isnan(values), self._asked, values)
+        if self._path is None:
+            self._path = SetpointPath(self._asked)
+        self._path.follow(time_ns, np.round(command.after * SECOND_NS).astype(int).tolist(), points)
+        rows = self._path.rows(latest=True)
+        self._path.forget(time_ns)
+        effects = rows.times_ns[:, None] / SECOND_NS + self._delays
+        late = max(self._now - float(effects[0].min()), 0.0)
+        for row, pending in enumerate(self._pending):
+            del pending[bisect.bisect_left(pending, effects[0, row], key=lambda entry: entry[0]) :]
+            pending += [
+                _Change(effect, value, straight=True)
+                for effect, value in zip(
+                    effects[:, row].tolist(), rows.states[:, 0, row].tolist(), strict=True
+                )
+            ]
+        self.late += late > 0
+        return late
+
+    def in_force(self) -> NDArray[np.float64]:
+        """Return the (nu,) commands in force where the next step begins."""
+        found: NDArray[np.float64] = self._current.copy()
+        for row, pending in enumerate(self._pending):
+            for effect, value, straight in pending:
+                if straight or effect > self._now + _INSTANT:
+                    break
+                found[row] = value
+        return found
+
+    def mean(self, start: float, end: float) -> NDArray[np.float64]:
+        """Return the (nu,) mean commands of a time step, and forget what is past.
+
+        Steps must follow each other without a gap.
+        """
+        means: NDArray[np.float64] = self._current.copy()
+        for row, pending in enumerate(self._pending):
+            if not pending or (pending[0].effect >= end and not pending[0].straight):
+                continue
+            total, since, value = 0.0, start, float(self._current[row])
+            while pending and (pending[0].effect < end or pending[0].straight):
+                effect, aim, straight = pending[0]
+                moment = min(max(effect, start), end)
+                reached = value
+                if straight:
+                    share = (moment - since) / (effect - since) if effect > since else 1.0
+                    reached += share * (aim - value)
+                total += (value + reached) / 2 * (moment - since)
+                since = moment
+                if effect >= end:
+                    value = reached
+                    break
+                value = aim
+                del pending[0]
+            self._current[row] = value
+            means[row] = (total + value * (end - since)) / (end - start)
+        self._now = end
+        return means
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Standard deviations of a robot's sensors, in SI units, of the position before the encoder.
+
+    A hinge's encoder has ``2^encoder_bits`` counts per turn; 0 means exact. Slides have none.
     """
 
     position: float = 0.0
@@ -63,13 +193,9 @@ class Noise:
 
 
 class Sample(NamedTuple):
-    """What the sensors of all joints say at one instant, in the order of ``Plant.joints``.
+    """What the sensors of all joints, in the order of ``Plant.joints``, say at a time in s.
 
-    Attributes:
-        time: Seconds since the start, a multiple of the time step.
-        position: (n,) rad or m.
-        velocity: (n,) rad/s or m/s.
-        effort: (n,) N·m or N, of the actuators at the joint.
+    All are (n,) in SI units; efforts are of the actuators at the joint.
     """
 
     time: float
@@ -118,7 +244,7 @@ class Plant:
         # An MJCF without actuators may be meant to swing; a URDF cannot say what drives it.
         urdf = read_description(path).urdf is not None
         spec = load_driven(path) if urdf else load_spec(path)
-        self.joints = joint_names(compile_driven(spec, path))
+        self.joints = tuple(scalar_joints(compile_driven(spec, path)))
         if not self.joints:
             raise ModelError(
                 f'Expected a hinge or slide joint with a name in {str(path)!r}, found none.'
@@ -151,7 +277,9 @@ class Plant:
         if driven is not None:
             held[driven.controls] = self._data.qpos[driven.qpos]
             self._servos = ServoController(driven, self._data)
-        self.settled = self._settle(held)
+        self.settled = settles(self._data, self.timestep, lambda: self._advance(held))
+        self._check(0.0)
+        self._data.time = 0.0
         self._queue = CommandQueue(held, delays)
         self._step = 0
         self._samples = 0
@@ -173,8 +301,8 @@ class Plant:
     def advance(self, until: float) -> Iterator[Sample]:
         """Simulate all whole steps up to a time in s, yielding the samples on the way.
 
-        Sample k is of time k / rate, or of the nearest step when the time step does not divide it;
-        its time says so. Commands that arrive by then less their delay must have been given.
+        Sample k is of the step nearest to k / rate. Commands that arrive by then less their delay
+        must have been given.
 
         Raises:
             ModelError: The simulation became unstable.
@@ -216,18 +344,6 @@ class Plant:
         """Stop where MuJoCo has found the state unbounded and started anew from ``qpos0``."""
         if self._data.warning.number[_DIVERGED].any():
             raise ModelError(f'The simulation of {self._name!r} became unstable at {time:g} s.')
-
-    def _settle(self, held: NDArray[np.float64]) -> bool:
-        """Hold the home pose until gravity and servos balance; say whether they do."""
-        settled = False
-        for step in range(int(_LONGEST_SETTLING / self.timestep)):
-            self._advance(held)
-            settled = step > 0 and float(np.max(np.abs(self._data.qvel))) < _REST_SPEED
-            if settled:
-                break
-        self._check(0.0)
-        self._data.time = 0.0
-        return settled
 
 
 class _Sensors:

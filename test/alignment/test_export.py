@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import Alignment, Format, align, map_columns, write_series
+from sysid_ros.alignment import Alignment, Format, align, write_series
+from sysid_ros.alignment.pairing import map_columns
 
 TIMES = np.arange(0, 1, 0.01)
 
@@ -27,50 +28,26 @@ def alignment(arm: Any, columns: Any) -> Alignment:
 
 def test_npz_files_come_back_without_pickle(alignment: Alignment, arm: Any, tmp_path: Path):
     written = write_series(tmp_path / 'new', alignment, arm, [Format.NPZ])
-    assert [path.name for path in written] == [
-        'run_commands_0.npz',
-        'run_measurements_0.npz',
-        'run_initial.npz',
-        'run_health.json',
-    ]
+    names = ['run_commands_0.npz', 'run_measurements_0.npz', 'run_health.json']
+    assert [path.name for path in written] == names
     sequence = alignment.sequences[0]
     with np.load(written[1], allow_pickle=False) as stored:
         np.testing.assert_array_equal(stored['times'], sequence.measurements[0].times)
         np.testing.assert_array_equal(stored['data'], sequence.measurements[0].data)
         assert int(stored['origin_ns']) == sequence.origin_ns
-        mapping = json.loads(str(stored['signal_mapping']))
-        columns = json.loads(str(stored['columns']))
-    assert mapping['s3'] == [0, [0]]
-    assert columns[0] == {
-        'name': 's3',
-        'unit': 'rad/s',
-        'element': 'sensor/s3',
-        'of': 'joint/elbow',
-        'topic': '/joint_states',
-        'field': 'velocity',
-        'label': 'elbow',
-        'scale': 1.0,
-        'offset': 0.0,
-    }
-    with np.load(written[2], allow_pickle=False) as stored:
-        assert int(stored['origin_ns']) == sequence.origin_ns
-        np.testing.assert_array_equal(stored['qpos'], sequence.initial_qpos)
+        assert json.loads(str(stored['signal_mapping']))['s3'] == [0, [0]]
     first = [path.read_bytes() for path in written]
     again = write_series(tmp_path, alignment, arm, [Format.NPZ])
     assert [path.read_bytes() for path in again] == first
 
 
 def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any, tmp_path: Path):
-    *_, path, beside, _ = write_series(tmp_path, alignment, arm, [Format.CSV])
+    *_, path, _ = write_series(tmp_path, alignment, arm, [Format.CSV])
     lines = path.read_text().splitlines()
     series = alignment.sequences[0].measurements[0]
     assert lines[0] == 'time,' + ','.join(series.names)
     numbers = np.array([[float(cell) for cell in line.split(',')] for line in lines[1:]])
     np.testing.assert_array_equal(numbers, np.column_stack([series.times, series.data]))
-    assert beside.name == f'{path.name}.json'
-    described = json.loads(beside.read_text())
-    assert [column['name'] for column in described['columns']] == list(series.names)
-    assert described['origin_ns'] == alignment.sequences[0].origin_ns
 
 
 def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: Any, tmp_path: Path):
@@ -83,6 +60,17 @@ def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: An
     assert sequence['tables'] == ['run_commands_0', 'run_measurements_0']
     assert sequence['initial_qpos'] == alignment.sequences[0].initial_qpos.tolist()
     assert len(record['columns']) == len(alignment.pairs)
+    assert {
+        'name': 's3',
+        'unit': 'rad/s',
+        'element': 'sensor/s3',
+        'of': 'joint/elbow',
+        'topic': '/joint_states',
+        'field': 'velocity',
+        'label': 'elbow',
+        'scale': 1.0,
+        'offset': 0.0,
+    } in record['columns']
     assert '/copy_of_states' in {item['name'] for item in record['unmapped']}
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.alignment import align, map_columns
+from sysid_ros.alignment import align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError

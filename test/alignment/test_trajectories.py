@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.alignment import Alignment, align, map_columns
+from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
@@ -226,37 +227,6 @@ def test_a_joint_that_is_measured_seldom_starts_where_it_is_then(
     # By a line between the two it is at most this, by the velocity a tenth of it.
     assert off < acceleration * 0.04**2 / 8 * (0.1 if measured else 1.01)
     assert sequence.initial_qvel[1] == pytest.approx(3 * np.cos(3 * 0.6), abs=0.02)
-
-
-def test_simulating_from_the_initial_state_gives_the_measurements(arm: Any, columns: Any):
-    data = mujoco.MjData(arm)
-    data.qpos[:3] = [0.3, -0.2, 0.5]
-    rows = []
-    for _ in range(400):
-        mujoco.mj_step(arm, data)
-        rows.append((data.time, *data.qpos[:3], *data.qvel[:3]))
-    times, *channels = np.array(rows).T
-    joints = ('shoulder', 'elbow', 'wrist')
-    fields = {
-        'position': dict(zip(joints, channels[:3], strict=True)),
-        'velocity': dict(zip(joints, channels[3:], strict=True)),
-    }
-    commands = columns.topic(
-        '/controller/commands',
-        [0.2],
-        {'data': dict.fromkeys('012', 0.0)},
-        msgtype='std_msgs/msg/Float64MultiArray',
-        header=False,
-    )
-    bag = columns.bag(columns.topic('/joint_states', times, fields), commands)
-    (sequence,) = _align(bag, arm).sequences
-    data = mujoco.MjData(arm)
-    data.qpos[:] = sequence.initial_qpos
-    data.qvel[:] = sequence.initial_qvel
-    (series,) = sequence.measurements
-    for shoulder, elbow in zip(series.get('s0')[1:, 0], series.get('s1')[1:, 0], strict=True):
-        mujoco.mj_step(arm, data)
-        assert data.qpos[:2] == pytest.approx([shoulder, elbow], abs=1e-3)
 
 
 def test_a_short_piece_between_gaps_is_left_out_and_counted(arm: Any, columns: Any):

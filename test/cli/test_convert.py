@@ -84,4 +84,4 @@ def test_a_format_is_written_alone_when_it_is_named(
     assert done.code == 0
     assert all(Path(file).is_file() for file in json.loads(done.out)['files'])
     kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
-    assert kinds == {f'.{name}', '.json'} | ({'.csv.json'} if name == 'csv' else set())
+    assert kinds == {f'.{name}', '.json'}

@@ -88,7 +88,7 @@ def test_actuators_share_no_frequency_and_none_is_above_the_highest():
 
 def test_an_actuator_without_range_is_refused():
     text = MIXED.replace(' ctrlrange="-4 4" ctrllimited="true"', '')
-    with pytest.raises(ModelError, match="Actuator 'c' has no ctrlrange"):
+    with pytest.raises(ModelError, match="a ctrlrange for actuator 'c', found none"):
         sum_of_sines(mujoco.MjModel.from_xml_string(text))
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from sysid_ros.errors import ModelError
 from sysid_ros.excitation import Waypoints, follow
-from sysid_ros.excitation.experiment import lead_in, rehearse
-from sysid_ros.excitation.limits import Limits
+from sysid_ros.excitation.design import lead_in, rehearse
+from sysid_ros.excitation.drives import Limits
 
 #: Two balls of 5 cm radius on one rail, .5 m apart, each on a stiff servo.
 RAIL = """

@@ -67,8 +67,5 @@ def test_a_bad_csv_file_is_refused_with_a_sentence(tmp_path: Path, text: str, se
     path = _write(tmp_path, 'm.csv', text)
     with pytest.raises(ConfigError, match=sentence):
         follow(compile_file(ARM), read_waypoints(path))
-
-
-def test_a_missing_file_is_refused_with_a_sentence(tmp_path: Path):
     with pytest.raises(ConfigError, match='No such file'):
         read_waypoints(tmp_path / 'none.csv')

@@ -10,9 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sysid_ros.inspection.figures import draw_joint
-from sysid_ros.inspection.inspection import Inspection, bag_joints, inspect
-from sysid_ros.inspection.joints import Joint, Trace
+from sysid_ros.inspection.inspection import (
+    Inspection,
+    Joint,
+    Trace,
+    bag_joints,
+    draw_joint,
+    inspect,
+)
 from sysid_ros.vocabulary import Quantity
 
 TIMES = np.arange(0, 4, 0.01)
@@ -20,19 +25,6 @@ TIMES = np.arange(0, 4, 0.01)
 
 def _kinds(found: Inspection) -> set[tuple[str, str]]:
     return {(item.subject, item.kind) for item in found.findings}
-
-
-def _joint(name: str, position: Any, times: Any = TIMES) -> Joint:
-    trace = Trace(
-        Quantity.POSITION,
-        command=False,
-        topic='/t',
-        channel='/t',
-        unit='rad',
-        times=times,
-        values=position,
-    )
-    return Joint(name, (trace,))
 
 
 def test_a_bag_is_described_without_a_model(columns: Any):
@@ -79,10 +71,7 @@ def test_gaps_missing_values_dead_channels_and_absent_fields_are_found(columns: 
     holes = np.where(np.arange(len(times)) % 10, moving, np.nan)
     fields = {'position': {'a': moving, 'b': holes, 'c': 0 * moving}}
     found = inspect(columns.bag(columns.topic('/joint_states', times, fields)))
-    assert _kinds(found) >= {
-        ('/joint_states', 'gap'),
-        ('/joint_states', 'not measured'),
-    }
+    assert _kinds(found) >= {('/joint_states', 'gap'), ('/joint_states', 'not measured')}
     channels = {item.label: item for item in found.channels}
     assert channels['c'].dead
     assert not channels['a'].dead
@@ -185,27 +174,21 @@ def test_jumps_to_a_value_and_back_are_found(columns: Any, length: int):
 @pytest.mark.slow
 def test_a_picture_of_a_long_recording_is_a_small_png():
     times = np.arange(300_000) * 0.001
-    picture = draw_joint(_joint('a_$b$', np.sin(times), times), 'a_$b$ in run')
+    trace = Trace(Quantity.POSITION, False, '/t', '/t', 'rad', times, np.sin(times))  # noqa: FBT003
+    picture = draw_joint(Joint('a_$b$', (trace,)), 'a_$b$ in run')
     assert picture.startswith(b'\x89PNG')
     assert len(picture) < 300_000
 
 
 @pytest.mark.parametrize('rate', [50, 200])
 def test_a_velocity_that_comes_from_a_filter_is_said_to_be_late(columns: Any, rate: int):
-    generator = np.random.default_rng(rate)
     times = np.arange(0, 30, 1 / rate)
-    frequencies, phases = generator.uniform(0.1, 1.2, 6), generator.uniform(0, 6, 6)
-
-    def angle(at: Any) -> Any:
-        return np.sin(2 * np.pi * np.outer(at, frequencies) + phases).sum(axis=1)
-
-    def slope(at: Any) -> Any:
-        waves = np.cos(2 * np.pi * np.outer(at, frequencies) + phases)
-        return (2 * np.pi * frequencies * waves).sum(axis=1)
-
-    position = np.round(angle(times) / 1.5e-3) * 1.5e-3
+    rates = np.random.default_rng(rate).uniform(0.6, 7.5, 6)
+    position = np.round(np.sin(np.outer(times, rates)).sum(axis=1) / 1.5e-3) * 1.5e-3
     late = {'shoulder': 0.16, 'elbow': 0.0, 'wrist': 0.5 / rate}
-    velocity = {name: slope(times - delay) for name, delay in late.items()}
+    velocity = {
+        name: np.cos(np.outer(times - delay, rates)) @ rates for name, delay in late.items()
+    }
     fields = {'position': dict.fromkeys(late, position), 'velocity': velocity}
     found = inspect(columns.bag(columns.topic('/joint_states', times, fields)))
     (finding,) = (item for item in found.findings if item.kind == 'velocity lag')

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.alignment import Alignment, align, map_columns
+from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.inspection.lag import late_velocities, without_late
 
 JOINTS = ('shoulder', 'elbow', 'wrist')

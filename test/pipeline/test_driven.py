@@ -13,7 +13,7 @@ import pytest
 
 from builders.bag_columns import Columns
 from builders.models import Drive, rod
-from sysid_ros.alignment import map_columns
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.errors import ConfigError, FitError

@@ -17,7 +17,7 @@ from sysid_ros.errors import ConfigError, ModelError, ParameterError
 from sysid_ros.excitation import sum_of_sines
 from sysid_ros.excitation.drives import home_position
 from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
-from sysid_ros.virtual_robot.commands import TrajectoryCommand
+from sysid_ros.virtual_robot.plant import TrajectoryCommand
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'
@@ -91,23 +91,6 @@ def test_the_plant_is_a_plain_loop_over_mj_step_with_the_mean_command_of_each_st
         mujoco.mj_step(model, data)
     assert len(samples) == 750
     np.testing.assert_allclose(_table(samples), np.array(expected), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_delay_is_the_same_as_commands_that_come_later():
-    arrivals, commands = _commands(1.0)
-    truth = load_truth(TRUTH)
-    delayed = Plant(ARM, truth)
-    prompt = Plant(ARM, {**truth, 'actuator/*/delay': 0.0})
-    for arrival, command in zip(arrivals, commands, strict=True):
-        delayed.command(arrival, command)
-        prompt.command(arrival + DELAY, command)
-    other = Plant(ARM, {**truth, 'actuator/*/delay': DELAY - 1e-4})
-    for arrival, command in zip(arrivals, commands, strict=True):
-        other.command(arrival, command)
-    expected = _table(prompt.advance(1.0))
-    np.testing.assert_allclose(_table(delayed.advance(1.0)), expected, atol=1e-9)
-    assert np.max(np.abs(_table(other.advance(1.0)) - expected)) > 1e-5
 
 
 def test_a_delay_in_the_mjcf_is_kept_unless_the_truth_says_otherwise(tmp_path: Path):
@@ -206,9 +189,6 @@ def test_models_that_cannot_be_simulated_are_refused_with_a_sentence(tmp_path: P
     assert '\n' not in str(caught.value)
     with pytest.raises(ModelError, match='Expected a hinge or slide joint with a name'):
         Plant(_write(tmp_path, '<mujoco><worldbody><geom size="1"/></worldbody></mujoco>'))
-
-
-def test_a_rate_above_the_step_rate_is_refused():
     with pytest.raises(ConfigError, match=r'rate of at most 500 Hz, .* found 501 Hz'):
         Plant(ARM, rate=501)
 

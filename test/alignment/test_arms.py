@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.signal import lfilter
 
-from sysid_ros.alignment import map_columns
-from sysid_ros.alignment.mapping.arms import find_arms, find_leaders, in_namespace
-from sysid_ros.alignment.mapping.proposal import propose
+from sysid_ros.alignment.axes import find_arms, find_leaders, in_namespace
+from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.pairs import PairRole
+from sysid_ros.alignment.proposal import propose
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
 

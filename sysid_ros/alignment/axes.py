@@ -1,56 +1,261 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The joints of a robot as a bag shows them: columns, motion, commands that they follow, units."""
+"""The arms and joints of a robot as a bag shows them: columns, motion, commands, units.
+
+Arms have topics of their own (``/left/joint_states``) or joints with a side in their names
+(``left_elbow``). In teleoperation a leader is moved by hand, and a follower is commanded to be
+where the leader is: the positions of the leader are the follower's commands.
+"""
 
 from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 import scipy  # its parts are loaded when they are used: half of a node's start otherwise
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.health import are_magnitudes
-from sysid_ros.alignment.mapping.names import controller_facts, meaning_of
-from sysid_ros.alignment.pairs import column_name
+from sysid_ros.alignment.health import (
+    CLEAR,
+    FACTOR,
+    LITTLE,
+    MOST,
+    RESPONSE_S,
+    ROUNDING,
+    are_magnitudes,
+    away_from_gaps,
+)
+from sysid_ros.alignment.pairs import (
+    column_name,
+    controller_facts,
+    field_columns,
+    meaning_of,
+    name_words,
+    topic_labels,
+)
 from sysid_ros.alignment.stamps import longest_increasing
-from sysid_ros.bags import BagColumns, Field, TopicColumns
-from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_TRAJECTORY
-from sysid_ros.vocabulary import CURRENT, PWM, SECOND_NS, Quantity, quantity_of, words_of
+from sysid_ros.bags import BagColumns, Field, TopicColumns, UnreadTopic
+from sysid_ros.bags.message_types import CONTROLLER_STATE, JOINT_STATE, JOINT_TRAJECTORY
+from sysid_ros.errors import AlignmentError, nearest
+from sysid_ros.vocabulary import (
+    CURRENT,
+    PWM,
+    SECOND_NS,
+    Quantity,
+    is_command,
+    quantity_of,
+    words_of,
+)
 
 #: Distance of the instants, s; larger where the measurements are further apart.
 _STEP_S = 0.01
-#: Least length, s, least number of instants, and order of the Savitzky–Golay filter.
-_WINDOW_S, _WINDOW, _ORDER = 0.15, 7, 3
+#: Length, s, and order of the Savitzky–Golay filter, which has so many instants at least.
+_WINDOW_S, _ORDER = 0.15, 3
+_WINDOW = 2 * _ORDER + 1
 #: Longest stretch that is looked at, s: the liveliest of the bag.
 _LONGEST_S = 120.0
-#: An instant with no measurement within this and within so many periods is left out.
-_HOLE_S, _HOLE_PERIODS = 0.1, 4.0
-#: Longest lag of a response behind its command, s.
-_LONGEST_LAG_S = 0.5
-#: Variation of a column below this part of its size is none.
-_NO_VARIATION = 1e-9
-#: A later lag must agree better by this much.
-_BETTER = 1e-3
+#: A later lag, or another hypothesis, must be better by this much.
+LEAST_GAIN = 1e-3
 #: Instants at which hypotheses are judged.
 _SAMPLES = 250
-#: Commands and responses that agree less than this are not called a pair.
-LEAST_CORRELATION = 0.5
-#: Derivatives and velocities that agree less than this do not tell a unit.
-_CLEAR = 0.8
-#: A servo may miss its command by a factor whose natural logarithm is this; a weak one goes a fifth
-#: of its way, which is not yet a revolution per radian.
-_WAY, _WEAK = 0.9, 1.6
-#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, for one that
-#: a derivative tells, and for a derivative that is of no unit: velocities that are read in step
-#: with the commands of a stiff servo are up to .08 off the mean.
-_LOOSE, _TIGHT, _EXACT = 0.3, 0.15, 0.1
+#: A weak servo goes a fifth of its way, which is not yet a revolution per radian.
+_WEAK = 0.2
+#: Tolerances of a ratio's natural logarithm, for a unit that a servo's response tells, and for one
+#: that a derivative tells: velocities that are read in step with the commands of a stiff servo are
+#: up to .08 off the mean.
+_LOOSE, _TIGHT = 0.3, 0.1
 #: Weight of equal names, and of levels that agree, beside a correlation, when commands are bound.
-_NAME_BONUS, _LEVEL_BONUS = 0.1, 0.2
+_BONUS = 0.2
+_SIDES = frozenset({'left', 'right'})
+#: Words for an arm that is moved by hand, and for one that follows it.
+_LEADS = frozenset({'lead', 'leader', 'master', 'teacher', 'teleop', 'operator'})
+_FOLLOWS = frozenset({'follow', 'follower', 'puppet', 'slave', 'replica'})
+
+
+class Arm(NamedTuple):
+    """One of several arms, named by the side, or by what its topic does not share with the others'.
+
+    The topic is that of its measured state; its joints' names are without the side.
+    """
+
+    name: str
+    topic: str
+    words: frozenset[str]
+    joints: frozenset[str]
+
+
+def find_arms(bag: BagColumns, leaders: dict[str, str]) -> tuple[Arm, ...]:
+    """Return the arms that are measured; leaders are none, nor is what copies another topic."""
+    states: list[TopicColumns] = []
+    for topic in sorted(_states(bag), key=lambda item: -len(item.receive_ns)):
+        if topic.topic not in leaders and not any(_is_copy(topic, other) for other in states):
+            states.append(topic)
+    states.sort(key=lambda topic: topic.topic)
+    levels = [topic.topic.strip('/').split('/') for topic in states]
+    shared = set.intersection(*(set(level) for level in levels)) if len(levels) > 1 else set()
+    found = []
+    for topic, level in zip(states, levels, strict=True):
+        own = '/'.join(part for part in level if part not in shared) if len(states) > 1 else ''
+        joints: dict[frozenset[str], set[str]] = {frozenset(): set(topic_labels(topic))}
+        if _SIDES.isdisjoint(name_words(topic.topic)):
+            joints = _by_side(topic_labels(topic)) or joints
+        for side, names in joints.items():
+            name = '/'.join(part for part in (own, *sorted(side)) if part) or topic.topic
+            words = frozenset(name_words(own)) | side
+            found.append(Arm(name, topic.topic, words, frozenset(names)))
+    return tuple(found)
+
+
+def _rivals(arms: Sequence[Arm]) -> list[Arm]:
+    """Return the arms whose joints another arm has, too: all of them, as twins do."""
+    joints = [arm.joints for arm in arms]
+    return [arm for arm in arms if joints.count(arm.joints) > 1]
+
+
+def find_leaders(bag: BagColumns) -> dict[str, str]:
+    """Return the topic of each leader to that of its follower.
+
+    A leader says so by its name, which else is the follower's, and has most of its joints.
+    """
+    found = {}
+    for leader, follower in itertools.permutations(_states(bag), 2):
+        words, others = set(name_words(leader.topic)), set(name_words(follower.topic))
+        shared = set(topic_labels(leader)) & set(topic_labels(follower))
+        alike = words - _LEADS == others - _FOLLOWS
+        if words & _LEADS and alike and 2 * len(shared) >= len(topic_labels(follower)):
+            found[leader.topic] = follower.topic
+    return found
+
+
+def in_namespace(bag: BagColumns, namespace: str) -> BagColumns:
+    """Return what of a bag belongs to one arm, or to none in particular.
+
+    The namespace is words of a topic's path, such as ``left`` or ``/robot/arm_1``, or of joints;
+    empty where all of the bag is one robot's.
+
+    Raises:
+        AlignmentError: No topic and no joint has them.
+    """
+    if not namespace:
+        return bag
+    named = frozenset(name_words(namespace))
+    # A leader comes with the follower that is asked for.
+    wanted = named - _FOLLOWS or named
+    arms = find_arms(bag, {})
+    chosen = [arm for arm in arms if wanted <= arm.words | set(name_words(arm.topic))]
+    mine = wanted.union(*(arm.words for arm in chosen))
+    others = frozenset().union(*(arm.words for arm in arms if arm not in chosen)) - mine - _LEADS
+    kept, unread, found = [], list(bag.unread), False
+    for topic in bag.topics:
+        path = frozenset(name_words(topic.topic))
+        words = {label: path | set(name_words(label)) for label in topic_labels(topic)}
+        found = found or any(wanted <= each for each in words.values())
+        left = [label for label, each in words.items() if not wanted <= each and others & each]
+        fields = []
+        for field in topic.fields:
+            columns = [index for index, label in enumerate(field.labels) if label not in left]
+            labels = tuple(field.labels[index] for index in columns)
+            if labels:
+                fields.append(replace(field, labels=labels, values=field.values[:, columns]))
+        if fields:
+            kept.append(replace(topic, fields=tuple(fields)))
+        if left:
+            reason = f'not of the namespace {namespace}'
+            reason += f': {", ".join(left)}' if fields else ''
+            count = len(topic.receive_ns)
+            unread.append(UnreadTopic(topic.topic, topic.msgtype, count, reason))
+    if not wanted or not found:
+        names = list(dict.fromkeys(arm.name for arm in arms))
+        raise AlignmentError(
+            f'No topic and no joint of {bag.path.name!r} has the namespace {namespace!r}; '
+            f'{nearest(namespace, names)}.'
+        )
+    return replace(bag, topics=tuple(kept), unread=tuple(unread))
+
+
+def _prefixes(bag: BagColumns, leaders: dict[str, str]) -> dict[str, str]:
+    """Return topic to what tells its arm from others that call their joints the same."""
+    several = _rivals(find_arms(bag, leaders))
+    common = frozenset.intersection(*(arm.words for arm in several)) if several else frozenset()
+    found = {}
+    for topic in bag.topics:
+        path = set(name_words(leaders.get(topic.topic, topic.topic)))
+        for arm in several:
+            own = arm.words - common
+            if own and own <= path:
+                found[topic.topic] = '_'.join(sorted(own))
+    return found
+
+
+def check_one_arm(bag: BagColumns, leaders: dict[str, str], joints: Iterable[str]) -> None:
+    """Check that a bag does not hold several arms where the model, of these joints, is one.
+
+    Raises:
+        AlignmentError: It does; the sentence names them.
+    """
+    several = _rivals(find_arms(bag, leaders))
+    most = max(_states(bag), key=lambda topic: len(topic.receive_ns), default=None)
+    if most is None or most.topic not in {arm.topic for arm in several}:
+        return  # what the others have is said, too, by the topic that says most
+    told_apart = {word for joint in joints for word in name_words(joint)}
+    common = frozenset.intersection(*(arm.words for arm in several))
+    if not all((arm.words - common) & told_apart for arm in several):
+        names = ', '.join(dict.fromkeys(arm.name for arm in several))
+        raise AlignmentError(
+            f'The bag {bag.path.name!r} holds several arms with the same joints, {names}, and the '
+            f'model is one of them: choose with `--namespace {several[0].name}`, '
+            f'or `namespace: {several[0].name}` in calibration.yaml.'
+        )
+
+
+def _states(bag: BagColumns) -> list[TopicColumns]:
+    """Return the topics that measure positions of joints."""
+    return [
+        topic
+        for topic in bag.topics
+        if topic.msgtype == JOINT_STATE
+        and not is_command(topic.topic)
+        and field_columns(topic, Quantity.POSITION) is not None
+    ]
+
+
+def _by_side(labels: Sequence[str]) -> dict[frozenset[str], set[str]]:
+    """Return side to the joints there, without it; nothing where few have a side, as fingers."""
+    found: dict[frozenset[str], set[str]] = {}
+    for label in labels:
+        words = name_words(label)
+        side = frozenset(_SIDES.intersection(words))
+        if side:
+            joint = '_'.join(word for word in words if word not in _SIDES)
+            found.setdefault(side, set()).add(joint)
+    return found if 2 * sum(map(len, found.values())) > len(labels) else {}
+
+
+def _is_copy(topic: TopicColumns, other: TopicColumns) -> bool:
+    """Whether a topic says of all joints that it shares with another what that says, too."""
+    first, second = (field_columns(item, Quantity.POSITION) for item in (topic, other))
+    if first is None or second is None:
+        return False
+    begin = max(item.receive_ns[0] for item in (topic, other))
+    end = min(item.receive_ns[-1] for item in (topic, other))
+    rows = (topic.receive_ns >= begin) & (topic.receive_ns <= end)
+    shared = [label for label in first.labels if label in second.labels]
+    for label in shared:
+        there = second.values[:, second.labels.index(label)]
+        known = np.isfinite(there)
+        values = first.values[rows, first.labels.index(label)]
+        if known.any() and np.isfinite(values).any():
+            same = np.interp(topic.receive_ns[rows], other.receive_ns[known], there[known])
+            apart = float(np.nanmedian(np.abs(values - same)))
+            if apart > LITTLE * float(np.nanmax(there) - np.nanmin(there)):
+                return False
+    return bool(shared)
 
 
 class EffortKind(enum.StrEnum):
@@ -62,16 +267,9 @@ class EffortKind(enum.StrEnum):
 
 
 class AxisColumn(NamedTuple):
-    """One column of a bag.
+    """One column of a bag, (n,) in its units.
 
-    Attributes:
-        topic: Its topic.
-        field: Its field.
-        label: Its label.
-        receive_ns: (n,) int64, ns.
-        header_ns: (n,) int64, ns, or None.
-        values: (n,) in units of the bag.
-        interpolated: Whether a command changes linearly from row to row; else it is held.
+    A command that is ``interpolated`` changes linearly from row to row; else it is held.
     """
 
     topic: str
@@ -104,12 +302,9 @@ class AxisColumn(NamedTuple):
 
 
 class Axis(NamedTuple):
-    """Columns that belong to one joint.
+    """Columns of one joint, measured or commanded, by quantity; None where names do not say which.
 
-    Attributes:
-        name: What the bag calls it; an index where it has no name.
-        commanded: Whether these are commands.
-        columns: Quantity to the column; None is that of a column whose names do not say it.
+    The name is what the bag calls it, an index where it has none.
     """
 
     name: str
@@ -127,14 +322,14 @@ class Axis(NamedTuple):
         return bool(self.name) and not self.name.isdigit()
 
 
-def find_axes(
-    bag: BagColumns, leaders: Collection[str] = (), prefixes: Mapping[str, str] | None = None
-) -> tuple[Axis, ...]:
+def find_axes(bag: BagColumns) -> tuple[Axis, ...]:
     """Collect the axes of a bag; of several with one name the most telling is kept.
 
-    Positions of leaders are commands where there are no others. Prefixes before the names of a
-    topic's joints tell those of several arms apart.
+    Positions of leaders are commands where there are no others. The arm is in the names where
+    several have the same joints.
     """
+    leaders = find_leaders(bag)
+    arms = _prefixes(bag, leaders)
     found: dict[tuple[str, str, str, bool], Axis] = {}
     meanings = {
         (topic.topic, field.name): meaning
@@ -152,7 +347,7 @@ def find_axes(
         for label in field.labels
     }
     for topic in bag.topics:
-        prefix = (prefixes or {}).get(topic.topic, '')
+        prefix = f'{arms[topic.topic]}_' if topic.topic in arms else ''
         for field in topic.fields:
             meaning = meanings.get((topic.topic, field.name))
             if meaning is None:
@@ -169,8 +364,7 @@ def find_axes(
                 replaced = topic.msgtype == JOINT_TRAJECTORY and label in done
                 if replaced or not np.isfinite(column.values).any():
                     continue
-                name = _joint_name(bag, topic.topic, label)
-                name = f'{prefix}_{name}' if prefix else name
+                name = prefix + _joint_name(bag, topic.topic, label)
                 axis = found.setdefault((*group, label, commanded), Axis(name, commanded, {}))
                 known = axis.columns.setdefault(quantity, column)
                 if column.kind is EffortKind.TORQUE and known.kind is not EffortKind.TORQUE:
@@ -239,12 +433,10 @@ class SmoothSignal(NamedTuple):
 
 
 class AxesMotion(NamedTuple):
-    """What all axes did.
+    """What all axes did at instants with a step in s.
 
-    Attributes:
-        step: Distance of the instants, s.
-        whole: (n,) where all that was measured is known.
-        signals: Index of the axis and quantity to its signal.
+    Where all that was measured is known, (n,) ``whole`` is True. Signals are by index of the axis
+    and quantity.
     """
 
     step: float
@@ -304,9 +496,7 @@ def make_motion(axes: Sequence[Axis]) -> AxesMotion | None:
                     values = scipy.ndimage.uniform_filter1d(values, several)
                 path = np.interp(instants, own, values)
             if not axis.commanded:
-                limit = max(_HOLE_S, _HOLE_PERIODS * float(np.median(np.diff(own))))
-                after = np.clip(np.searchsorted(own, instants), 1, len(own) - 1)
-                whole &= own[after] - own[after - 1] <= limit
+                whole &= away_from_gaps(instants, own, 0.0)
             signals[row, quantity] = SmoothSignal(
                 *(
                     scipy.signal.savgol_filter(path, window, _ORDER, deriv=deriv, delta=step)
@@ -369,7 +559,7 @@ def respond(
     response: NDArray[np.float64],
     motion: AxesMotion,
     *,
-    longest: float = _LONGEST_LAG_S,
+    longest: float = RESPONSE_S,
 ) -> Response:
     """Find how a (n,) response follows its (n,) command at the instants of a motion that count.
 
@@ -385,8 +575,8 @@ def respond(
         a, b = command[:count][use], response[lag:][use]
         a, b = a - a.mean(), b - b.mean()
         size = float(np.sqrt((a @ a) * (b @ b)))
-        found = float(a @ b) / size if size > _NO_VARIATION else 0.0
-        if abs(found) > abs(best.correlation) + _BETTER:
+        found = float(a @ b) / size if size > ROUNDING else 0.0
+        if abs(found) > abs(best.correlation) + LEAST_GAIN:
             best = Response(found, found * float(b.std() / a.std()))
     return best
 
@@ -455,18 +645,11 @@ def _odd_unit(unit: Unit, factor: float) -> Unit:
 
 
 class RecordedJoint(NamedTuple):
-    """One joint of the robot as the bag shows it.
+    """One joint of the robot as the bag shows it, in units of the bag, None where that is unknown.
 
-    Attributes:
-        axis: What is measured.
-        command: What it follows, or None.
-        commanded: What the command tells.
-        command_values: (n,) the command in units of the bag, or None.
-        position: (n,) signals of the position, or None.
-        effort: (n,) or None.
-        following: How the measurement follows the command.
-        speeding: How the velocity follows the derivative of the position; correlation 0 if unknown.
-        whole: Whether positions are whole numbers.
+    The axis is what is measured, the command what it follows, ``commanded`` the quantity that this
+    tells. Measurements follow the command as ``following`` says, velocities the derivative of the
+    positions, which may be whole numbers, as ``speeding``.
     """
 
     axis: Axis
@@ -488,7 +671,7 @@ class RecordedJoint(NamedTuple):
     @property
     def command_sign(self) -> int:
         """The sign of the command against that of the position."""
-        return -1 if self.following.correlation < -LEAST_CORRELATION else 1
+        return -1 if self.following.correlation < -MOST else 1
 
     def position_units(self, *, hinge: bool) -> tuple[Unit, ...]:
         """Return what a position may be in."""
@@ -507,33 +690,32 @@ class RecordedJoint(NamedTuple):
         usual = units(self.commanded, hinge=hinge)
         with_counts = units(self.commanded, hinge=hinge, whole=True)
         return (
-            _nearest_unit(factor, usual, _WAY)
+            _nearest_unit(factor, usual, math.log(FACTOR))
             or _nearest_unit(factor, with_counts, _LOOSE)
             or _odd_unit(usual[0], factor)
         )
 
     def velocity_unit(self, position: Unit, *, hinge: bool) -> Unit:
         """Return what the velocity is in, given what the position is in."""
-        if abs(self.speeding.correlation) < _CLEAR:
+        if abs(self.speeding.correlation) < CLEAR:
             return _same_unit(position, Quantity.VELOCITY, hinge=hinge)
         usual = units(Quantity.VELOCITY, hinge=hinge, whole=True)
         factor = position.factor / abs(self.speeding.slope)
-        tolerance = max(_TIGHT, self._attenuation)
-        return _nearest_unit(factor, usual, tolerance) or _odd_unit(usual[0], factor)
+        return _nearest_unit(factor, usual, self._tolerance) or _odd_unit(usual[0], factor)
 
     @property
     def _follows(self) -> bool:
-        return abs(self.following.correlation) >= LEAST_CORRELATION
+        return abs(self.following.correlation) >= MOST
 
     @property
     def _goes_its_way(self) -> bool:
         """Whether a position moves about as far as it is told to."""
-        return -_WEAK < math.log(abs(self.following.slope)) < _WAY
+        return _WEAK < abs(self.following.slope) < FACTOR
 
     @property
-    def _attenuation(self) -> float:
-        """How much too small noise makes the slope of a regression at most, as a logarithm."""
-        return -2 * math.log(abs(self.speeding.correlation))
+    def _tolerance(self) -> float:
+        """How far off the slope of a velocity may be, as a logarithm: noise makes it smaller."""
+        return max(_TIGHT, -2 * math.log(abs(self.speeding.correlation)))
 
     def doubtful(self, *, hinge: bool) -> dict[Quantity | None, str]:
         """Return what is in no known unit to the question to ask; None is the command.
@@ -544,10 +726,10 @@ class RecordedJoint(NamedTuple):
         usual = self.position_units(hinge=hinge)
         found: dict[Quantity | None, str] = {}
         follows = self.commanded is Quantity.POSITION and self._follows
-        if abs(self.speeding.correlation) >= _CLEAR:
+        if abs(self.speeding.correlation) >= CLEAR:
             speed = abs(self.speeding.slope)
             others = units(Quantity.VELOCITY, hinge=hinge)
-            if not _has_units(speed, usual, others, max(_EXACT, self._attenuation)):
+            if not _has_units(speed, usual, others, self._tolerance):
                 found[Quantity.VELOCITY] = (
                     f'it is {speed:.3g} times the derivative of the position, which no two units '
                     'are: is there a gear? Give its scale'
@@ -555,7 +737,7 @@ class RecordedJoint(NamedTuple):
         if follows and not self._goes_its_way:
             slope = abs(self.following.slope)
             others = units(Quantity.POSITION, hinge=hinge, whole=True)
-            if not _has_units(1 / slope, usual, others, _WAY):
+            if not _has_units(1 / slope, usual, others, math.log(FACTOR)):
                 found[None] = (
                     f'the position moves {slope:.3g} times as far as it is told to, which no two '
                     'units are: give its scale'
@@ -651,7 +833,7 @@ def _follow(
             # Slow drifts of two axes are alike; their speeds are not.
             found = respond(command.rate, answer.rate, motion)
             asked = float(command.values[motion.whole].std())
-            if asked and abs(found.correlation) < _CLEAR:
+            if asked and abs(found.correlation) < CLEAR:
                 # A servo rounds the steps of a command, whose speed is the filter's: only the
                 # levels tell the unit.
                 slope = float(answer.values[motion.whole].std()) / asked
@@ -677,10 +859,10 @@ def _bind(
         quantity, response = followed[row, command]
         strength = abs(response.correlation)
         same = axes[row].named and axes[row].name == axes[command].name
-        merit[place] = strength + _NAME_BONUS * same
-        if strength > LEAST_CORRELATION:
-            merit[place] += _LEVEL_BONUS * _level(axes[row], axes[command], quantity)
-        if same or strength >= LEAST_CORRELATION:
+        merit[place] = strength + _BONUS * same
+        if strength > MOST:
+            merit[place] += _BONUS * _level(axes[row], axes[command], quantity)
+        if same or strength >= MOST:
             certain.add((row, command))
     rows, columns = scipy.optimize.linear_sum_assignment(-merit)
     found = ((measured[i], commands[k]) for i, k in zip(rows, columns, strict=True))

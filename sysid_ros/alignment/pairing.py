@@ -12,59 +12,64 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Literal
 
 import mujoco
 import numpy as np
 
+from sysid_ros.alignment.axes import (
+    AxesMotion,
+    Axis,
+    AxisColumn,
+    check_one_arm,
+    find_axes,
+    find_leaders,
+    make_motion,
+    recorded_joints,
+    respond,
+    velocity_response,
+)
 from sysid_ros.alignment.health import (
+    CLEAR,
+    FACTOR,
+    MOST,
     UNSIGNED,
     FindingKind,
     HealthFinding,
     are_magnitudes,
     dead_columns,
 )
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders
-from sysid_ros.alignment.mapping.axes import (
-    AxesMotion,
-    Axis,
-    AxisColumn,
-    make_motion,
-    respond,
-    velocity_response,
-)
-from sysid_ros.alignment.mapping.mechanism import Mechanism, contradiction, motion_bases
-from sysid_ros.alignment.mapping.names import (
+from sysid_ros.alignment.pairs import (
     ARRAY,
     SAME_CORE,
-    FieldsOf,
-    applied_fields,
-    commanded_fields,
-    controller_facts,
-    measured_fields,
-    similarities,
-)
-from sysid_ros.alignment.pairs import (
     SENSOR_FIELDS,
+    FieldsOf,
     Mapping,
     Pair,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
+    applied_fields,
     column_name,
     command_quantity,
-    drives_joint,
+    commanded_fields,
+    controller_facts,
     field_columns,
+    measured_fields,
     pair_columns,
     raw_values,
     scalar_joints,
     sensor_names,
+    similarities,
     topic_columns,
     topic_labels,
     without_counterpart,
 )
+from sysid_ros.alignment.search import Mechanism, contradiction, motion_bases
 from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.bags.message_types import (
     CONTROLLER_STATE,
@@ -75,21 +80,24 @@ from sysid_ros.bags.message_types import (
 )
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, listed, nearest
+from sysid_ros.model.elements import driven_joint
+from sysid_ros.model.loading import (
+    ActuatorKind,
+    add_actuators,
+    compile_spec,
+    free_joints,
+    implied_actuators,
+    takes_efforts,
+)
 from sysid_ros.vocabulary import Quantity, is_command, quantity_of, words_of
 
 #: Types of messages that command joints by name, worst first.
 _COMMANDS = (JOINT_JOG, JOINT_STATE, JOINT_TRAJECTORY, CONTROLLER_STATE)
 #: How a complaint ends.
 _ADVICE = '`sysid map BAG MODEL` proposes a mapping'
-#: Correlations above this are certain, below this there is none.
-_CERTAIN, _NONE = 0.9, 0.3
-#: Factors between a velocity and the derivative of its position that no noise explains.
-_FACTOR = 3.0
 #: Why an effort is left out beside one that is no torque: a driver has one unit for all hinges, and
 #: one for all slides.
 _OTHERS = 'others of its message are no torques'
-#: Positions that are outside of a range by more than its width for half of the time are no radians.
-_HALF = 0.5
 
 
 def map_columns(
@@ -126,7 +134,7 @@ def map_columns(
         raise AlignmentError(
             f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
         )
-    health = []
+    health, dead = [], _dead(bag)
     for pair in pairs:
         channel = column_name(pair.topic, pair.field, pair.label)
         if not np.isfinite(raw_values(bag, pair)).any():
@@ -134,7 +142,7 @@ def map_columns(
                 f'The mapping pairs {pair.role.value} {pair.name!r} with {channel}, '
                 'which has no finite value in the bag.'
             )
-        if pair.role is PairRole.SENSOR and pair[2:5] in _dead(bag):
+        if pair.role is PairRole.SENSOR and pair[2:5] in dead:
             detail = f'never changes; kept as {pair.name!r} because the mapping names it'
             health.append(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
@@ -347,8 +355,8 @@ class _ByName:
     def _driving(self) -> Iterator[tuple[str, int, Quantity]]:
         """Yield the actuators with a name that drive a joint: name, joint and what they take."""
         for actuator, name in enumerate(actuator_names(self._model)):
-            if name and drives_joint(self._model, actuator):
-                joint = int(self._model.actuator_trnid[actuator, 0])
+            joint = driven_joint(self._model, actuator)
+            if name and joint >= 0:
                 yield name, joint, self._quantities[actuator]
 
     def _actuators(self) -> list[Pair]:
@@ -376,8 +384,6 @@ class _ByName:
         taken = ' and '.join(dict.fromkeys(self._quantities))
         for topic in unfit:
             has = ' and '.join(q for q in Quantity if next(commanded_fields(topic, q), None))
-            if topic.msgtype == JOINT_JOG:
-                has = 'steps or velocities of a joystick'
             commanded = f'it commands {has or "no joint"}'
             self._refuse(topic, f'{commanded}, the actuators of the model take {taken}')
         arrays = []
@@ -435,23 +441,19 @@ class _ByName:
         names = actuator_names(self._model)
         candidates = [topic for topic in arrays if is_command(topic.topic)] or arrays
         fitting = [topic for topic in candidates if _width(topic) == len(names)]
-        if len(fitting) == 1 and all(names):
-            array = fitting[0].topic
-            detail = f'carries no names; taken in the order of the model: {listed(names)}'
-            self._assume(array, len(names), detail)
-            return [
-                Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
-                for index, name in enumerate(names)
-            ]
-        for topic in candidates:
-            reason = 'an actuator of the model has no name'
-            if len(fitting) > 1:
-                reason = f'{len(fitting)} arrays have as many elements as the model has actuators'
-            if topic not in fitting:
+        if len(fitting) != 1:
+            for topic in candidates:
                 reason = f'{_width(topic)} elements without names, the model has {len(names)} '
-                reason += 'actuators'
-            self._refuse(topic, reason)
-        return []
+                self._refuse(topic, f'{reason}actuators, and {len(fitting)} arrays have as many')
+            return []
+        array = fitting[0].topic
+        detail = f'carries no names; taken in the order of the model: {listed(names)}'
+        self._assume(array, len(names), detail)
+        return [
+            Pair(PairRole.ACTUATOR, name, array, 'data', str(index))
+            for index, name in enumerate(names)
+            if name
+        ]
 
 
 def _shared(topic: TopicColumns, joints: dict[str, int]) -> dict[str, str]:
@@ -634,7 +636,7 @@ def _contradictions(
         width = high - low
         values = column.values[np.isfinite(column.values)]
         outside = (values < low - width) | (values > high + width)
-        if len(values) and float(np.mean(outside)) > _HALF:
+        if len(values) and float(np.mean(outside)) > MOST:
             hinge = model.jnt_type[joint.id] == mujoco.mjtJoint.mjJNT_HINGE
             found = f'from {values.min():.4g} to {values.max():.4g}'
             allowed = f'{low:.4g} to {high:.4g} {"rad" if hinge else "m"}'
@@ -643,12 +645,12 @@ def _contradictions(
         return
     for row, axis in enumerate(axes):
         response = velocity_response(motion, row)
-        if abs(response.correlation) > _CERTAIN:
+        if abs(response.correlation) > CLEAR:
             velocity = axis.columns[Quantity.VELOCITY].name
             position = axis.columns[Quantity.POSITION].name
             if response.correlation < 0:
                 yield f'{velocity} runs against the derivative of {position}'
-            elif abs(math.log(response.slope)) > math.log(_FACTOR):
+            elif abs(math.log(response.slope)) > math.log(FACTOR):
                 yield f'{velocity} is {response.slope:.3g} times the derivative of {position}'
     yield from _not_followed(axes, motion)
 
@@ -669,8 +671,61 @@ def _not_followed(axes: list[Axis], motion: AxesMotion) -> Iterator[str]:
             name: respond(command, rate, motion).correlation for name, rate in measured.items()
         }
         channel = axis.columns[Quantity.POSITION].name
-        if follows[axis.name] < -_CERTAIN:
+        if follows[axis.name] < -CLEAR:
             yield f'joint {axis.name!r} moves against its command {channel}'
         best = max(follows, key=lambda name: abs(follows[name]))
-        if abs(follows[axis.name]) < _NONE and abs(follows[best]) > _CERTAIN:
+        if abs(follows[axis.name]) < MOST and abs(follows[best]) > CLEAR:
             yield f'joint {best!r} follows the command {channel}, not {axis.name!r}'
+
+
+def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
+    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
+
+    Names of fields and topics tell it; where they do not, what follows the command best. A command
+    of positions may come with velocities that belong to it.
+    """
+    axes = find_axes(bag)
+    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
+    if not takes_efforts(spec) or (spec.actuators and efforts):
+        return None
+    votes: Counter[Quantity] = Counter()
+    for recorded in recorded_joints(axes, make_motion(axes), frozenset(Quantity)):
+        if recorded.command is not None:
+            told = [quantity for quantity in Quantity if quantity in recorded.command.columns]
+            votes[told[0] if told else recorded.commanded] += 1
+    found = votes.most_common(1)[0][0] if votes else None
+    return None if spec.actuators and found is Quantity.EFFORT else found
+
+
+def imply_actuators(
+    spec: mujoco.MjSpec,
+    path: Path,
+    bag: BagColumns,
+    mapping: Literal['auto'] | MappingConfig = 'auto',
+) -> None:
+    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
+
+    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
+    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
+    ``auto`` goes by the joints' names.
+
+    Raises:
+        AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
+        ModelError: The model does not compile.
+    """
+    if mapping != 'auto':
+        add_actuators(spec, mapping.actuators)
+        return
+    quantity = lacking_quantity(spec, bag)
+    if quantity is not None:
+        trial = with_all(spec, quantity)
+        guessed = implied_actuators(trial)
+        pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
+        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
+
+
+def with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
+    """Return a copy with an actuator on each joint that follows no other."""
+    trial = spec.copy()
+    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
+    return trial

@@ -7,46 +7,46 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 
-from sysid_ros.alignment.mapping.arms import check_one_arm, find_leaders, prefixes
-from sysid_ros.alignment.mapping.axes import (
-    LEAST_CORRELATION,
+from sysid_ros.alignment.axes import (
     Axis,
     AxisColumn,
     EffortKind,
     RecordedJoint,
+    check_one_arm,
     find_axes,
+    find_leaders,
     make_motion,
     recorded_joints,
 )
-from sysid_ros.alignment.mapping.mechanism import Mechanism, ModelJoint
-from sysid_ros.alignment.mapping.names import (
+from sysid_ros.alignment.health import CLEAR, MOST
+from sysid_ros.alignment.pairing import lacking_quantity, with_all
+from sysid_ros.alignment.pairs import (
+    EVEN,
+    EXACT,
     QUATERNION,
     SAME_CORE,
-    fitting_fields,
-    in_words,
-    similarities,
-)
-from sysid_ros.alignment.mapping.pairing import map_columns
-from sysid_ros.alignment.mapping.search import Choice, Guess, Scorer, search
-from sysid_ros.alignment.pairs import (
+    SAME_LETTERS,
     SENSOR_FIELDS,
     PairRole,
     Unmapped,
     UnmappedKind,
     actuator_names,
+    fitting_fields,
+    in_words,
     scalar_joints,
     sensor_names,
+    similarities,
     without_counterpart,
 )
+from sysid_ros.alignment.search import Choice, Guess, Mechanism, ModelJoint, Scorer, search
 from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError, one_line
@@ -54,25 +54,13 @@ from sysid_ros.model.loading import (
     ActuatorKind,
     add_actuators,
     compile_spec,
-    free_joints,
     implied_actuators,
-    takes_efforts,
 )
 from sysid_ros.text import block_entry, scalar
 from sysid_ros.vocabulary import Quantity
 
-#: Score of the only field that can be a sensor; with names alike; and where there are more.
-_ONLY, _ONLY_ALIKE, _ONE_OF_SEVERAL = 0.92, 0.97, 0.5
 #: Pairs with a lower score are written as comments.
-CONFIDENCE = 0.9
-#: No score is higher: nothing is certain.
-_HIGHEST = 0.99
-#: Parts of a variance that are explained below this are named as evidence.
-_EXPLAINED = 0.5
-
-#: Score of an effort whose scale the model's masses tell at best, and of a column that goes to
-#: another joint than the one it is named for without their telling so.
-_UNSCALED = 0.6
+CONFIDENCE = CLEAR
 
 #: Sensor of an actuator to what it measures, and the power of the gear that acts on it.
 _OF_ACTUATORS = {
@@ -80,9 +68,6 @@ _OF_ACTUATORS = {
     mujoco.mjtSensor.mjSENS_ACTUATORVEL: (Quantity.VELOCITY, 1),
     mujoco.mjtSensor.mjSENS_ACTUATORFRC: (Quantity.EFFORT, -1),
 }
-#: Numbers that a proposal rounds to: an offset is not known better.
-_DIGITS = 10
-_OFFSET_DIGITS = 5
 
 
 def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
@@ -110,9 +95,9 @@ def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]
         topic, field, labels = fitting[best]
         only = len(fitting) == 1 or alike[best] > sorted(alike)[-2]
         several = max(len(fitting), named.count(kind))
-        score, reason = _ONE_OF_SEVERAL / several, f'one of {several} that it may be'
+        score, reason = EVEN / several, f'one of {several} that it may be'
         if only and (alike[best] > 0 or named.count(kind) == 1):
-            score = _ONLY_ALIKE if alike[best] > 0 else _ONLY
+            score = SAME_LETTERS if alike[best] > 0 else SAME_CORE
             reason = f'the {"" if len(fitting) > 1 else "only "}{field.name} in the bag'
             reason += ' whose topic has such a name' if alike[best] > 0 else ''
         if labels == QUATERNION:
@@ -129,12 +114,8 @@ def _words(text: str) -> set[str]:
 class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
-    Attributes:
-        labels: Columns of the field, in the order of the sensor's values.
-        scale: Model units per bag unit.
-        score: 0 to 1, see ``propose``.
-        reason: Why, in words.
-        kind: What it is taken as, if it is an effort.
+    Labels are in the order of the sensor's values, the score from 0 to 1 is that of `propose`, and
+    an effort is of a kind.
     """
 
     role: PairRole
@@ -186,7 +167,7 @@ def propose(
     The score of a pair is the probability of its joint, sign, unit and offset against the best
     rival in any of these, ``1 / (1 + exp(-margin))``, where the margin is the difference of the
     hypotheses' logarithms of odds, at most 0.99. For sensors that measure
-    no joint it says how unique the field is: 0.97 with a name in common, 0.92 without, at most 0.5
+    no joint it says how unique the field is: 0.97 with a name in common, 0.93 without, at most 0.5
     where there are several. Below ``CONFIDENCE`` a pair must be confirmed by somebody who knows the
     robot. Gains of guessed actuators say nothing.
 
@@ -195,7 +176,7 @@ def propose(
     """
     mechanism = Mechanism(model, guessed)
     check_one_arm(bag, find_leaders(bag), scalar_joints(model))
-    axes = arm_axes(bag)
+    axes = find_axes(bag)
     motion = make_motion(axes)
     commanded = frozenset(joint.drive.commanded for joint in mechanism.joints if joint.drive)
     recorded = recorded_joints(axes, motion, commanded or frozenset({Quantity.POSITION}))
@@ -234,12 +215,6 @@ def propose(
     return Proposal(bag.path.name, seconds, tuple(pairs), unmapped)
 
 
-def arm_axes(bag: BagColumns) -> tuple[Axis, ...]:
-    """Return the axes of a bag, with the arm in their names where several have the same joints."""
-    leaders = find_leaders(bag)
-    return find_axes(bag, leaders, prefixes(bag, leaders))
-
-
 class _Reader:
     """Says how the columns of a bag's joints are read by the best hypothesis."""
 
@@ -260,13 +235,13 @@ class _Reader:
     def _score(self, row: int, *choices: Choice) -> float:
         """Return how sure choices are; torques prove more of a joint than names."""
         margins = (self._found.margins.get((row, choice), math.inf) for choice in choices)
-        score = min(1.0 / (1.0 + math.exp(-min(margins))), _HIGHEST)
+        score = min(1.0 / (1.0 + math.exp(-min(margins))), EXACT)
         joint, alike = self._found.guesses[row].joint, self._scorer.alike
         others = (*np.delete(alike[:, joint], row), *np.delete(alike[row], joint))
         named_otherwise = alike[row, joint] < SAME_CORE <= max(others, default=0.0)
-        explained = self._found.verdict.parts[row][1] < _EXPLAINED
+        explained = self._found.verdict.parts[row][1] < MOST
         doubtful = self._scorer.strange[row, joint] or (named_otherwise and not explained)
-        return min(score, _UNSCALED) if doubtful else score
+        return min(score, EVEN) if doubtful else score
 
     def measured(self, row: int) -> dict[Quantity, _Reading]:
         """Return how each measured column is read."""
@@ -284,7 +259,7 @@ class _Reader:
         if (velocity := columns.get(Quantity.VELOCITY)) is not None:
             unit = recorded.velocity_unit(guess.unit, hinge=joint.hinge)
             follows = recorded.speeding.correlation
-            known = abs(follows) >= LEAST_CORRELATION
+            known = abs(follows) >= MOST
             scale = guess.sign * unit.factor * (-1 if known and follows < 0 else 1)
             notes = [name, *_notes(scale, unit.name, 0.0, joint)]
             if known:
@@ -318,10 +293,10 @@ class _Reader:
             if scale != guess.sign:
                 score = min(score, self._score(row, Choice.EFFORT))
             if self._beside_currents(row):
-                score = min(score, _UNSCALED)
+                score = min(score, EVEN)
                 notes.append('others of its message are no torques')
             return _Reading(column, scale, 0.0, score, _join(notes), kind)
-        scale = self._scorer.torque_per_unit(row, self._found.guesses, self._found.verdict.offsets)
+        scale = self._scorer.torque_per_unit(row, self._found)
         scale = scale if math.isfinite(scale) else guess.sign / times
         known = math.isfinite(scale)
         size = f'about {scale:.2g} {si} per unit by the model' if known else 'scale unknown'
@@ -329,7 +304,7 @@ class _Reader:
         if kind is EffortKind.TORQUE:
             kind, named = EffortKind.CURRENT, f'no torque in {si} but a current or the like'
         notes.append(f'{named}: {size}')
-        score = min(score, _UNSCALED)
+        score = min(score, EVEN)
         return _Reading(column, scale if known else 1.0, 0.0, score, _join(notes), kind)
 
     def _contradiction(self, row: int) -> float | None:
@@ -340,7 +315,7 @@ class _Reader:
         """
         recorded, guess, _ = self._parts(row)
         scale, found = float(guess.sign * guess.effort_sign), self._found
-        times = self._scorer.contradiction(row, found.guesses, found.verdict.offsets, scale)
+        times = self._scorer.contradiction(row, found, scale)
         return math.nan if times is None and recorded.own_efforts else times
 
     def _beside_currents(self, row: int) -> bool:
@@ -367,7 +342,7 @@ class _Reader:
         follows = abs(recorded.following.correlation)
         notes = [
             f'{recorded.axis.name} follows it (correlation {follows:.2f})'
-            if follows >= LEAST_CORRELATION
+            if follows >= MOST
             else 'same name as what is measured',
             self._identity(row),
             *_notes(scale, unit.name, 0.0, joint),
@@ -397,7 +372,7 @@ class _Reader:
         recorded, guess, joint = self._parts(row)
         alike = float(self._scorer.alike[row, guess.joint])
         motion = self._found.verdict.parts[row][1]
-        proof = f', {1 - motion:.0%} of its torque explained' if motion < _EXPLAINED else ''
+        proof = f', {1 - motion:.0%} of its torque explained' if motion < MOST else ''
         if alike >= SAME_CORE:
             return in_words(alike) + proof
         namesake = int(np.argmax(self._scorer.alike[row]))
@@ -412,7 +387,7 @@ def _asked(reading: _Reading, question: str) -> _Reading:
     """Return a reading that is not used before somebody answers a question."""
     if not question:
         return reading
-    score = min(reading.score, _UNSCALED)
+    score = min(reading.score, EVEN)
     return reading._replace(score=score, reason=f'{reading.reason}; {question}')
 
 
@@ -552,9 +527,9 @@ def _entry(pair: ProposedPair) -> str:
     else:
         parts.append(f'labels: [{", ".join(map(scalar, pair.labels))}]')
     if pair.scale != 1.0:
-        parts.append(f'scale: {pair.scale:.{_DIGITS}g}')
+        parts.append(f'scale: {pair.scale:.10g}')
     if pair.offset:
-        parts.append(f'offset: {pair.offset:.{_OFFSET_DIGITS}g}')
+        parts.append(f'offset: {pair.offset:.5g}')
     if pair.kind not in {None, EffortKind.TORQUE}:
         parts.append(f'kind: {pair.kind}')
     return ', '.join(parts)
@@ -564,52 +539,6 @@ def summary(proposal: Proposal) -> dict[str, Any]:
     """Return what ``sysid map`` says as JSON; pairs from the score ``confidence`` on are used."""
     pairs = [pair._asdict() | {'used': pair.confident} for pair in proposal.pairs]
     return vars(proposal) | {'confidence': CONFIDENCE, 'pairs': pairs}
-
-
-def lacking_quantity(spec: mujoco.MjSpec, bag: BagColumns) -> Quantity | None:
-    """Return what most joints of a bag are commanded and nothing in a model takes; None if nothing.
-
-    Names of fields and topics tell it; where they do not, what follows the command best. A command
-    of positions may come with velocities that belong to it.
-    """
-    axes = arm_axes(bag)
-    efforts = any(axis.commanded and Quantity.EFFORT in axis.columns for axis in axes)
-    if not takes_efforts(spec) or (spec.actuators and efforts):
-        return None
-    votes: Counter[Quantity] = Counter()
-    for recorded in recorded_joints(axes, make_motion(axes), frozenset(Quantity)):
-        if recorded.command is not None:
-            told = [quantity for quantity in Quantity if quantity in recorded.command.columns]
-            votes[told[0] if told else recorded.commanded] += 1
-    found = votes.most_common(1)[0][0] if votes else None
-    return None if spec.actuators and found is Quantity.EFFORT else found
-
-
-def imply_actuators(
-    spec: mujoco.MjSpec,
-    path: Path,
-    bag: BagColumns,
-    mapping: Literal['auto'] | MappingConfig = 'auto',
-) -> None:
-    """Give a model what takes the commands of a bag, an actuator for each joint that has some.
-
-    The spec that the file was parsed to is changed in place; one with a servo stays, and one with
-    motors where the bag has efforts for them. A mapping names the actuators, as ``elbow_servo``;
-    ``auto`` goes by the joints' names.
-
-    Raises:
-        AlignmentError: The mapping is ``auto`` and the bag has no joint of the model.
-        ModelError: The model does not compile.
-    """
-    if mapping != 'auto':
-        add_actuators(spec, mapping.actuators)
-        return
-    quantity = lacking_quantity(spec, bag)
-    if quantity is not None:
-        trial = _with_all(spec, quantity)
-        guessed = implied_actuators(trial)
-        pairs = map_columns(bag, compile_spec(trial, path), 'auto').pairs
-        add_actuators(spec, [pair.name for pair in pairs if pair.name in guessed])
 
 
 def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> Proposal:
@@ -626,7 +555,7 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
     if spec.actuators and quantity is None:
         return propose(bag, compile_spec(spec, path))
     own = {actuator.name or '(unnamed)' for actuator in spec.actuators}
-    trial = _with_all(spec, quantity or Quantity.EFFORT)
+    trial = with_all(spec, quantity or Quantity.EFFORT)
     guessed = frozenset(implied_actuators(trial))
     found = propose(bag, compile_spec(trial, path), guessed=guessed)
     pairs = found.pairs if quantity is not None else tuple(_by_efforts(found.pairs, spec))
@@ -637,13 +566,6 @@ def propose_with_actuators(spec: mujoco.MjSpec, path: Path, bag: BagColumns) -> 
         if item.kind is not UnmappedKind.ACTUATOR or item.name not in guessed | own
     )
     return dataclasses.replace(found, pairs=pairs, unmapped=unmapped)
-
-
-def _with_all(spec: mujoco.MjSpec, quantity: Quantity) -> mujoco.MjSpec:
-    """Return a copy with an actuator on each joint that follows no other."""
-    trial = spec.copy()
-    add_actuators(trial, [f'{joint}_{ActuatorKind[quantity.name]}' for joint in free_joints(spec)])
-    return trial
 
 
 def _by_efforts(pairs: Iterable[ProposedPair], spec: mujoco.MjSpec) -> list[ProposedPair]:

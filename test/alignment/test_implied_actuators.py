@@ -14,11 +14,8 @@ import pytest
 
 from builders.described_robots import make_robot, record
 from sysid_ros.alignment import PairRole
-from sysid_ros.alignment.mapping.proposal import (
-    imply_actuators,
-    lacking_quantity,
-    propose_with_actuators,
-)
+from sysid_ros.alignment.pairing import imply_actuators, lacking_quantity
+from sysid_ros.alignment.proposal import propose_with_actuators
 from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.writer import BagWriter
@@ -26,7 +23,7 @@ from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.model.loading import implied_actuators, implied_sentence, load_spec
 from sysid_ros.vocabulary import Quantity
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 FIXED = ROOT / 'test' / 'data' / 'urdf' / 'fixed.urdf'
 SERVOS = ['lift_servo', 'roll_servo']
 

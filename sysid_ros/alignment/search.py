@@ -19,68 +19,358 @@ better. How much worse the best rival is tells how certain a choice is.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import mujoco
 import numpy as np
 import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.mapping.axes import (
-    LEAST_CORRELATION,
-    RecordedJoint,
-    SmoothSignal,
-    Unit,
-    units,
+from sysid_ros.alignment.axes import LEAST_GAIN, RecordedJoint, SmoothSignal, Unit, units
+from sysid_ros.alignment.health import FACTOR, LITTLE, MOST
+from sysid_ros.alignment.pairs import (
+    EVEN,
+    EXACT,
+    SAME_CORE,
+    actuator_names,
+    command_quantity,
+    scalar_joints,
+    similarities,
 )
-from sysid_ros.alignment.mapping.mechanism import (
-    LEAST_SHIFT,
-    Mechanism,
-    contradiction,
-    law_part,
-    motion_bases,
-    motion_part,
-    scale_of,
-    scaled_law_part,
-    scaled_part,
-    servo_torque,
-)
-from sysid_ros.alignment.mapping.names import SAME_CORE, similarities
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.vocabulary import Quantity
 
+#: What a model may have and a motion does not tell; each is fitted to the motion where needed.
+_UNKNOWN = ('dof_armature', 'dof_frictionloss', 'tendon_armature', 'actuator_armature')
+#: A smaller offset, rad or m per unit of stiffness, is none: backlash, sag and friction hold a
+#: joint so far away.
+_LEAST_SHIFT = 0.05
+#: The torques of rigid bodies are at most so many times the model's, or so many times smaller.
+_MASSES = 1.7
+#: An effort that is so many times what the model needs, or one so many times smaller, is no torque.
+_TENFOLD = 10.0
+#: Bounds of factors of `motion_bases`: any that are not negative.
+_ANY = (np.zeros(4), np.full(4, np.inf))
 #: Weight of a second of motion, and of the longest recording.
 _WEIGHT_PER_S, _MOST_WEIGHT = 0.5, 5.0
-#: A smaller unexplained fraction of the variance says no more.
-_LEAST_PART = 0.01
 #: Costs, as logarithms of odds: of what is unusual (a sign, an offset, another order), of what is
 #: rare (another unit than the rest of a message, an effort that is no torque, a joint left out, a
 #: motion over a small part of the range), of what hardly happens (positions outside of the range,
 #: efforts of several units in a message), and of what the bag says is not so.
 _UNUSUAL, _RARE, _HARDLY, _NEVER = 3.0, 4.0, 10.0, 1000.0
-#: A model with this fraction of the bag's joints at most is of a part of a robot, which moves by
-#: what the rest of it does, and which such a model lacks.
-_PARTIAL = 0.5
-#: Offsets up to this, rad or m, are made by backlash and sag: they do not make another mapping.
-_SLACK = 0.05
-#: Cost of two joints that a message has in another order than the model.
-_SWAPPED = 1.5
-#: An unknown unit is so many times larger or smaller than a known one, and that much less likely.
-_OTHER_UNIT, _KNOWN_UNIT = 1.8, 1.0
-#: Positions this far outside of the range, as a fraction of it, are still inside; a motion over
-#: less than the second fraction is rare.
-_MARGIN, _SMALL = 0.05, 0.02
-#: Improvements below this are none; sweeps after which the search gives up.
-_GAIN, _SWEEPS = 1e-6, 12
 #: With more joints than this, joints are not turned while they are exchanged.
 _MANY = 12
 #: So many motions' torques are kept.
 _CACHED = 3000
+
+
+class JointActuator(NamedTuple):
+    """What drives a joint, in the joint's coordinates.
+
+    The torque is ``stiffness (x − q) − damping q̇`` for a position command x, ``damping (x − q̇)``
+    for a velocity and x itself for an effort, in SI units; the control is ``slope x + intercept``.
+    It is known where the gain is fixed and the bias affine.
+    """
+
+    actuator: int
+    name: str
+    commanded: Quantity
+    stiffness: float
+    damping: float
+    slope: float
+    intercept: float
+    known: bool
+
+    @property
+    def takes_positions(self) -> bool:
+        """Whether controls are positions of the joint, but for a positive factor."""
+        return self.known and self.slope > 0 and self.commanded is Quantity.POSITION
+
+
+class ModelJoint(NamedTuple):
+    """A hinge or slide joint, in SI units.
+
+    Positions are infinite where it has no limit, the armature is that of its actuators as well, and
+    the drive is the first servo on it, else its first actuator.
+    """
+
+    name: str
+    id: int
+    hinge: bool
+    low: float
+    high: float
+    armature: float
+    damping: float
+    friction: float
+    drive: JointActuator | None
+
+
+class Follower(NamedTuple):
+    """A joint whose position is ``offset + ratio × leader`` by an equality constraint."""
+
+    joint: int
+    leader: int
+    offset: float
+    ratio: float
+
+
+class Mechanism:
+    """A model's joints, and the torques that a motion takes.
+
+    Joints are hinges and slides with a name that follow no other, followers those that do; it is
+    ``fixed`` where none of them stands on a free or ball joint.
+    """
+
+    def __init__(self, model: mujoco.MjModel, guessed: frozenset[str] = frozenset()) -> None:
+        """Look at a model as the user has it; gains of guessed actuators say nothing."""
+        self.model = model
+        named = scalar_joints(model)
+        self.followers = _followers(model, set(named.values()))
+        following = {follower.joint for follower in self.followers}
+        self.joints = tuple(
+            _joint(model, name, joint, guessed)
+            for name, joint in named.items()
+            if joint not in following
+        )
+        self.fixed = all(_stands_fast(model, joint.id) for joint in self.joints)
+        self._bare = copy.copy(model)
+        for name in _UNKNOWN:
+            getattr(self._bare, name)[:] = 0.0
+        # Left are rigid bodies, gravity and springs.
+        self._bare.opt.disableflags |= int(
+            mujoco.mjtDisableBit.mjDSBL_DAMPER
+            | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
+            | mujoco.mjtDisableBit.mjDSBL_SENSOR
+        )
+        self._data = mujoco.MjData(self._bare)
+        self._home = np.array(model.key_qpos[0] if model.nkey else model.qpos0)
+
+    @property
+    def driven(self) -> dict[int, ModelJoint]:
+        """Actuator to its joint."""
+        return {joint.drive.actuator: joint for joint in self.joints if joint.drive is not None}
+
+    def needed(self, moved: Mapping[int, SmoothSignal], count: int) -> NDArray[np.float64]:
+        """Return the (count, k) torques that joints take as they moved, by index.
+
+        Without friction and armature; those that nothing is known of stay at home.
+        """
+        model, data = self._bare, self._data
+        qpos = np.tile(self._home, (count, 1))
+        qvel, qacc, force = np.zeros((3, count, model.nv))
+        address, dofs = model.jnt_qposadr, model.jnt_dofadr
+        for index, signal in moved.items():
+            joint = self.joints[index].id
+            qpos[:, address[joint]] = signal.values
+            qvel[:, dofs[joint]] = signal.rate
+            qacc[:, dofs[joint]] = signal.acceleration
+        for joint, leader, offset, ratio in self.followers:
+            qpos[:, address[joint]] = offset + ratio * qpos[:, address[leader]]
+            for values in (qvel, qacc):
+                values[:, dofs[joint]] = ratio * values[:, dofs[leader]]
+        for row in range(count):
+            data.qpos[:], data.qvel[:], data.qacc[:] = qpos[row], qvel[row], qacc[row]
+            mujoco.mj_inverse(model, data)
+            force[row] = data.qfrc_inverse
+        for joint, leader, _, ratio in self.followers:
+            force[:, dofs[leader]] += ratio * force[:, dofs[joint]]
+        found: NDArray[np.float64] = force[:, dofs[[joint.id for joint in self.joints]]]
+        return found
+
+
+def _joint(model: mujoco.MjModel, name: str, joint: int, guessed: frozenset[str]) -> ModelJoint:
+    low, high = -np.inf, np.inf
+    if model.jnt_limited[joint]:
+        low, high = (float(value) for value in model.jnt_range[joint])
+    dof = int(model.jnt_dofadr[joint])
+    armature = float(model.dof_armature[dof])
+    drive = None
+    for actuator, actuator_name in enumerate(actuator_names(model)):
+        if driven_joint(model, actuator) == joint:
+            gear = float(model.actuator_gear[actuator, 0])
+            armature += gear**2 * float(model.actuator_armature[actuator])
+            if actuator_name and (drive is None or drive.commanded is Quantity.EFFORT):
+                own = _actuator(model, actuator, guessed)
+                drive = own if drive is None or own.commanded is not Quantity.EFFORT else drive
+    hinge = bool(model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE)
+    resists = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
+    return ModelJoint(name, joint, hinge, low, high, armature, *resists, drive)
+
+
+def _actuator(model: mujoco.MjModel, actuator: int, guessed: frozenset[str]) -> JointActuator:
+    gear, name = float(model.actuator_gear[actuator, 0]), actuator_names(model)[actuator]
+    commanded = command_quantity(model, actuator)
+    gain = float(model.actuator_gainprm[actuator, 0])
+    bias = [float(value) for value in model.actuator_biasprm[actuator, :3]]
+    affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
+    linear = affine or model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE
+    fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    known = bool(linear and fixed and gain and gear)
+    stiffness, damping = -(gear**2) * bias[1], -(gear**2) * bias[2]
+    slope, intercept = 1.0, 0.0
+    if known and commanded is Quantity.POSITION:
+        slope, intercept = -bias[1] * gear / gain, -bias[0] / gain
+    elif known and commanded is Quantity.VELOCITY:
+        slope = -bias[2] * gear / gain
+    elif known:
+        slope = 1.0 / (gear * gain)
+    known = known and name not in guessed
+    return JointActuator(actuator, name, commanded, stiffness, damping, slope, intercept, known)
+
+
+def _followers(model: mujoco.MjModel, scalar: set[int]) -> tuple[Follower, ...]:
+    found: dict[int, Follower] = {}
+    for row in range(model.neq):
+        kinds = mujoco.mjtEq.mjEQ_JOINT, mujoco.mjtObj.mjOBJ_JOINT
+        if model.eq_type[row] != kinds[0] or not model.eq_active0[row]:
+            continue
+        joint, leader = int(model.eq_obj1id[row]), int(model.eq_obj2id[row])
+        coefficients = model.eq_data[row, :5]
+        if joint in scalar and leader in scalar and not coefficients[2:].any():
+            # The polynomial is in distances from qpos0.
+            ratio = float(coefficients[1])
+            rest = [float(model.qpos0[model.jnt_qposadr[item]]) for item in (joint, leader)]
+            offset = rest[0] + float(coefficients[0]) - ratio * rest[1]
+            found[joint] = Follower(joint, leader, offset, ratio)
+    return tuple(item for item in found.values() if item.leader not in found)
+
+
+def _stands_fast(model: mujoco.MjModel, joint: int) -> bool:
+    floating = (int(mujoco.mjtJoint.mjJNT_FREE), int(mujoco.mjtJoint.mjJNT_BALL))
+    body = int(model.jnt_bodyid[joint])
+    while body:
+        first, count = int(model.body_jntadr[body]), int(model.body_jntnum[body])
+        if any(int(model.jnt_type[first + index]) in floating for index in range(count)):
+            return False
+        body = int(model.body_parentid[body])
+    return True
+
+
+def servo_torque(
+    joint: ModelJoint,
+    commanded: Quantity,
+    command: NDArray[np.float64] | None,
+    moved: SmoothSignal,
+) -> NDArray[np.float64] | None:
+    """Return the (n,) torques of the actuator by the model's gains."""
+    drive = joint.drive
+    if drive is None or not drive.known or command is None or drive.commanded is not commanded:
+        return None
+    if commanded is Quantity.POSITION:
+        return drive.stiffness * (command - moved.values) - drive.damping * moved.rate
+    return drive.damping * (command - moved.rate) if commanded is Quantity.VELOCITY else command
+
+
+def law_part(
+    joint: ModelJoint,
+    effort: NDArray[np.float64],
+    servo: NDArray[np.float64],
+    moved: SmoothSignal,
+) -> tuple[float, float]:
+    """Return the part of an effort that a servo's law leaves unexplained, and the gain's cost."""
+    gain, late = _law_fit(effort, servo, moved)
+    gain = min(max(gain, 1 / FACTOR), FACTOR)
+    left = effort - gain * servo - late * moved.rate
+    stiffness = joint.drive.stiffness if joint.drive else 0.0
+    slack = _LEAST_SHIFT * gain * stiffness
+    left -= min(max(float(left.mean()), -slack), slack)
+    return _part(left, effort), (2 * math.log(gain) / math.log(FACTOR)) ** 2
+
+
+def scaled_law_part(
+    effort: NDArray[np.float64], servo: NDArray[np.float64], moved: SmoothSignal
+) -> float:
+    """Return the part of an effort of unknown scale that a servo's law leaves unexplained."""
+    gain, late = _law_fit(effort, servo, moved)
+    left = effort - gain * servo - late * moved.rate
+    return float(np.var(left) / np.var(effort)) if gain > 0 and np.ptp(effort) > 0 else 1.0
+
+
+def _law_fit(
+    effort: NDArray[np.float64], servo: NDArray[np.float64], moved: SmoothSignal
+) -> tuple[float, float]:
+    """Return by what a servo's torque and the speed explain an effort best, but for a constant.
+
+    Commands act late: a servo is behind by its stiffness times the delay and the speed.
+    """
+    columns = np.column_stack([servo, moved.rate])
+    found = np.linalg.lstsq(columns - columns.mean(axis=0), effort - effort.mean())[0]
+    return float(found[0]), float(found[1])
+
+
+def motion_bases(torque: NDArray[np.float64], moved: SmoothSignal) -> NDArray[np.float64]:
+    """Return the (n, 4) torques of bodies, armature, viscous and dry friction, up to factors."""
+    slow = LITTLE * float(np.sqrt(np.mean(moved.rate**2))) or 1.0
+    return np.column_stack([torque, moved.acceleration, moved.rate, np.tanh(moved.rate / slow)])
+
+
+def motion_part(
+    joint: ModelJoint, driving: NDArray[np.float64], bases: NDArray[np.float64]
+) -> float:
+    """Return the part of a torque that rigid bodies, armature and friction leave unexplained."""
+    least = np.array([1 / _MASSES, joint.armature / FACTOR, 0.0, 0.0])
+    most = np.array([_MASSES, joint.armature * FACTOR or np.inf, np.inf, np.inf])
+    return _part(driving - bases @ _bounded(bases, driving, least, most), driving)
+
+
+def contradiction(
+    joint: ModelJoint, effort: NDArray[np.float64], bases: NDArray[np.float64]
+) -> float | None:
+    """Return how many times what the model needs an (n,) effort is, if that says it is no torque.
+
+    The model needs what its bodies, armature, damping and dry friction take for the motion; of what
+    it has none of, there may be any. None where the effort may be a torque: where it agrees but for
+    a modest factor, and where the motion does not tell.
+    """
+    known = np.array([1.0, joint.armature, joint.damping, joint.friction])
+    columns = np.column_stack([bases @ known, bases[:, known == 0.0]])
+    most = np.full(columns.shape[1], np.inf)
+    least = np.zeros_like(most)
+    fits = {sign: sign * _bounded(columns, sign * effort, least, most) for sign in (1.0, -1.0)}
+    left = {sign: _part(effort - columns @ factors, effort) for sign, factors in fits.items()}
+    best = min(left, key=lambda sign: left[sign])
+    times = float(fits[best][0])
+    least[0], most[0] = 1 / FACTOR, FACTOR
+    usual = _part(effort - columns @ _bounded(columns, effort, least, most), effort)
+    if not times or 1 / _TENFOLD < times < _TENFOLD or not left[best] < MOST < usual:
+        return None
+    return times
+
+
+def _bounded(
+    bases: NDArray[np.float64],
+    values: NDArray[np.float64],
+    least: NDArray[np.float64],
+    most: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Return the (k,) factors of (n, k) bases that fit (n,) values, near the best within bounds."""
+    sizes = np.sqrt((bases**2).sum(axis=0))
+    sizes[sizes == 0] = 1.0
+    factors: NDArray[np.float64] = least.copy()
+    free = np.ones(len(least), dtype=bool)
+    while free.any():
+        factors[free] = least[free]
+        found, _ = scipy.optimize.nnls(bases[:, free] / sizes[free], values - bases @ factors)
+        factors[free] += found / sizes[free]
+        beyond = factors > most
+        if not beyond.any():
+            break
+        factors[beyond] = most[beyond]
+        free &= ~beyond
+    return factors
+
+
+def _part(left: NDArray[np.float64], whole: NDArray[np.float64]) -> float:
+    size = float(np.var(whole) + (LITTLE * np.mean(whole)) ** 2)
+    return float(np.mean(left**2)) / size if size > 0 else math.nan
 
 
 class Choice(enum.Enum):
@@ -95,15 +385,10 @@ class Choice(enum.Enum):
 
 @dataclass(frozen=True)
 class Guess:
-    """What one joint of the bag is.
+    """What one joint of the bag is: the model's joint or −1, unit and sign of the position.
 
-    Attributes:
-        unit: Of the position.
-        joint: Index of the model's joint, or −1.
-        sign: Of the position, +1 or −1. Command and velocity follow by the data.
-        shifted: Whether the position has another zero than the command.
-        torque: Whether the effort is one, or in units of its own, as a current.
-        effort_sign: Of a torque against the position.
+    It is ``shifted`` where the position has another zero than the command. The effort is a
+    ``torque`` with a sign against the position, or in units of its own, as a current.
     """
 
     unit: Unit
@@ -113,16 +398,17 @@ class Guess:
     torque: bool = True
     effort_sign: int = 1
 
+    def given(self, joint: int, sign: int) -> Guess:
+        """Return it for another joint, turned by a sign."""
+        return dataclasses.replace(self, joint=joint, sign=sign * self.sign)
+
 
 class HypothesisScore(NamedTuple):
     """How a hypothesis fares.
 
-    Attributes:
-        total: Logarithm of its odds, up to a constant.
-        offsets: Of the positions, in joint units.
-        parts: The unexplained fractions of the variance: of the servo's law, of the
-            motion; NaN where they are not known.
-        evidence: What of the total the values say: all but what is usual.
+    The total is the logarithm of its odds, up to a constant; evidence is what of it the values say.
+    Offsets of the positions are in joint units. The parts are the fractions of the variance that
+    the servo's law and the motion leave unexplained, NaN where they are not known.
     """
 
     total: float
@@ -134,11 +420,8 @@ class HypothesisScore(NamedTuple):
 class Scorer:
     """Scores hypotheses on one bag and one model.
 
-    Attributes:
-        recorded: Joints of the bag.
-        joints: Joints of the model.
-        alike: (recorded, joints) how alike their names are.
-        strange: (recorded, joints) where a joint of a part of the robot is another one's by name.
+    ``alike`` is (recorded, joints) how alike their names are, and ``strange`` where a joint of a
+    part of the robot is another one's by name.
     """
 
     def __init__(
@@ -159,9 +442,12 @@ class Scorer:
         nameless = not self.alike.any() and len(recorded) == len(names)
         self._in_order = _in_message_order(recorded, nameless=nameless)
         self._least_disorder = _UNUSUAL if nameless else 0.0
-        self._names = _log_odds(measured) + _log_odds(commanded)
+        self._names = sum(
+            scipy.special.logit(np.clip(found, EVEN, EXACT)) for found in (measured, commanded)
+        )
         named = self.alike >= SAME_CORE
-        partial = len(names) <= _PARTIAL * len(recorded)
+        # A part of a robot moves by what the rest of it does, too, which such a model lacks.
+        partial = len(names) <= MOST * len(recorded)
         self.strange = named.any(axis=0) & ~named & partial
         self._local: dict[tuple[int, int], Guess] = {}
         self._torques: dict[tuple[object, ...], NDArray[np.float64]] = {}
@@ -184,8 +470,7 @@ class Scorer:
         motion = _motion_key(guesses, offsets)
         for row in placed:
             guess, offset = guesses[row], offsets[row]
-            least = _SLACK if self._torque(row, guess) is None else LEAST_SHIFT
-            evidence -= _HARDLY * (guess.shifted and abs(offset) < least)
+            evidence -= _HARDLY * (guess.shifted and abs(offset) < _LEAST_SHIFT)
             key = (row, guess, offset, motion)
             if key not in self._explained:
                 torque = None if torques is None else torques[:, guess.joint]
@@ -198,7 +483,7 @@ class Scorer:
     def _prior(self, row: int, guess: Guess) -> float:
         recorded, hinge = self.recorded[row], self.joints[guess.joint].hinge
         # Where a velocity runs against its position, one of them is reversed.
-        negative = guess.sign < 0 or recorded.speeding.correlation < -LEAST_CORRELATION
+        negative = guess.sign < 0 or recorded.speeding.correlation < -MOST
         against = recorded.command is not None and guess.sign * recorded.command_sign < 0
         unusual = (negative or against) + (guess.effort_sign < 0) + guess.shifted
         cost = _UNUSUAL * unusual
@@ -232,7 +517,7 @@ class Scorer:
     def _disorder(self, guesses: Sequence[Guess]) -> float:
         """Return the cost of an order of joints that is not the model's."""
         swapped = sum(guesses[a].joint > guesses[b].joint >= 0 for a, b in self._in_order)
-        return max(min(_SWAPPED * swapped, _RARE), self._least_disorder) if swapped else 0.0
+        return max(min(_UNUSUAL / 2 * swapped, _RARE), self._least_disorder) if swapped else 0.0
 
     def _offsets_and_torques(
         self, guesses: Sequence[Guess]
@@ -274,7 +559,7 @@ class Scorer:
 
     def _gain(self, part: float) -> float:
         """Return what an unexplained fraction of a variance adds to the odds; 0 if it is NaN."""
-        return 0.0 if math.isnan(part) else -self._weight * math.log(min(part + _LEAST_PART, 1.0))
+        return 0.0 if math.isnan(part) else -self._weight * math.log(min(part + LITTLE, 1.0))
 
     def _offset(self, row: int, guess: Guess, torque: NDArray[np.float64] | None) -> float:
         """Return the offset of a position that makes the servo's law hold on average."""
@@ -298,13 +583,13 @@ class Scorer:
         if not math.isfinite(high - low):
             # Joints without a limit seldom turn more than a few times.
             low, high = (-4 * math.pi, 4 * math.pi) if joint.hinge else (-10.0, 10.0)
-        margin, values = _MARGIN * (high - low), moved.values
+        margin, values = LITTLE * (high - low), moved.values
         part = float(np.mean((values < low - margin) | (values > high + margin)))
-        hardly_moves = 0.0 < float(np.ptp(values)) < _SMALL * (high - low)
+        hardly_moves = 0.0 < float(np.ptp(values)) < LITTLE * (high - low)
         return _HARDLY * min(1.0, 3.0 * part) + _RARE * hardly_moves
 
     def _all_torques(
-        self, guesses: Sequence[Guess], offsets: list[float]
+        self, guesses: Sequence[Guess], offsets: Sequence[float]
     ) -> NDArray[np.float64] | None:
         if not self._count or not self._mechanism.fixed:
             return None
@@ -347,51 +632,46 @@ class Scorer:
             motion = motion_part(joint, servo, bases)
         return law, motion, self._gain(law) + self._gain(motion) - cost
 
-    def _bases(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
-    ) -> NDArray[np.float64] | None:
+    def _bases(self, row: int, found: BestHypothesis) -> NDArray[np.float64] | None:
         """Return the (n, 4) torques that a joint takes, None where that is not known."""
-        torques = self._all_torques(guesses, list(offsets))
-        moved = self._moved(row, guesses[row])
-        if self.recorded[row].effort is None or moved is None or torques is None:
+        torques = self._all_torques(found.guesses, found.verdict.offsets)
+        moved = self._moved(row, found.guesses[row])
+        if moved is None or torques is None:
             return None
-        return motion_bases(torques[:, guesses[row].joint], moved)
+        return motion_bases(torques[:, found.guesses[row].joint], moved)
 
-    def torque_per_unit(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float]
-    ) -> float:
+    def torque_per_unit(self, row: int, found: BestHypothesis) -> float:
         """Return what an effort in units of its own is by the model's masses, N·m or N per unit.
 
-        NaN where the motion does not tell: bodies take less than half of it, friction and armature
-        the rest.
+        NaN where the motion does not tell: friction and armature take more than half of it.
         """
-        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
+        bases, effort = self._bases(row, found), self.recorded[row].effort
         if bases is None or effort is None:
             return math.nan
         sign, _ = _own_sign(effort, bases)
-        return sign * scale_of(sign * effort, bases)
+        factor = sign * _bounded(bases, sign * effort, *_ANY)[0]
+        carried = float(np.sqrt(np.mean((factor * bases[:, 0]) ** 2) / np.mean(effort**2)))
+        return 1.0 / float(factor) if carried > MOST else math.nan
 
-    def contradiction(
-        self, row: int, guesses: Sequence[Guess], offsets: Sequence[float], scale: float
-    ) -> float | None:
+    def contradiction(self, row: int, found: BestHypothesis, scale: float) -> float | None:
         """Return how many times what the model needs a scaled effort is; None if it may be one."""
-        bases, effort = self._bases(row, guesses, offsets), self.recorded[row].effort
+        bases, effort = self._bases(row, found), self.recorded[row].effort
         if bases is None or effort is None:
             return None
-        return contradiction(self.joints[guesses[row].joint], scale * effort, bases)
+        return contradiction(self.joints[found.guesses[row].joint], scale * effort, bases)
 
     def alone(self, row: int, joint: int) -> Guess:
         """Return how a joint of the bag fits one of the model best by itself."""
         if (row, joint) not in self._local:
-            unit_choices = self.recorded[row].position_units(hinge=self.joints[joint].hinge)
+            recorded = self.recorded[row]
+            options = itertools.product(
+                recorded.position_units(hinge=self.joints[joint].hinge),
+                (1, -1),
+                (False, True),
+                (True,) if recorded.effort is None else (True, False),
+            )
             rivals = [
-                Guess(unit, joint, sign, shifted, torque)
-                for unit, shifted, sign, torque in itertools.product(
-                    unit_choices,
-                    (False, True),
-                    (1, -1),
-                    (True, False)[: 1 + (self.recorded[row].effort is not None)],
-                )
+                Guess(unit, joint, sign, shifted, torque) for unit, sign, shifted, torque in options
             ]
             self._local[row, joint] = max(rivals, key=lambda rival: self.merit(row, rival))
         return self._local[row, joint]
@@ -406,7 +686,10 @@ def _own_sign(effort: NDArray[np.float64], bases: NDArray[np.float64] | None) ->
     """Return the sign of an effort of unknown scale, and what the motion leaves unexplained."""
     if bases is None:
         return 1, math.nan
-    left = {sign: scaled_part(sign * effort, bases) for sign in (1, -1)}
+    left = {
+        sign: _part(effort - sign * bases @ _bounded(bases, sign * effort, *_ANY), effort)
+        for sign in (1, -1)
+    }
     sign = min(left, key=lambda sign: left[sign])
     return sign, left[sign]
 
@@ -429,8 +712,8 @@ def _in_message_order(
     return pairs
 
 
-def _motion_key(guesses: Sequence[Guess], offsets: list[float]) -> tuple[object, ...]:
-    """Return what the motion of all joints, and so their torques, depends on."""
+def _motion_key(guesses: Sequence[Guess], offsets: Sequence[float]) -> tuple[object, ...]:
+    """Return what the torques of all joints depend on."""
     return tuple(
         (guess.joint, guess.sign, guess.unit.factor, round(offset, 6))
         for guess, offset in zip(guesses, offsets, strict=True)
@@ -438,20 +721,8 @@ def _motion_key(guesses: Sequence[Guess], offsets: list[float]) -> tuple[object,
     )
 
 
-def _log_odds(score: NDArray[np.float64]) -> NDArray[np.float64]:
-    odds = np.clip(score, 0.5, 0.99)
-    found: NDArray[np.float64] = np.log(odds / (1 - odds))
-    return found
-
-
 class BestHypothesis(NamedTuple):
-    """The best hypothesis.
-
-    Attributes:
-        guesses: One per joint of the bag.
-        verdict: How it fares.
-        margins: Joint of the bag and choice to how much worse the best rival is.
-    """
+    """A guess per joint of the bag, and by joint and choice how much worse the best rival is."""
 
     guesses: tuple[Guess, ...]
     verdict: HypothesisScore
@@ -498,25 +769,23 @@ def _climb(scorer: Scorer, start: list[Guess]) -> BestHypothesis:
     """Change guesses until no move is better."""
     current, verdict = list(start), scorer.score(start)
     margins: dict[tuple[int, Choice], float] = {}
-    for _ in range(_SWEEPS):
-        margins = {}
-        better = False
+    better = True
+    while better:
+        margins, better = {}, False
         for choice, changed in _moves(scorer, current):
             rival = [changed.get(row, guess) for row, guess in enumerate(current)]
             if rival == current:
                 continue
             found = scorer.score(rival)
-            if found.total > verdict.total + _GAIN:
+            if found.total > verdict.total + LEAST_GAIN:
                 current[:], verdict, better = rival, found, True
             for row in changed:
                 # Backlash and sag make an offset, too.
                 same = dataclasses.replace(rival[row], shifted=current[row].shifted) == current[row]
-                if same and abs(verdict.offsets[row] - found.offsets[row]) < _SLACK:
+                if same and abs(verdict.offsets[row] - found.offsets[row]) < _LEAST_SHIFT:
                     continue
                 worse = max(verdict.total - found.total, 0.0)
                 margins[row, choice] = min(margins.get((row, choice), math.inf), worse)
-        if not better:
-            break
     return BestHypothesis(tuple(current), verdict, margins)
 
 
@@ -534,7 +803,7 @@ def _moves(scorer: Scorer, current: list[Guess]) -> Iterator[tuple[Choice, dict[
         for joint in set(range(len(scorer.joints))) - {guess.joint for guess in current}:
             yield Choice.JOINT, {row: scorer.alone(row, joint)}
             for sign in signs:
-                yield Choice.JOINT, {row: _given(current[row], joint, sign)}
+                yield Choice.JOINT, {row: current[row].given(joint, sign)}
         yield Choice.JOINT, {row: dataclasses.replace(current[row], joint=-1)}
 
 
@@ -561,11 +830,7 @@ def _exchanges(
     # Of a joint that turns and one that slides, the units are not the same.
     hinges = {scorer.joints[guess.joint].hinge for guess in (first, second) if guess.joint >= 0}
     for turns in itertools.product(signs, signs) if len(hinges) == 1 else ():
-        yield _given(first, second.joint, turns[0]), _given(second, first.joint, turns[1])
-
-
-def _given(guess: Guess, joint: int, sign: int) -> Guess:
-    return dataclasses.replace(guess, joint=joint, sign=sign * guess.sign)
+        yield first.given(second.joint, turns[0]), second.given(first.joint, turns[1])
 
 
 def _common_moves(
@@ -603,12 +868,12 @@ def _doubt_units(scorer: Scorer, best: BestHypothesis) -> None:
         if guess.joint >= 0 and guess.unit.cost > 0 and not recorded.whole:
             topics.setdefault((recorded.axis.topic, guess.unit), []).append(row)
     for (_, unit), rows in topics.items():
-        for factor in (1 / _OTHER_UNIT, _OTHER_UNIT):
+        for factor in (1 / _MASSES, _MASSES):
             other = Unit('an unknown unit', factor * unit.factor, unit.cost)
             rival = list(best.guesses)
             for row in rows:
                 rival[row] = dataclasses.replace(rival[row], unit=other)
-            worse = best.verdict.evidence - scorer.score(rival).evidence + _KNOWN_UNIT
+            worse = best.verdict.evidence - scorer.score(rival).evidence
             for row in rows:
                 known = best.margins.get((row, Choice.UNIT), math.inf)
                 best.margins[row, Choice.UNIT] = min(known, max(worse, 0.0))
