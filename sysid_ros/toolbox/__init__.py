@@ -15,7 +15,7 @@ from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox import modifiers as model_modifier
 from sysid_ros.toolbox import parameter
-from sysid_ros.toolbox import signals as signal_modifier
+from sysid_ros.toolbox import timeseries as signal_modifier
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_dgain,
@@ -32,13 +32,13 @@ from sysid_ros.toolbox.residual import (
     BuildModelFn,
     CustomRolloutFn,
     ModifyResidualFn,
+    SignalTransform,
     build_residual_fn,
     construct_ts_from_defaults,
-    model_residual,
     residual,
 )
-from sysid_ros.toolbox.signals import (
-    SignalTransform,
+from sysid_ros.toolbox.timeseries import (
+    TimeSeries,
     apply_bias,
     apply_delay,
     apply_delayed_ts_window,
@@ -48,7 +48,6 @@ from sysid_ros.toolbox.signals import (
     normalize_residual,
     weighted_diff,
 )
-from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
@@ -93,7 +92,6 @@ __all__ = [
     'default_report',
     'get_sensor_indices',
     'model_modifier',
-    'model_residual',
     'normalize_residual',
     'optimize',
     'parameter',

@@ -18,7 +18,6 @@ from sysid_ros.model.targets import Writer, resolve
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_body_mass_ipos,
-    apply_body_theta_inertia,
     apply_dgain,
     apply_param_modifiers,
     apply_pdgain,
@@ -26,7 +25,6 @@ from sysid_ros.toolbox.modifiers import (
     body_inertia_param,
     get_actuator_pd_gains,
     remove_visuals,
-    theta_inertia_from_body,
 )
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
 from sysid_ros.toolbox.residual import build_residual_fn
@@ -410,7 +408,6 @@ def test_ten_numbers_written_to_the_spec_are_those_written_to_the_model(name: st
     parameter.apply_modifier(written)
     model = written.compile()
     assert _differing(model, expected) == []
-    np.testing.assert_allclose(theta_inertia_from_body(written, name), theta, atol=1e-9)
 
 
 def test_start_and_bounds_are_the_references():
@@ -446,7 +443,6 @@ def test_a_compiler_that_would_change_what_is_written_is_refused(more: str, mess
     [
         (lambda s, _: apply_body_mass_ipos(s, 'box', mass=[1.0, 2.0]), '1 finite value'),
         (lambda s, _: apply_body_mass_ipos(s, 'box', ipos=[1.0, np.nan, 2.0]), '3 finite value'),
-        (lambda s, _: apply_body_theta_inertia(s, 'box', np.zeros(9)), '10 finite value'),
         (lambda s, m: body_inertia_param(s, m, 'box', mass_bound_mult=[1, 2, 3]), 'a lower and'),
         (lambda s, _: apply_body_inertia(s, 'box', Parameter('p', 1, 0, 2)), "'p' has no inertia"),
         (lambda s, m: body_inertia_param(s, m, 'box', 'Mass'), 'Unknown inertia type'),

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros import identification as sysid
+from sysid_ros import toolbox as sysid
 
 SPRING_MASS = """
 <mujoco>
