@@ -103,8 +103,6 @@ class SystemTrajectory:
             raise FitError(f'Expected a positive chunk size, found {chunk_size}.')
         if self.state is None:
             raise FitError('Expected states to split a trajectory at, found none.')
-        if np.any([*self.model.actuator_delay, *self.model.sensor_delay]):
-            raise FitError('Expected a model without delays to split a trajectory of, found some.')
         limits = [self.start, *self.sensordata.times[chunk_size::chunk_size].tolist(), np.inf]
         return [
             self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), *limits[index:][:2])
@@ -114,7 +112,7 @@ class SystemTrajectory:
     def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
         state, control, initial = self.state, self.control, self.initial_state
         assert state is not None  # noqa: S101
-        near = _near(self.model, control.times)
+        near = slack(state.times[[0, -1]], state.duration / max(len(state) - 1, 1))
         if rows.start:
             at = int(np.argmin(np.abs(state.times - begin)))
             if abs(state.times[at] - begin) > near:
@@ -174,7 +172,8 @@ class SystemTrajectory:
             state = stored_series(arrays, 'state_')
             # In the toolbox's files the columns do not count the time, which comes first.
             mapping, width = state.signal_mapping, state.matrix.shape[1]
-            if width == len(initial) and any(0 in columns for _, columns in mapping.values()):
+            used = np.concatenate([[width], *(columns for _, columns in mapping.values())])
+            if 0 in used and np.all(used[1:] < width - 1):
                 mapping = {name: (kind, columns + 1) for name, (kind, columns) in mapping.items()}
                 state = TimeSeries(state.times, state.data, mapping)
         loaded = cls(model, control, sensordata, initial, state)
@@ -405,20 +404,17 @@ def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missi
         )
 
 
-def _near(model: mujoco.MjModel, times: Array) -> float:
-    """Return by how much an instant may miss another one on a clock and be the same, s."""
-    step = float(model.opt.timestep)
-    return max(slack(times[[0, -1]], step), SAME_STEP * step)
-
-
 def start_time(model: mujoco.MjModel, initial_state: Array, control: TimeSeries) -> float:
     """Return the instant of an initial state on the clock of the commands.
 
     That is the first command's or, where the state's own time is not zero, that time.
     """
     times, own = control.times, float(initial_state[0])
-    near = _near(model, times)
-    if own == 0.0 or abs(own - times[0]) <= near:
+    if own == 0.0:
+        return float(times[0])
+    step = float(model.opt.timestep)
+    near = max(slack(times[[0, -1]], step), SAME_STEP * step)
+    if abs(own - times[0]) <= near:
         return float(times[0])
     if times[0] < own <= times[-1] + near:
         return own
@@ -442,7 +438,8 @@ def sysid_rollout(
     Steps of the model's ``timestep`` dt go from the initial state, at t0, to the last command. A
     command holds until the next one; a step inside of which it changes gets its mean. Row k of
     controls and sensors, which MuJoCo computes before it steps, is stamped ``t0 + k * dt``, and row
-    k of the states ``t0 + (k + 1) * dt``, also in its first column. From where a simulation became
+    k of the states ``t0 + (k + 1) * dt``, also in its first column, but of a model with delays,
+    whose buffers hold the stamps of the initial state's clock. From where a simulation became
     unstable, its rows are NaN.
 
     Models, commands and (m, nstate) states of kind ``mjSTATE_FULLPHYSICS`` are one for all rollouts
@@ -490,7 +487,8 @@ def sysid_rollout(
                 clock = np.append(states[index][0], after[:, 0])
                 unstable = np.logical_or.accumulate(np.diff(clock) <= 0)
                 after[unstable], sensors[unstable] = np.nan, np.nan
-                after[:, 0] = control.times[1:]
+                if not (model.actuator_delay.any() or model.sensor_delay.any()):
+                    after[:, 0] = control.times[1:]
                 mapping = rollout_state_mapping
                 if mapping is None:
                     mapping = {n: s for kind in STATES for n, s in signals_of(model, kind).items()}
