@@ -34,7 +34,6 @@ from sysid_ros.toolbox.residual import (
     ModifyResidualFn,
     SignalTransform,
     build_residual_fn,
-    construct_ts_from_defaults,
     residual,
 )
 from sysid_ros.toolbox.timeseries import (
@@ -87,7 +86,6 @@ __all__ = [
     'body_inertia_param',
     'build_residual_fn',
     'calculate_intervals',
-    'construct_ts_from_defaults',
     'create_initial_state',
     'default_report',
     'get_sensor_indices',

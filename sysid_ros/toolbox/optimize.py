@@ -73,15 +73,10 @@ class StampShift(NamedTuple):
         """Return the warning for a model's time step, s; empty where the shift is an accident."""
         if not self.significant:
             return ''
-        advice = 'check the clock or add a delay target sensor/*/delay'
-        if abs(self.seconds + timestep) <= np.clip(2 * self.error, timestep / 10, timestep / 2):
-            advice = (
-                'this is one time step late, as if stamped by the state times of mujoco.rollout: '
-                "pass sensor_stamps='rollout'"
-            )
         return (
-            f'Measurements moved by {1e3 * self.seconds:+.3g} ms are explained significantly '
-            f'better: {advice}.'
+            f'Measurements moved by {1e3 * self.seconds:+.3g} ms, {self.seconds / timestep:+.2g} '
+            'time steps, are explained significantly better: check the clock, add a delay target '
+            "sensor/*/delay or, where they are one time step late, pass sensor_stamps='rollout'."
         )
 
 

@@ -12,7 +12,7 @@ import math
 import numbers
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +54,6 @@ from sysid_ros.toolbox.trajectory import (
 Array = NDArray[np.float64]
 
 REPORT = 'report.html'
-#: No more recordings than these are filmed.
-_MOST_FILMS = 4
 #: Points of all curves of a report; each has 500 at least.
 _PLOT_POINTS = 200_000
 
@@ -87,8 +85,6 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     save_path: str | Path | None = None,
     build_model: BuildModelFn | None = apply_param_modifiers,
     generate_videos: bool = True,  # noqa: FBT002 (the call form of mujoco.sysid)
-    *,
-    truth: Mapping[str, float] | None = None,
 ) -> ToolboxReport:
     """Report what `optimize` found in one HTML file that opens offline.
 
@@ -105,8 +101,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         title: Stands above the report.
         save_path: Folder for ``report.html``, made if it is not there; None writes nothing.
         build_model: Compiles parameters into a copy of a spec that it is given, for the film.
-        generate_videos: Whether to make the film, where there is OpenGL.
-        truth: True values by parameter name, where they are known; they add a column.
+        generate_videos: Whether to film the first recording of each model, where there is OpenGL.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
@@ -118,16 +113,14 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
                 'Expected build_model for the film, found None; or pass generate_videos=False.'
             )
         try:
-            for group, labels in zip(
-                models_sequences, sequence_labels(models_sequences), strict=True
-            ):
+            labels = sequence_labels(models_sequences)
+            for group, (label, *_) in zip(models_sequences, labels, strict=True):
                 models = [build_model(p, lit(group.spec)) for p in (initial_params, opt_params)]
-                runs = list(zip(labels, group.measured_rollout, strict=True))
-                films += [_film(*run, models) for run in runs[: _MOST_FILMS - len(films)]]
+                films.append(_film(label, group.measured_rollout[0], models))
         except ModelError as err:
             no_film = str(err)
     result = _result(title, models_sequences, initial_params, opt_params, residual_fn, opt_result)
-    page = render_report(result, truth=truth, title=title, films=films, no_film=no_film)
+    page = render_report(result, title=title, films=films, no_film=no_film)
     report = ToolboxReport(title, result, page)
     if save_path is not None:
         report.save(Path(save_path) / REPORT)

@@ -796,28 +796,22 @@ class CustomComparison:
         if options.observed:
             series = series.slice_by_name([n for n in options.observed if n in series.names])
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
-        predicted = _paired(measured, state, rollout.sensordata, measured.times)
+        predicted = _paired(measured, state, rollout.sensordata)
         weights = options.sensor_weights or {}
         scales = {n: weights.get(n, 1.0) / self._noise.get(n, 1.0) for n in measured.names}
         residual = weighted_diff(predicted, measured, model, scales)
         return residual[np.isfinite(measured.matrix)], predicted, measured
 
 
-def _paired(
-    measured: TimeSeries, state: TimeSeries | None, sensordata: TimeSeries, times: Array
-) -> TimeSeries:
-    """Return what was simulated of measured signals, by name, at (n,) stamps; NaN where unknown."""
-    data = np.empty((len(times), measured.matrix.shape[1]))
+def _paired(measured: TimeSeries, state: TimeSeries | None, sensordata: TimeSeries) -> TimeSeries:
+    """Return what was simulated of measured signals, at their stamps; NaN where unknown."""
+    times, data = measured.times, np.empty((len(measured), measured.matrix.shape[1]))
     for name, (kind, columns) in measured.signal_mapping.items():
-        if kind is SignalType.CustomObs:
-            raise FitError(
-                f'Observation {name!r} is a CustomObs, which the model does not predict; pass a '
-                'modify_residual that compares it.'
-            )
         source = state if kind in STATES and state is not None else sensordata
         if name not in source.signal_mapping:
+            why = 'a modify_residual compares what the model does not predict'
             raise FitError(
-                f'Observation {name!r} was not simulated; {nearest(name, source.names)}.'
+                f'Observation {name!r} was not simulated; {nearest(name, source.names)}; {why}.'
             )
         data[:, columns] = TimeSeries(source.times, source.get(name)).interpolate(times)
         data[np.ix_((times < source.times[0]) | (times > source.times[-1]), columns)] = np.nan
@@ -849,33 +843,3 @@ def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     """
     given = {name: value for name, value in locals().items() if name in Options._fields}
     return build_residual_fn(**given, **options)(x, params)
-
-
-def construct_ts_from_defaults(
-    state_ts: TimeSeries,
-    pred_sensordata: TimeSeries,
-    measured_sensordata: TimeSeries,
-    enabled_observations: Sequence[tuple[str, SignalType]] | None = None,
-) -> tuple[TimeSeries, TimeSeries]:
-    """Pair what was simulated with what was measured, by name.
-
-    Sensors that were simulated without names have the columns of the measured ones.
-    ``enabled_observations`` are names and types of signals that count; all by default.
-
-    Returns:
-        The measured series with its stamps, and the predicted one with those of
-        ``pred_sensordata``; a state is NaN at stamps where ``state_ts`` has none.
-    """
-    measured, mapping = measured_sensordata, measured_sensordata.signal_mapping
-    for name, kind in enabled_observations or ():
-        found, _ = measured.get_indices(name)
-        if found is not kind:
-            raise FitError(
-                f'Observation {name!r} is of type {found.name}, but declared as {kind.name}.'
-            )
-    if enabled_observations:
-        measured = measured.slice_by_name([name for name, _ in enabled_observations])
-    predicted = pred_sensordata
-    if not predicted.signal_mapping:
-        predicted = TimeSeries(predicted.times, predicted.data, mapping)
-    return measured, _paired(measured, state_ts, predicted, predicted.times)

@@ -343,19 +343,6 @@ class TimeSeries(signals.TimeSeries):
         held = rounding if method in {'zoh', 'zero_order_hold'} else 0.0
         return TimeSeries(stamps, self.interpolate(stamps + held, method), self.signal_mapping)
 
-    def remove_from_beginning(self, time_to_remove_s: float) -> TimeSeries:
-        """Cut off the first seconds, and move the rest to where the series began.
-
-        Commands and measurements that are both cut stay together, whatever their rates. A sample
-        at just that time is kept.
-        """
-        if not 0 <= time_to_remove_s <= self.duration:
-            raise SignalError(
-                f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
-            )
-        kept = apply_time_window(self, self.times[0] + time_to_remove_s, self.times[-1])
-        return TimeSeries(kept.times - time_to_remove_s, kept.data, kept.signal_mapping)
-
     def save_to_disk(self, path: str | PathLike[str]) -> None:
         """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well."""
         write_arrays(path, self.arrays())

@@ -23,7 +23,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros import toolbox as sysid
-from sysid_ros.errors import CancelledError, FitError, ModelError, SignalError
+from sysid_ros.errors import CancelledError, FitError, ModelError
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.optimize import CandidateWarning
 
@@ -48,10 +48,12 @@ ARM = """
 """
 #: What nobody calls is not offered.
 GONE = {
+    'construct_ts_from_defaults',
     'model_residual',
     'ParameterDict.get_parameter_info',
     'SystemTrajectory.get_sensordata_slice',
     'TimeSeries.dt_statistics',
+    'TimeSeries.remove_from_beginning',
     'model_modifier.apply_body_theta_inertia',
     'model_modifier.cholesky_decompose_upper',
     'model_modifier.inertia_to_fullinertia',
@@ -266,35 +268,6 @@ def test_one_call_gives_the_residuals_of_a_function_that_is_kept() -> None:
     np.testing.assert_array_equal(found[0], kept[0][0])
     assert [len(series) for series in measured[0]] == [STEPS, STEPS]
     np.testing.assert_array_equal(predicted[0][1].data, kept[1][0][1].data)
-
-
-def test_simulated_signals_are_paired_with_measured_ones_by_name() -> None:
-    times = np.arange(4.0)
-    kind = sysid.SignalType
-    state = sysid.TimeSeries(
-        times + 1, np.arange(4.0)[:, None], {'j_qpos': (kind.MjStateQPos, np.array([0]))}
-    )
-    simulated = sysid.TimeSeries(
-        times,
-        np.stack([times, 10 * times], axis=1),
-        {'a': (kind.MjSensor, np.array([0])), 'b': (kind.MjSensor, np.array([1]))},
-    )
-    measured = sysid.TimeSeries(
-        times,
-        np.ones((4, 2)),
-        {'b': (kind.MjSensor, np.array([0])), 'j_qpos': (kind.MjStateQPos, np.array([1]))},
-    )
-    _, predicted = sysid.construct_ts_from_defaults(state, simulated, measured)
-    np.testing.assert_array_equal(predicted.get('b')[:, 0], 10 * times)
-    np.testing.assert_array_equal(predicted.get('j_qpos')[:, 0], [np.nan, 0, 1, 2])
-    kept, predicted = sysid.construct_ts_from_defaults(
-        state, simulated, measured, [('b', kind.MjSensor)]
-    )
-    assert list(kept.signal_mapping) == list(predicted.signal_mapping) == ['b']
-    with pytest.raises(FitError, match='declared as MjCtrl'):
-        sysid.construct_ts_from_defaults(state, simulated, measured, [('b', kind.MjCtrl)])
-    with pytest.raises(SignalError, match='nearest: j_qpos'):
-        sysid.construct_ts_from_defaults(state, simulated, measured, [('j_qos', kind.MjStateQPos)])
 
 
 def bounded(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
