@@ -123,7 +123,7 @@ def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
     :func:`apply_dgain` replaces the ratio.
     """
     actuator = _servo(spec, actuator_name)
-    (gain,) = _finite(value, 1, f'kp of actuator {actuator_name!r}')
+    (gain,) = _numbers(value, 1, f'kp of actuator {actuator_name!r}')
     actuator.gainprm[0] = gain
     actuator.biasprm[1] = -gain
     return spec
@@ -132,7 +132,7 @@ def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
     """Set the velocity gain kv, N·m·s/rad or N·s/m, of a position actuator; return the spec."""
     actuator = _servo(spec, actuator_name)
-    (gain,) = _finite(value, 1, f'kv of actuator {actuator_name!r}')
+    (gain,) = _numbers(value, 1, f'kv of actuator {actuator_name!r}')
     if gain < 0:  # in a spec, that is a damping ratio
         raise ParameterError(
             f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
@@ -143,7 +143,7 @@ def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 
 def apply_pdgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
     """Set kp and kv, (2,), of a position actuator; return the spec."""
-    stiff, damping = _finite(value, 2, f'kp and kv of actuator {actuator_name!r}')
+    stiff, damping = _numbers(value, 2, f'kp and kv of actuator {actuator_name!r}')
     apply_dgain(spec, actuator_name, damping)
     return apply_pgain(spec, actuator_name, stiff)
 
@@ -210,8 +210,16 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     mass, ipos = float(model.body_mass[row]), model.body_ipos[row]
     if not mass > 0:
         raise ParameterError(f'Body {body_name!r} has no mass, expected one to identify.')
-    masses = mass * _pair(mass_bound_mult, (0.1, 10.0), 'mass_bound_mult')
-    centres = ipos[:, None] + _pair(ipos_bound_off, (-0.5, 0.5), 'ipos_bound_off')
+    pairs = {
+        'mass_bound_mult': (0.1, 10.0) if mass_bound_mult is None else mass_bound_mult,
+        'ipos_bound_off': (-0.5, 0.5) if ipos_bound_off is None else ipos_bound_off,
+        'stretch_bound_mult': (0.5, 2.0) if stretch_bound_mult is None else stretch_bound_mult,
+        'shear_bound_off': (-0.5, 0.5) if shear_bound_off is None else shear_bound_off,
+    }
+    factors, offsets, stretch, shear = (
+        _numbers(pair, 2, what, finite=False) for what, pair in pairs.items()
+    )
+    masses, centres = mass * factors, ipos[:, None] + offsets
     if inertia_type is InertiaType.Mass:
         word, nominal, bounds = 'mass', np.array([mass]), masses[None, :]
     elif inertia_type is InertiaType.MassIpos:
@@ -222,11 +230,11 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
             word, nominal = 'inertia', theta_from_body(*Inertial.of_body(model, row))
         except ParameterError as err:
             raise ParameterError(f'The inertia of body {body_name!r} has no θ: {err}') from err
-        stretch = _pair(stretch_bound_mult, (0.5, 2.0), 'stretch_bound_mult')
-        shears = nominal[4:7, None] + _pair(shear_bound_off, (-0.5, 0.5), 'shear_bound_off')
         with np.errstate(divide='ignore', invalid='ignore'):
             stretches = nominal[1:4, None] + 0.5 * np.log(stretch)
-            bounds = np.vstack((0.5 * np.log(masses), stretches, shears, centres))
+            bounds = np.vstack(
+                (0.5 * np.log(masses), stretches, nominal[4:7, None] + shear, centres)
+            )
     else:
         choices = nearest(str(inertia_type), [str(choice) for choice in InertiaType])
         raise ParameterError(f'Unknown inertia type {inertia_type!r}; {choices}.')
@@ -253,7 +261,7 @@ def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None
     """Write a parameter that :func:`body_inertia_param` made to a body of a spec, in place."""
     values = param.as_vector()
     if param.inertia_type is InertiaType.Pseudo:
-        _write_inertial(spec, name, body_from_theta(_finite(values, 10, f'θ of body {name!r}')))
+        _write_inertial(spec, name, body_from_theta(_numbers(values, 10, f'θ of body {name!r}')))
     elif param.inertia_type is not None:
         ipos = values[1:] if param.inertia_type is InertiaType.MassIpos else None
         apply_body_mass_ipos(spec, name, values[0], ipos, param.scale_rot_inertia)
@@ -278,7 +286,7 @@ def apply_body_mass_ipos(
     """
     body = _explicit_inertial(spec, body_name)
     if mass is not None:
-        (value,) = _finite(mass, 1, f'mass of body {body_name!r}')
+        (value,) = _numbers(mass, 1, f'mass of body {body_name!r}')
         if rot_inertia_scale and not body.mass > 0:
             raise ParameterError(
                 f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
@@ -288,7 +296,7 @@ def apply_body_mass_ipos(
             body.fullinertia *= value / body.mass  # NaN, where absent, stays NaN
         body.mass = value
     if ipos is not None:
-        body.ipos = _finite(ipos, 3, f'centre of mass of body {body_name!r}')
+        body.ipos = _numbers(ipos, 3, f'centre of mass of body {body_name!r}')
     return spec
 
 
@@ -336,19 +344,10 @@ def _infer_only_where_absent(spec: mujoco.MjSpec) -> None:
             owner.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
 
 
-def _pair(values: ArrayLike | None, default: tuple[float, float], what: str) -> Array:
-    pair = np.asarray(default if values is None else values, dtype=np.float64).reshape(-1)
-    if pair.shape != (2,):
-        raise ParameterError(
-            f'Expected {what} to be a lower and an upper value, found {pair.size} values.'
-        )
-    return pair
-
-
-def _finite(values: ArrayLike, size: int, what: str) -> Array:
+def _numbers(values: ArrayLike, size: int, what: str, *, finite: bool = True) -> Array:
     array = np.asarray(values, dtype=np.float64).reshape(-1)
-    if array.size != size or not np.all(np.isfinite(array)):
-        raise ParameterError(f'Expected {size} finite value(s) as {what}, found {array.tolist()}.')
+    if array.size != size or np.isnan(array).any() or (finite and np.isinf(array).any()):
+        raise ParameterError(f'Expected {size} number(s) as {what}, found {array.tolist()}.')
     return array
 
 

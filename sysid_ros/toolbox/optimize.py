@@ -109,21 +109,21 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
-        loss: ``linear``, ``soft_l1``, ``huber``, ``cauchy`` or ``arctan``, as in SciPy.
-        starts: Number of starts spread over the bounds; for ``'mujoco'``.
+        loss: As in SciPy.
+        starts: Number of starts spread over the bounds; as ``seed``, ``tolerance`` (the step that
+            is predicted at the end, in standard errors) and ``observe`` for ``'mujoco'`` only.
         seed: Of the other starts.
-        tolerance: Step that is predicted at the end, in standard errors; for ``'mujoco'``.
+        tolerance: See ``starts``.
         cancel: Ends the fit when it is set.
-        observe: Called after every iteration; for ``'mujoco'``.
+        observe: Called after every iteration.
         **settings: Passed on to SciPy. Those of ``mujoco.minimize`` are not used: scales, steps,
             regularisation and convergence follow the residuals, which are in units of the noise.
 
     Returns:
-        The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
-        ``status`` (above 0 when converged), ``message``, ``success``, ``nfev``, ``nit``, ``trace``,
-        ``extras``, ``attempts`` of several starts, ``diverged``, ``refused`` (candidates that no
-        model could be built for), ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and
-        ``shift`` of the stamps that explains the measurements better.
+        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``attempts`` of
+        several starts, ``diverged``, ``refused`` (candidates that no model could be built for),
+        ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and ``shift`` of the stamps
+        that explains the measurements better.
     """
     params = initial_params.copy()
     x0 = params.as_vector()

@@ -250,7 +250,7 @@ class Parameter:
             raise ParameterError(
                 f'The {what} of parameter {self.name!r} must be finite, found {array.tolist()}.'
             )
-        if not self._shape:
+        if not self._shape:  # of the nominal value, which gives the shape
             return np.atleast_1d(array)
         if array.size not in {1, self.size}:
             raise ParameterError(

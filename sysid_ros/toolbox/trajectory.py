@@ -50,20 +50,13 @@ class SystemTrajectory:
     Every series has its own stamps, all on one clock. The initial state belongs to the first
     command, or to its own time where that is not zero. A measurement describes the system at its
     stamp, see `sysid_rollout`.
-
-    Attributes:
-        model: The model that simulated it, or that it is compared with.
-        control: Commands, per actuator.
-        sensordata: Measurements, per sensor.
-        initial_state: (nstate,) state of kind ``mjSTATE_FULLPHYSICS`` at the start.
-        state: (n, nstate) states of that kind, the first column the time, which the columns in
-            the signal mapping count; None for a recorded run.
     """
 
     model: mujoco.MjModel
     control: TimeSeries
     sensordata: TimeSeries
-    initial_state: Array
+    initial_state: Array  # (nstate,) of kind ``mjSTATE_FULLPHYSICS``
+    #: (n, nstate) of that kind; the columns of signals count the first one, the time.
     state: TimeSeries | None = None
 
     def replace(self, **kwargs: Any) -> SystemTrajectory:

@@ -11,7 +11,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.errors import ParameterError, SignalError
+from sysid_ros.errors import SignalError
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.residual import SignalTransform
@@ -90,14 +90,6 @@ def test_a_delayed_signal_shows_what_was_before() -> None:
     delayed = apply_delay(ts, 'gyro', Parameter('d', 0.03, 0.0, 0.1))
     np.testing.assert_allclose(delayed.data[3:, 1:4], ts.data[:-3, 1:4], atol=1e-12)
     np.testing.assert_array_equal(delayed.data[:3, 1:4], np.tile(ts.data[0, 1:4], (3, 1)))
-
-
-@pytest.mark.parametrize('start', [0.0, 0.3, 1.7e9])
-def test_a_time_window_has_both_its_ends(start: float) -> None:
-    ts = series(start=start)
-    window = apply_time_window(ts, start + 0.1, start + 0.3)
-    np.testing.assert_array_equal(window.data, ts.data[10:31])
-    assert window.names == ts.names
 
 
 @pytest.mark.parametrize(('low', 'high'), [(0.0, 0.0), (0.02, 0.05), (-0.05, -0.02), (-0.1, 0.05)])
@@ -268,16 +260,6 @@ def test_the_law_of_each_sensor_names_what_acts_on_it() -> None:
     assert transform.acting('j1_pos', 'gain', 'measured') == ('g_all',)
     assert transform.acting('j2_vel', 'bias', 'measured') == ('b', 'b_measured')
     assert transform.acting('j1_torque', 'delay') == ('d', 'd_torque')
-
-
-def test_bounds_and_values_come_from_the_dictionary_that_is_passed() -> None:
-    params = parameters(a=(0.02, 0.0, 0.05))
-    transform = SignalTransform()
-    transform.delay('*', params['a'])
-    wider = parameters(a=(0.02, -0.1, 0.3))
-    assert transform.delay_bounds(wider) == (-0.1, 0.3)
-    with pytest.raises(ParameterError, match=r"'a'.*nearest: aa"):
-        transform.delay_bounds(parameters(aa=(0.0, -1.0, 1.0)))
 
 
 @pytest.mark.parametrize('kind', ['delay', 'gain', 'bias'])
