@@ -288,18 +288,6 @@ class ParameterDict(UserDict[str, Parameter]):
             )
         self.data[key] = value
 
-    def keys(self) -> list[str]:  # type: ignore[override]
-        """Return the names."""
-        return list(self.data)
-
-    def values(self) -> list[Parameter]:  # type: ignore[override]
-        """Return the parameters."""
-        return list(self.data.values())
-
-    def items(self) -> list[tuple[str, Parameter]]:  # type: ignore[override]
-        """Return names and parameters."""
-        return list(self.data.items())
-
     def copy(self) -> ParameterDict:
         """Return a deep copy; modifiers are shared with it."""
         return copy.deepcopy(self)

@@ -210,7 +210,7 @@ def test_a_name_is_taken_once(params: ParameterDict):
     assert 'new' not in params
     params['mass'] = Parameter('mass', 3.0, 1.0, 4.0)
     assert params['mass'].value[0] == 3.0
-    assert params.keys()[0] == 'mass'
+    assert next(iter(params)) == 'mass'
 
 
 def test_a_random_vector_is_the_same_for_the_same_seed(params: ParameterDict):
@@ -242,7 +242,7 @@ def test_a_file_gives_back_everything_but_the_modifiers(tmp_path: Path, params: 
     params['gains'].value = [6, 7, 8, 9]
     params.save_to_disk(tmp_path / 'params.yaml')
     loaded = ParameterDict.load_from_disk(tmp_path / 'params.yaml')
-    assert loaded.keys() == params.keys()
+    assert list(loaded) == list(params)
     for before, after in zip(params.values(), loaded.values(), strict=True):
         for field in ('nominal', 'min_value', 'max_value', 'value'):
             np.testing.assert_array_equal(getattr(before, field), getattr(after, field))
