@@ -83,12 +83,6 @@ def control_mapping(model: mujoco.MjModel) -> SignalDict:
     return signals_of(model, SignalType.MjCtrl)
 
 
-def state_mappings(model: mujoco.MjModel) -> tuple[SignalDict, SignalDict, SignalDict]:
-    """Map ``qpos``, ``qvel`` and ``act`` to columns of the full physics state without the time."""
-    qpos, qvel, act = (signals_of(model, kind) for kind in STATES)
-    return qpos, qvel, act
-
-
 def find_signal(
     model: mujoco.MjModel, name: str, kinds: Iterable[SignalType] = OBSERVATIONS
 ) -> tuple[str, SignalType, NDArray[np.int64]]:
@@ -244,8 +238,9 @@ class TimeSeries(signals.TimeSeries):
     def compute_all_state_mappings(
         model: mujoco.MjModel,
     ) -> tuple[SignalDict, SignalDict, SignalDict, SignalDict]:
-        """Map ``qpos``, ``qvel``, ``act`` (see ``state_mappings``) and ``ctrl`` of the model."""
-        return *state_mappings(model), control_mapping(model)
+        """Map ``qpos``, ``qvel``, ``act`` and ``ctrl`` of the model."""
+        qpos, qvel, act = (signals_of(model, kind) for kind in STATES)
+        return qpos, qvel, act, control_mapping(model)
 
     @property
     def duration(self) -> float:
