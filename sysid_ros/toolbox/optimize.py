@@ -74,8 +74,8 @@ class StampShift(NamedTuple):
         if not self.significant:
             return ''
         return (
-            f'Measurements moved by {1e3 * self.seconds:+.3g} ms, {self.seconds / timestep:+.2g} '
-            'time steps, are explained significantly better: check the clock, add a delay target '
+            f'Measurements moved by {1e3 * self.seconds:+.3g} ms ({self.seconds / timestep:+.2g} '
+            'time steps) are explained significantly better: check the clock, add a delay target '
             "sensor/*/delay or, where they are one time step late, pass sensor_stamps='rollout'."
         )
 
