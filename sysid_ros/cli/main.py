@@ -13,6 +13,13 @@ from typing import Any
 
 import typer
 
+from sysid_ros.cli import (  # noqa: F401 (commands)
+    calibrate,
+    prepare,
+    recordings,
+    results,
+    servo,
+)
 from sysid_ros.cli.app import app
 from sysid_ros.errors import SysidError, sentence
 

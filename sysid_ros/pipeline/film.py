@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import mujoco
@@ -33,7 +34,6 @@ from sysid_ros.report.rendering import (
 )
 from sysid_ros.results.result import ROLE_NAMES, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-from sysid_ros.toolbox.timeseries import state_mappings
 
 Values = NDArray[np.float64]
 
@@ -67,7 +67,13 @@ def _moments(trajectory: Trajectory) -> Values:
 
 def _columns(model: mujoco.MjModel) -> dict[str, NDArray[np.int64]]:
     """Return the columns of qpos of each joint that has a name; others stay where they began."""
-    return {name: own for name, (_, own) in state_mappings(model)[0].items() if '[' not in name}
+    found = {}
+    for joint, (first, end) in enumerate(pairwise([*model.jnt_qposadr, model.nq])):
+        free = model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_FREE
+        body = model.body(int(model.jnt_bodyid[joint])).name if free else ''
+        if name := model.joint(joint).name or body:
+            found[f'{name}_qpos'] = np.arange(first, end)
+    return found
 
 
 def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -> Motion:

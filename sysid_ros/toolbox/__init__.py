@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType
+from sysid_ros.toolbox import modifiers as model_modifier
+from sysid_ros.toolbox import parameter
+from sysid_ros.toolbox import timeseries as signal_modifier
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_dgain,
@@ -29,13 +32,14 @@ from sysid_ros.toolbox.residual import (
     BuildModelFn,
     CustomRolloutFn,
     ModifyResidualFn,
+    SignalTransform,
     build_residual_fn,
     construct_ts_from_defaults,
     model_residual,
     residual,
 )
-from sysid_ros.toolbox.signals import (
-    SignalTransform,
+from sysid_ros.toolbox.timeseries import (
+    TimeSeries,
     apply_bias,
     apply_delay,
     apply_delayed_ts_window,
@@ -45,7 +49,6 @@ from sysid_ros.toolbox.signals import (
     normalize_residual,
     weighted_diff,
 )
-from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
     ModelSequences,
     SystemTrajectory,
@@ -84,12 +87,10 @@ __all__ = [
     'body_inertia_param',
     'build_residual_fn',
     'calculate_intervals',
-    'construct_ts_from_defaults',
     'create_initial_state',
     'default_report',
     'get_sensor_indices',
     'model_modifier',
-    'model_residual',
     'normalize_residual',
     'optimize',
     'parameter',

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,10 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ModelError, ParameterError, nearest, one_sentence
-from sysid_ros.model import inertia as inertias
 from sysid_ros.model.candidates import Writer
 from sysid_ros.model.elements import subtree
-from sysid_ros.model.inertia import Inertial, pi_from_theta, pseudoinertia_from_pi
+from sysid_ros.model.inertia import (
+    Inertial,
+    body_from_theta,
+    theta_from_body,
+)
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import LISTS, Target, write_spec
 from sysid_ros.toolbox.parameter import (
@@ -29,27 +33,6 @@ from sysid_ros.toolbox.parameter import (
 
 Array = NDArray[np.float64]
 
-__all__ = [
-    'apply_body_inertia',
-    'apply_body_mass_ipos',
-    'apply_body_theta_inertia',
-    'apply_dgain',
-    'apply_param_modifiers',
-    'apply_param_modifiers_spec',
-    'apply_pdgain',
-    'apply_pgain',
-    'body_inertia_param',
-    'get_actuator_pd_gains',
-    'inertia_to_fullinertia',
-    'is_position_actuator',
-    'pi_from_body',
-    'pi_from_theta',
-    'pseudoinertia_from_pi',
-    'remove_visuals',
-    'scale_body_inertia',
-    'theta_from_pseudoinertia',
-    'theta_inertia_from_body',
-]
 _TRUE = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE
 _INERTIAL = {'mass', 'mass_scaled', 'ipos', 'mass_ipos', 'mass_ipos_scaled', 'inertia'}
 _GAINS = {'kp', 'kv', 'ki'}
@@ -145,7 +128,7 @@ def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
     :func:`apply_dgain` replaces the ratio.
     """
     actuator = _servo(spec, actuator_name)
-    (gain,) = _finite(value, 1, f'kp of actuator {actuator_name!r}')
+    (gain,) = _numbers(value, 1, f'kp of actuator {actuator_name!r}')
     actuator.gainprm[0] = gain
     actuator.biasprm[1] = -gain
     return spec
@@ -154,7 +137,7 @@ def apply_pgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
     """Set the velocity gain kv, N·m·s/rad or N·s/m, of a position actuator; return the spec."""
     actuator = _servo(spec, actuator_name)
-    (gain,) = _finite(value, 1, f'kv of actuator {actuator_name!r}')
+    (gain,) = _numbers(value, 1, f'kv of actuator {actuator_name!r}')
     if gain < 0:  # in a spec, that is a damping ratio
         raise ParameterError(
             f'Expected a kv of actuator {actuator_name!r} of 0 or more, found {gain:g}.'
@@ -165,24 +148,9 @@ def apply_dgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mu
 
 def apply_pdgain(spec: mujoco.MjSpec, actuator_name: str, value: ArrayLike) -> mujoco.MjSpec:
     """Set kp and kv, (2,), of a position actuator; return the spec."""
-    stiff, damping = _finite(value, 2, f'kp and kv of actuator {actuator_name!r}')
+    stiff, damping = _numbers(value, 2, f'kp and kv of actuator {actuator_name!r}')
     apply_dgain(spec, actuator_name, damping)
     return apply_pgain(spec, actuator_name, stiff)
-
-
-def is_position_actuator(actuator: Any) -> bool:
-    """Tell whether an actuator of a spec or a compiled model is a servo with gain kp, bias -kp."""
-    gain, bias, dyn = (
-        int(np.ravel(kind)[0]) if isinstance(kind, np.ndarray) else int(kind)
-        for kind in (actuator.gaintype, actuator.biastype, actuator.dyntype)
-    )
-    dynamics = (mujoco.mjtDyn.mjDYN_NONE.value, mujoco.mjtDyn.mjDYN_FILTEREXACT.value)
-    return bool(
-        gain == mujoco.mjtGain.mjGAIN_FIXED.value
-        and bias == mujoco.mjtBias.mjBIAS_AFFINE.value
-        and dyn in dynamics
-        and np.ravel(actuator.gainprm)[0] == -np.ravel(actuator.biasprm)[1]
-    )
 
 
 def get_actuator_pd_gains(model: mujoco.MjModel, actuator_name: str) -> tuple[float, float]:
@@ -192,15 +160,18 @@ def get_actuator_pd_gains(model: mujoco.MjModel, actuator_name: str) -> tuple[fl
 
 
 def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
-    """Return a position actuator of a spec or a compiled model."""
-    if isinstance(owner, mujoco.MjSpec):
-        names = [actuator.name for actuator in owner.actuators]
-    else:
-        names = [owner.actuator(row).name for row in range(owner.nactuator)]
+    """Return a position actuator, with gain kp and bias -kp, of a spec or a compiled model."""
+    every = owner.actuators if isinstance(owner, mujoco.MjSpec) else range(owner.nactuator)
+    names = [owner.actuator(each).name if isinstance(each, int) else each.name for each in every]
     if name not in names:
         raise ParameterError(f'No actuator {name!r}; {nearest(name, filter(None, names))}.')
     actuator = owner.actuator(name)
-    if not is_position_actuator(actuator):
+    kinds = [int(np.ravel(getattr(actuator, f'{kind}type'))[0]) for kind in ('gain', 'bias', 'dyn')]
+    if (
+        kinds[:2] != [mujoco.mjtGain.mjGAIN_FIXED.value, mujoco.mjtBias.mjBIAS_AFFINE.value]
+        or kinds[2] not in {mujoco.mjtDyn.mjDYN_NONE.value, mujoco.mjtDyn.mjDYN_FILTEREXACT.value}
+        or np.ravel(actuator.gainprm)[0] != -np.ravel(actuator.biasprm)[1]
+    ):
         raise ParameterError(
             f'Actuator {name!r} is not a position actuator, expected gain kp and bias -kp.'
         )
@@ -237,24 +208,38 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         param_name: The default is the body's name with ``_inertia``.
         modifier: The default is :func:`apply_body_inertia`, which is then the target, too.
     """
-    row = _row(model, body_name)
+    row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name))
+    if row <= 0:
+        names = [model.body(other).name for other in range(1, model.nbody)]
+        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, filter(None, names))}.')
     mass, ipos = float(model.body_mass[row]), model.body_ipos[row]
     if not mass > 0:
         raise ParameterError(f'Body {body_name!r} has no mass, expected one to identify.')
-    masses = mass * _pair(mass_bound_mult, (0.1, 10.0), 'mass_bound_mult')
-    centres = ipos[:, None] + _pair(ipos_bound_off, (-0.5, 0.5), 'ipos_bound_off')
+    pairs = {
+        'mass_bound_mult': (0.1, 10.0) if mass_bound_mult is None else mass_bound_mult,
+        'ipos_bound_off': (-0.5, 0.5) if ipos_bound_off is None else ipos_bound_off,
+        'stretch_bound_mult': (0.5, 2.0) if stretch_bound_mult is None else stretch_bound_mult,
+        'shear_bound_off': (-0.5, 0.5) if shear_bound_off is None else shear_bound_off,
+    }
+    factors, offsets, stretch, shear = (
+        _numbers(pair, 2, what, finite=False) for what, pair in pairs.items()
+    )
+    masses, centres = mass * factors, ipos[:, None] + offsets
     if inertia_type is InertiaType.Mass:
         word, nominal, bounds = 'mass', np.array([mass]), masses[None, :]
     elif inertia_type is InertiaType.MassIpos:
         word, nominal = 'mass_ipos', np.array([mass, *ipos])
         bounds = np.vstack((masses, centres))
     elif inertia_type is InertiaType.Pseudo:
-        word, nominal = 'inertia', _theta_of(model, row, body_name)
-        stretch = _pair(stretch_bound_mult, (0.5, 2.0), 'stretch_bound_mult')
-        shears = nominal[4:7, None] + _pair(shear_bound_off, (-0.5, 0.5), 'shear_bound_off')
+        try:
+            word, nominal = 'inertia', theta_from_body(*Inertial.of_body(model, row))
+        except ParameterError as err:
+            raise ParameterError(f'The inertia of body {body_name!r} has no θ: {err}') from err
         with np.errstate(divide='ignore', invalid='ignore'):
             stretches = nominal[1:4, None] + 0.5 * np.log(stretch)
-            bounds = np.vstack((0.5 * np.log(masses), stretches, shears, centres))
+            bounds = np.vstack(
+                (0.5 * np.log(masses), stretches, nominal[4:7, None] + shear, centres)
+            )
     else:
         choices = nearest(str(inertia_type), [str(choice) for choice in InertiaType])
         raise ParameterError(f'Unknown inertia type {inertia_type!r}; {choices}.')
@@ -264,7 +249,7 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         nominal,
         bounds[:, 0],
         bounds[:, 1],
-        modifier=_InertiaWriter(body_name) if modifier is None else modifier,
+        modifier=functools.partial(_apply_inertia, body_name) if modifier is None else modifier,
         target=f'body/{body_name}/{word}{scaled}' if modifier is None else None,
         unit='kg' if inertia_type is InertiaType.Mass else '',
     )
@@ -273,21 +258,15 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     return parameter
 
 
-@dataclasses.dataclass(frozen=True)
-class _InertiaWriter:
-    """The modifier of a body's inertia; unlike a closure, it can go to other processes."""
-
-    body_name: str
-
-    def __call__(self, spec: mujoco.MjSpec, param: Parameter) -> None:
-        apply_body_inertia(spec, self.body_name, param)
+def _apply_inertia(name: str, spec: mujoco.MjSpec, param: Parameter) -> None:
+    apply_body_inertia(spec, name, param)
 
 
 def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None:
     """Write a parameter that :func:`body_inertia_param` made to a body of a spec, in place."""
     values = param.as_vector()
     if param.inertia_type is InertiaType.Pseudo:
-        apply_body_theta_inertia(spec, name, values)
+        _write_inertial(spec, name, body_from_theta(_numbers(values, 10, f'θ of body {name!r}')))
     elif param.inertia_type is not None:
         ipos = values[1:] if param.inertia_type is InertiaType.MassIpos else None
         apply_body_mass_ipos(spec, name, values[0], ipos, param.scale_rot_inertia)
@@ -310,71 +289,31 @@ def apply_body_mass_ipos(
     None leaves what is there. ``rot_inertia_scale`` scales the inertia about the centre of mass
     with the mass.
     """
-    body = explicit_inertial(spec, body_name)
+    body = _explicit_inertial(spec, body_name)
     if mass is not None:
-        (value,) = _finite(mass, 1, f'mass of body {body_name!r}')
+        (value,) = _numbers(mass, 1, f'mass of body {body_name!r}')
         if rot_inertia_scale and not body.mass > 0:
             raise ParameterError(
                 f'Body {body_name!r} has no mass, expected one to scale its inertia with.'
             )
         if rot_inertia_scale:
-            scale_body_inertia(spec, body_name, value / body.mass)
+            body.inertia *= value / body.mass
+            body.fullinertia *= value / body.mass  # NaN, where absent, stays NaN
         body.mass = value
     if ipos is not None:
-        body.ipos = _finite(ipos, 3, f'centre of mass of body {body_name!r}')
-    return spec
-
-
-def scale_body_inertia(spec: mujoco.MjSpec, body_name: str, value: ArrayLike) -> mujoco.MjSpec:
-    """Multiply the inertia of a body about its centre of mass, in place; return the spec."""
-    body = explicit_inertial(spec, body_name)
-    (factor,) = _finite(value, 1, f'factor of body {body_name!r}')
-    body.inertia *= factor
-    body.fullinertia *= factor  # NaN, where absent, stays NaN
-    return spec
-
-
-def apply_body_theta_inertia(
-    spec: mujoco.MjSpec, body_name: str, theta: ArrayLike
-) -> mujoco.MjSpec:
-    """Set mass, centre of mass and inertia of a body from θ (10,), in place; return the spec."""
-    size = len(inertias.THETA_NAMES)
-    found = inertias.body_from_theta(_finite(theta, size, f'θ of body {body_name!r}'))
-    _write_inertial(spec, body_name, found)
+        body.ipos = _numbers(ipos, 3, f'centre of mass of body {body_name!r}')
     return spec
 
 
 def _write_inertial(spec: mujoco.MjSpec, body_name: str, inertial: Inertial) -> None:
-    body = explicit_inertial(spec, body_name)
+    body = _explicit_inertial(spec, body_name)
     body.mass = float(inertial.mass)
     body.ipos, body.iquat, body.inertia = inertial.ipos, inertial.iquat, inertial.inertia
     body.fullinertia[0] = np.nan  # what marks it as absent
     body.ialt.type = mujoco.mjtOrientation.mjORIENTATION_QUAT  # an euler="…" would win over iquat
 
 
-def pi_from_body(spec: mujoco.MjSpec, body_name: str) -> Array:
-    """Return π (13,) of a body as it compiles; see ``pi_from_theta``. The spec is not changed."""
-    model = spec.copy().compile()
-    return inertias.pi_from_inertial(*Inertial.of_body(model, _row(model, body_name)))
-
-
-def theta_inertia_from_body(spec: mujoco.MjSpec, body_name: str) -> Array:
-    """Return θ (10,) of a body as it compiles. The spec is not changed."""
-    model = spec.copy().compile()
-    return _theta_of(model, _row(model, body_name), body_name)
-
-
-def theta_from_pseudoinertia(J: ArrayLike) -> Array:  # noqa: N803 (the toolbox's name)
-    """Turn a pseudo-inertia (…, 4, 4) into θ (…, 10)."""
-    return inertias.theta_from_pseudoinertia(J)
-
-
-def inertia_to_fullinertia(q: ArrayLike, inertia: ArrayLike) -> Array:
-    """Return the inertia (…, 3, 3) in the body's axes, from a quaternion and principal moments."""
-    return inertias.full_inertia(q, inertia)
-
-
-def explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
+def _explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
     """Make what the compiler infers for a body part of the spec, which compiles to the same."""
     body = spec.body(body_name) if body_name else None
     if body is None or body_name == 'world':
@@ -410,34 +349,10 @@ def _infer_only_where_absent(spec: mujoco.MjSpec) -> None:
             owner.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
 
 
-def _theta_of(model: mujoco.MjModel, row: int, body_name: str) -> Array:
-    try:
-        return inertias.theta_from_body(*Inertial.of_body(model, row))
-    except ParameterError as err:
-        raise ParameterError(f'The inertia of body {body_name!r} has no θ: {err}') from err
-
-
-def _row(model: mujoco.MjModel, body_name: str) -> int:
-    row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name))
-    if row <= 0:
-        names = [model.body(other).name for other in range(1, model.nbody)]
-        raise ParameterError(f'No body {body_name!r}; {nearest(body_name, filter(None, names))}.')
-    return row
-
-
-def _pair(values: ArrayLike | None, default: tuple[float, float], what: str) -> Array:
-    pair = np.asarray(default if values is None else values, dtype=np.float64).reshape(-1)
-    if pair.shape != (2,):
-        raise ParameterError(
-            f'Expected {what} to be a lower and an upper value, found {pair.size} values.'
-        )
-    return pair
-
-
-def _finite(values: ArrayLike, size: int, what: str) -> Array:
+def _numbers(values: ArrayLike, size: int, what: str, *, finite: bool = True) -> Array:
     array = np.asarray(values, dtype=np.float64).reshape(-1)
-    if array.size != size or not np.all(np.isfinite(array)):
-        raise ParameterError(f'Expected {size} finite value(s) as {what}, found {array.tolist()}.')
+    if array.size != size or np.isnan(array).any() or (finite and np.isinf(array).any()):
+        raise ParameterError(f'Expected {size} number(s) as {what}, found {array.tolist()}.')
     return array
 
 

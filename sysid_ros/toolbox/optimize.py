@@ -10,13 +10,16 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.optimize
 import scipy.special
 from mujoco import minimize
 from numpy.typing import NDArray
+from scipy import ndimage
+from scipy.optimize import OptimizeResult
 
 from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
@@ -29,20 +32,17 @@ from sysid_ros.estimation.windows import solve_in_stages
 from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import ResidualFunction
+from sysid_ros.toolbox.trajectory import SAME_STEP
 
 Array = NDArray[np.float64]
 
 #: What `mujoco.sysid` logs is logged here, too.
 _LOG = logging.getLogger(__name__)
 _OPTIMIZERS = ('mujoco', 'scipy', 'scipy_parallel_fd')
-#: Relative step of forward differences, as in SciPy: the root of the rounding of a float.
-_STEP = float(np.sqrt(np.finfo(np.float64).eps))
 #: A condition number of JᵀJ above this is warned of, as in MuJoCo's toolbox.
 _ILL_CONDITIONED = 1e12
 #: Stamps are those of a rollout where the logarithm of the likelihood is larger by this.
 _EVIDENCE = 2.0
-#: Shifts of the stamps up to this, s, are looked for.
-_LARGEST_SHIFT = 0.05
 _ROLLOUT_TIMES = (
     'The measurements carry the times of the states of mujoco.rollout, one time step after what '
     'they describe, and are taken one step earlier, which explains them better; '
@@ -63,22 +63,20 @@ class StampShift(NamedTuple):
 
     seconds: float  # to add to the stamps; negative when they are late
     error: float  # standard error of that, s
-    significant: bool  # whether the shift is no accident
+
+    @property
+    def significant(self) -> bool:
+        """Whether chance makes such a shift in less than one in ten thousand fits."""
+        return bool(abs(self.seconds) > -scipy.special.ndtri(5e-5) * self.error)
 
     def sentence(self, timestep: float) -> str:
         """Return the warning for a model's time step, s; empty where the shift is an accident."""
         if not self.significant:
             return ''
-        near = np.clip(2 * self.error, 0.1 * timestep, 0.4 * timestep)
-        advice = 'check the clock or add a delay target sensor/*/delay'
-        if abs(self.seconds + timestep) <= near:
-            advice = (
-                'this is one time step late, as if stamped by the state times of mujoco.rollout: '
-                "pass sensor_stamps='rollout'"
-            )
         return (
-            f'Measurements moved by {1e3 * self.seconds:+.3g} ms are explained significantly '
-            f'better: {advice}.'
+            f'Measurements moved by {1e3 * self.seconds:+.3g} ms ({self.seconds / timestep:+.2g} '
+            'time steps) are explained significantly better: check the clock, add a delay target '
+            "sensor/*/delay or, where they are one time step late, pass sensor_stamps='rollout'."
         )
 
 
@@ -97,7 +95,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     **settings: Any,
-) -> tuple[ParameterDict, scipy.optimize.OptimizeResult]:
+) -> tuple[ParameterDict, OptimizeResult]:
     """Fit the parameters that are not frozen by bounded nonlinear least squares.
 
     Args:
@@ -111,28 +109,28 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
-        loss: ``linear``, ``soft_l1``, ``huber``, ``cauchy`` or ``arctan``, as in SciPy.
-        starts: Number of starts spread over the bounds; for ``'mujoco'``.
+        loss: As in SciPy.
+        starts: Number of starts spread over the bounds; as ``seed``, ``tolerance`` (the step that
+            is predicted at the end, in standard errors) and ``observe`` for ``'mujoco'`` only.
         seed: Of the other starts.
-        tolerance: Step that is predicted at the end, in standard errors; for ``'mujoco'``.
+        tolerance: See ``starts``.
         cancel: Ends the fit when it is set.
-        observe: Called after every iteration; for ``'mujoco'``.
+        observe: Called after every iteration.
         **settings: Passed on to SciPy. Those of ``mujoco.minimize`` are not used: scales, steps,
             regularisation and convergence follow the residuals, which are in units of the noise.
 
     Returns:
-        The fitted parameters, and a result with ``x``, ``cost``, ``fun``, ``jac``, ``grad``,
-        ``status`` (above 0 when converged), ``message``, ``success``, ``nfev``, ``nit``, ``trace``,
-        ``extras``, ``attempts`` of several starts, ``diverged``, ``refused`` (candidates that no
-        model could be built for), ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and
-        ``shift`` of the stamps that explains the measurements better.
+        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``attempts`` of
+        several starts, ``diverged``, ``refused`` (candidates that no model could be built for),
+        ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and ``shift`` of the stamps
+        that explains the measurements better.
     """
     params = initial_params.copy()
     x0 = params.as_vector()
     if not len(x0):
         _LOG.warning('There is nothing to fit: all parameters are frozen.')
         nothing: dict[str, Any] = {'jac': np.zeros((0, 0)), 'success': True}
-        return params, scipy.optimize.OptimizeResult(
+        return params, OptimizeResult(
             x=x0, fun=x0, grad=x0, cost=0.0, nfev=0, status=1, message='Nothing to fit.', **nothing
         )
     names = np.array(params.get_non_frozen_parameter_names())[params.on_bounds() != 0]
@@ -143,16 +141,17 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
             ', '.join(names),
         )
     _check_settings(optimizer, settings)
-    search: _Search
+    search: Callable[..., OptimizeResult]
     if optimizer == 'mujoco':
         solver = SolverSettings(loss=loss, max_iterations=max_iters, accuracy=tolerance)
-        watched = _printing(observe) if verbose else observe
-        search = _OurSearch(solver, starts, seed, cancel, watched)
+        watched = partial(_print, observe) if verbose else observe
+        common = {'settings': solver, 'cancel': cancel, 'observe': watched}
+        search = partial(_by_ours, starts=starts, seed=seed, common=common)
     elif starts > 1:
         raise FitError("Expected optimizer='mujoco' for several starts, found SciPy.")
     else:
         settings = {'loss': loss, 'max_nfev': max_iters, 'verbose': 2 * verbose, **settings}
-        search = _ScipySearch(settings, cancel)
+        search = partial(_by_scipy, settings=settings, cancel=cancel)
     residuals = _as_residuals(residual_fn, params, single=optimizer == 'scipy')
     if isinstance(residuals, Residuals):
         residuals.check(x0)
@@ -199,91 +198,78 @@ def _check_settings(optimizer: str, settings: dict[str, Any]) -> None:
         )
 
 
-class _OurSearch(NamedTuple):
-    """The solver of `sysid calibrate`: several starts, or growing parts of the data.
-
-    A search is warm where the start is nearly a minimum.
-    """
-
-    settings: SolverSettings
-    starts: int
-    seed: int
-    cancel: threading.Event | None
-    observe: Callable[[Iteration], None] | None
-
-    def __call__(
-        self, residuals: Any, x: Array, *, warm: bool = False
-    ) -> scipy.optimize.OptimizeResult:
-        common: dict[str, Any] = {
-            'settings': self.settings,
-            'cancel': self.cancel,
-            'observe': self.observe,
-        }
-        attempts: Sequence[Any] = ()
-        if self.starts > 1 and not warm:
-            candidates = spread(residuals.unknowns, self.starts, seed=self.seed)
-            found = solve_from(residuals, candidates, **common)
-            solution, attempts = found.solution, found.attempts
-        elif isinstance(residuals, Residuals) and not warm:
-            solution = solve_in_stages(residuals, x, noise_known=True, **common)
-        else:
-            solution = solve(residuals, x, **common)
-        return scipy.optimize.OptimizeResult(
-            x=solution.x,
-            cost=solution.cost,
-            fun=solution.residual,
-            jac=solution.jacobian,
-            grad=solution.gradient,
-            optimality=float(np.max(np.abs(solution.gradient), initial=0.0)),
-            status=1 if solution.success else 0,
-            reason=solution.status,
-            message=solution.message,
-            success=solution.success,
-            nfev=solution.evaluations,
-            nit=len(solution.trace),
-            trace=solution.trace,
-            attempts=attempts,
-            extras={
-                'objective': [entry.cost for entry in solution.trace],
-                'candidate': [np.array(entry.x) for entry in solution.trace],
-            },
-        )
+def _by_ours(
+    residuals: Any,
+    x: Array,
+    *,
+    starts: int,
+    seed: int,
+    common: dict[str, Any],
+    warm: bool = False,
+) -> OptimizeResult:
+    """Search with several starts or growing parts of the data; a warm start is nearly a minimum."""
+    attempts: Sequence[Any] = ()
+    if starts > 1 and not warm:
+        found = solve_from(residuals, spread(residuals.unknowns, starts, seed=seed), **common)
+        solution, attempts = found.solution, found.attempts
+    elif isinstance(residuals, Residuals) and not warm:
+        solution = solve_in_stages(residuals, x, noise_known=True, **common)
+    else:
+        solution = solve(residuals, x, **common)
+    return OptimizeResult(
+        x=solution.x,
+        cost=solution.cost,
+        fun=solution.residual,
+        jac=solution.jacobian,
+        grad=solution.gradient,
+        optimality=float(np.max(np.abs(solution.gradient), initial=0.0)),
+        status=1 if solution.success else 0,
+        reason=solution.status,
+        message=solution.message,
+        success=solution.success,
+        nfev=solution.evaluations,
+        nit=len(solution.trace),
+        trace=solution.trace,
+        attempts=attempts,
+        extras={
+            'objective': [entry.cost for entry in solution.trace],
+            'candidate': [np.array(entry.x) for entry in solution.trace],
+        },
+    )
 
 
-class _ScipySearch(NamedTuple):
-    """``scipy.optimize.least_squares``, all differences of a Jacobian in one batch."""
+def _by_scipy(
+    residuals: Any,
+    x: Array,
+    *,
+    settings: dict[str, Any],
+    cancel: threading.Event | None,
+    warm: bool = False,
+) -> OptimizeResult:
+    """Search with SciPy, all differences of a Jacobian in one batch."""
+    del warm
+    options = {'x_scale': 'jac', **settings}
+    step = options.pop('diff_step', None)
+    options.setdefault('jac', lambda x: _jacobian(residuals, x, step))
 
-    settings: dict[str, Any]
-    cancel: threading.Event | None
-
-    def __call__(
-        self, residuals: Any, x: Array, *, warm: bool = False
-    ) -> scipy.optimize.OptimizeResult:
-        del warm
-        settings = dict(self.settings)
-        step = settings.pop('diff_step', None) or _STEP
-
-        def function(x: Array) -> Array:
-            interrupt(self.cancel)
-            found: Array = residuals(x[None])[:, 0].copy()
-            return found
-
-        low, high = _bounds(residuals)
-        options = {'jac': lambda x: _jacobian(residuals, x, step), 'x_scale': 'jac', **settings}
-        start = np.clip(x, low, high)
-        before = residuals.evaluations
-        try:
-            found = scipy.optimize.least_squares(function, start, bounds=(low, high), **options)
-        except SysidError:
-            raise
-        except ValueError as err:
-            raise FitError(f'SciPy cannot fit with these settings: {err}') from err
-        found.update(nfev=residuals.evaluations - before, trace=(), attempts=())
-        found.extras = {'objective': [found.cost], 'candidate': [found.x]}
+    def function(x: Array) -> Array:
+        interrupt(cancel)
+        found: Array = residuals(x[None])[:, 0].copy()
         return found
 
-
-_Search: TypeAlias = _OurSearch | _ScipySearch
+    low, high = _bounds(residuals)
+    before = residuals.evaluations
+    try:
+        found = scipy.optimize.least_squares(
+            function, np.clip(x, low, high), bounds=(low, high), **options
+        )
+    except SysidError:
+        raise
+    except ValueError as err:
+        raise FitError(f'SciPy cannot fit with these settings: {err}') from err
+    found.update(nfev=residuals.evaluations - before, trace=(), attempts=())
+    found.extras = {'objective': [found.cost], 'candidate': [found.x]}
+    return found
 
 
 def _bounds(residuals: Any) -> tuple[Array, Array]:
@@ -291,12 +277,14 @@ def _bounds(residuals: Any) -> tuple[Array, Array]:
     return low, high
 
 
-def _jacobian(residuals: Any, x: Array, step: float) -> Array:
-    """Return the (n, p) derivatives of residuals by forward differences, inside the bounds."""
+def _jacobian(residuals: Any, x: Array, step: float | None = None) -> Array:
+    """Return the (n, p) derivatives of residuals by forward differences, inside the bounds.
+
+    Steps are relative, by default SciPy's: the root of the rounding of a float.
+    """
     low, high = _bounds(residuals)
-    steps = step * np.maximum(np.abs(x), 1.0)
-    steps = np.where(x + steps > high, -steps, steps)
-    moved = np.clip(x + np.diag(steps), low, high)
+    steps = (step or np.sqrt(np.finfo(np.float64).eps)) * np.maximum(np.abs(x), 1.0)
+    moved = np.clip(x + np.diag(np.where(x + steps > high, -steps, steps)), low, high)
     found = residuals(np.vstack([x, moved]))
     taken = np.diag(moved) - x
     jacobian: Array = (found[:, 1:] - found[:, :1]) / np.where(taken != 0, taken, np.inf)
@@ -304,65 +292,57 @@ def _jacobian(residuals: Any, x: Array, step: float) -> Array:
 
 
 def _from_either(
-    search: _Search, residuals: Any, x: Array, nominal: Array
-) -> scipy.optimize.OptimizeResult:
+    search: Callable[..., OptimizeResult], residuals: Any, x: Array, nominal: Array
+) -> OptimizeResult:
     """Search from the start or, where the simulation is unstable there, from the nominal values."""
-    before = getattr(residuals, 'refusals', 0)
+    before = residuals.refusals
     try:
         result = search(residuals, x)
-    except FitError as err:
-        if isinstance(err, CancelledError) or np.array_equal(x, nominal):
-            raise
+    except CancelledError:
+        raise
+    except FitError:
         residuals(x[None])
-        if not residuals.unstable[0]:
+        if not residuals.unstable[0] or np.array_equal(x, nominal):
             raise
-        try:
-            result = search(residuals, nominal)
-        except CancelledError:
-            raise
-        except FitError:
-            raise err from None
-    result.update(refused=getattr(residuals, 'refusals', 0) - before, shift=None)
+        result = search(residuals, nominal)
+    result.update(refused=residuals.refusals - before, shift=None)
     return result
 
 
 def _with_right_times(
-    search: _Search,
+    search: Callable[..., OptimizeResult],
     residual_fn: ResidualFunction,
     params: ParameterDict,
     residuals: Any,
-    result: scipy.optimize.OptimizeResult,
-) -> tuple[Any, scipy.optimize.OptimizeResult]:
+    result: OptimizeResult,
+) -> tuple[Any, OptimizeResult]:
     """Fit again one step earlier where stamps may be those of a rollout; look for other shifts."""
     earlier = residual_fn.one_step_earlier()
     if earlier is not None:
         moved = _as_residuals(earlier, params)
         again = search(moved, result.x, warm=True)
-        count = len(again.fun)
         # Of the first fit, the last sample may lie after the controls.
-        ratio = (result.cost / len(result.fun)) / max(again.cost / count, np.finfo(float).tiny)
-        if count / 2 * np.log(max(ratio, np.finfo(float).tiny)) > _EVIDENCE:
+        means = [max(each.cost / len(each.fun), np.finfo(float).tiny) for each in (result, again)]
+        if len(again.fun) / 2 * np.log(means[0] / means[1]) > _EVIDENCE:
             warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
             residual_fn.become(earlier)
+            again.update(refused=result.refused + moved.refusals, shift=None)
             residuals, result = moved, _joined(result, again)
-            result.refused += moved.refusals
     stamps = residual_fn.options.sensor_stamps
     result.sensor_stamps = 'rollout' if stamps == 'rollout' else 'measured'
     if isinstance(residuals, Residuals):
         result.shift = find_shift(residuals, result.x, result.jac)
+        timestep = max(run.timestep for run in residuals.runs)
         if result.shift is not None and result.shift.significant:
-            timestep = max(run.timestep for run in residuals.runs)
             warnings.warn(result.shift.sentence(timestep), StampWarning, stacklevel=3)
     return residuals, result
 
 
-def _joined(
-    first: scipy.optimize.OptimizeResult, second: scipy.optimize.OptimizeResult
-) -> scipy.optimize.OptimizeResult:
+def _joined(first: OptimizeResult, second: OptimizeResult) -> OptimizeResult:
     """Return the second of two searches that went on from the first, with both their steps."""
     begun = len(first.trace)
     later = [entry._replace(number=begun + k) for k, entry in enumerate(second.trace)]
-    joined = scipy.optimize.OptimizeResult({**first, **second})
+    joined = OptimizeResult({**first, **second})
     joined.update(trace=(*first.trace, *later), nfev=first.nfev + second.nfev)
     joined.extras = {k: [*first.extras[k], *second.extras[k]] for k in first.extras}
     if first.trace:
@@ -371,81 +351,55 @@ def _joined(
 
 
 def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | None:
-    """Look for a shift of the measurements in time that explains them better.
+    """Return the shift of the stamps that explains the measurements best.
 
-    To first order the parameters' answer to a shift s is a least-squares step, so what they leave
-    of the residuals r(s) is r - J J⁺ r. The shift that makes the sum of its squares least is tested
-    like a regressor of residuals whose noise is autoregressive of order 1.
-
-    Returns:
-        What was found; None where the sequences are too short to tell.
+    It is found and tested like one more parameter, beside those inside of their bounds, by
+    Gauss-Newton steps along the slopes of what is predicted, with residuals whose noise is
+    autoregressive of order 1. None where the slopes tell nothing.
     """
-    timestep = max(run.timestep for run in residuals.runs)
-    limit = min(_LARGEST_SHIFT, min(run.sequence.duration for run in residuals.runs) / 4)
-    if limit < timestep:
-        return None
-    samples, records = residuals.samples, residuals.records(x)
-    ends = np.array([(run.steps - 2) * run.timestep for run in residuals.runs])
-    order = np.lexsort((samples.time, samples.sensor, samples.sequence))
-    # The same samples are compared at every shift.
-    inside = (samples.time >= limit) & (samples.time <= ends[samples.sequence] - limit)
-    rows = order[(inside & (samples.sensor >= 0))[order]]
-    if not len(rows):
-        return None
+    records, samples = residuals.records(x), residuals.samples
+    timesteps = np.array([run.timestep for run in residuals.runs])
     low, high = _bounds(residuals)
-    columns = jacobian[np.ix_(rows, (x > low) & (x < high))]
-    norms = np.linalg.norm(columns, axis=0)
-    basis, singular, _ = np.linalg.svd(
-        columns[:, norms > 0] / norms[norms > 0], full_matrices=False
-    )
-    basis = basis[:, singular > 1e-6 * singular.max(initial=0.0)]  # else it drowns in rounding
-
-    def left(shift: float) -> Array:
+    columns = jacobian[:, (x > low) & (x < high)]
+    columns = columns[:, np.any(columns != 0, axis=0)]
+    order = np.lexsort((samples.time, samples.sensor, samples.sequence))
+    order = order[samples.sensor[order] >= 0]
+    shift, steps = 0.0, 3
+    for _ in range(steps):
         moved = [
-            {field: _later(values, shift / run.timestep) for field, values in record.items()}
-            for run, record in zip(residuals.runs, records, strict=True)
+            {
+                k: ndimage.shift(v, (-shift / step, 0), order=1, mode='nearest')
+                for k, v in own.items()
+            }
+            for own, step in zip(records, timesteps, strict=True)
         ]
-        found = residuals.of_records(x, moved)[rows]
-        return np.asarray(found - basis @ (basis.T @ found))
-
-    def squares(shift: float) -> float:
-        return float(np.sum(left(shift) ** 2))
-
-    scan = np.linspace(-limit, limit, 33)
-    best, spacing = scan[int(np.argmin([squares(shift) for shift in scan]))], scan[1] - scan[0]
-    near = max(best - spacing, -limit), min(best + spacing, limit)
-    best = float(scipy.optimize.minimize_scalar(squares, bounds=near, method='bounded').x)
-    before, rest = squares(0.0), left(best)
-    after = max(float(rest @ rest), np.finfo(float).tiny)
-    if before <= after:
-        return StampShift(0.0, np.inf, significant=False)
-    alike = float(np.clip(rest[1:] @ rest[:-1] / after, 0.0, 1 - 1e-3))
-    deviations = np.sqrt((before / after - 1) * len(rows) * (1 - alike) / (1 + alike))
-    certain = deviations > -scipy.special.ndtri(5e-5)  # chance makes one in ten thousand
-    significant = bool(certain and abs(best) >= 0.01 * timestep)
-    return StampShift(best, float(abs(best) / deviations), significant)
+        at = residuals.of_records(x, moved)
+        ahead = [{k: v + np.gradient(v, axis=0) for k, v in own.items()} for own in moved]
+        slopes = (residuals.of_records(x, ahead) - at) / timesteps[samples.sequence]
+        # What the parameters answer to a shift is no sign of it.
+        own, rest = (v - columns @ np.linalg.lstsq(columns, v)[0] for v in (slopes, at))
+        own, rest = own[order], rest[order]
+        information = float(own @ own)
+        if not information > 1e-12 * float(slopes @ slopes):  # else it drowns in rounding
+            return None
+        change = -float(own @ rest) / information
+        shift += change
+    rest = rest + change * own
+    squares = max(float(rest @ rest), np.finfo(float).tiny)
+    alike = float(np.clip(rest[1:] @ rest[:-1] / squares, 0.0, 1 - 1e-3))
+    variance = squares / len(rest) * (1 + alike) / (1 - alike) / information
+    # Stamps that differ by less are the same.
+    return StampShift(shift, max(float(np.sqrt(variance)), SAME_STEP * float(timesteps.min())))
 
 
-def _later(values: Array, rows: float) -> Array:
-    """Return what (n, k) values are so many rows later, the first or last where there are none."""
-    place = np.clip(np.arange(len(values)) + rows, 0, len(values) - 1)
-    first = np.minimum(place.astype(np.int64), len(values) - 2)
-    share = (place - first)[:, None]
-    return np.asarray((1 - share) * values[first] + share * values[first + 1])
-
-
-def _printing(observe: Callable[[Iteration], None] | None) -> Callable[[Iteration], None]:
-    """Return what prints iterations and passes them on."""
-
-    def say(iteration: Iteration) -> None:
-        sys.stdout.write(
-            f'{iteration.number:4d}  cost {iteration.cost:<12.6g} step {iteration.step:<9.3g} '
-            f'{iteration.rollouts} rollouts  {iteration.seconds:.2f} s\n'
-        )
-        if observe is not None:
-            observe(iteration)
-
-    return say
+def _print(observe: Callable[[Iteration], None] | None, iteration: Iteration) -> None:
+    """Print an iteration, and pass it on."""
+    sys.stdout.write(
+        f'{iteration.number:4d}  cost {iteration.cost:<12.6g} step {iteration.step:<9.3g} '
+        f'{iteration.rollouts} rollouts  {iteration.seconds:.2f} s\n'
+    )
+    if observe is not None:
+        observe(iteration)
 
 
 class _FunctionResiduals(FunctionResiduals):
@@ -482,9 +436,8 @@ class _FunctionResiduals(FunctionResiduals):
 
     def _called(self, x: Array, count: int) -> Array:
         """Return the (n, count) residuals of ``x``, (p,) or (p, count)."""
-        parts = [
-            np.asarray(part, dtype=np.float64) for part in self._given(x.copy(), self._params)[0]
-        ]
+        found = self._given(x.copy(), self._params)[0]
+        parts = [np.asarray(part, dtype=np.float64) for part in found]
         for part in parts:
             if count > 1 and part.shape[1:] != (count,):
                 raise FitError(
@@ -509,7 +462,7 @@ def _as_residuals(
 
 def _check_conditioning(residuals: Any, x: Array) -> None:
     with np.errstate(over='ignore'):
-        condition = float(np.linalg.cond(_jacobian(residuals, x, _STEP))) ** 2
+        condition = float(np.linalg.cond(_jacobian(residuals, x))) ** 2
     if condition > _ILL_CONDITIONED:
         _LOG.warning(
             'cond(J^T J) is %.1e at the start: the data hardly tell some parameters apart, or '
@@ -525,7 +478,7 @@ def calculate_intervals(
     lambda_zero_thresh: float = 1e-15,
     v_zero_thresh: float = 1e-8,
 ) -> tuple[Array, Array]:
-    """Return covariance and half-widths of the parameters from the Jacobian at the optimum.
+    """Return the (p, p) covariance and (p,) half-widths of parameters from the Jacobian's (n, p).
 
     They hold for residuals that are independent and equally noisy: ``s² (JᵀJ)⁻¹`` with the variance
     ``s² = rᵀr / (n − p)``. Residuals of a robot are not; the intervals of a calibration allow for
@@ -538,9 +491,6 @@ def calculate_intervals(
         alpha: One minus the level.
         lambda_zero_thresh: Eigenvalues of JᵀJ below this fraction of the largest count as zero.
         v_zero_thresh: The same for components of an eigenvector.
-
-    Returns:
-        The (p, p) covariance and the (p,) half-widths, in the parameters' units.
     """
     if J is None or J.size == 0:
         return np.empty((0, 0)), np.empty(0)

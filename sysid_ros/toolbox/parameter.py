@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import enum
 import os
-import traceback
 from collections import UserDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -23,8 +22,8 @@ import yaml
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.config.schema import Scale
-from sysid_ros.errors import ParameterError, SysidError, nearest
-from sysid_ros.files import replace_file
+from sysid_ros.errors import ParameterError, SysidError, nearest, one_sentence
+from sysid_ros.files import beside, replace_file
 from sysid_ros.model.targets import Target, Unknown, resolve
 from sysid_ros.text import parse_yaml
 
@@ -33,8 +32,6 @@ Array = NDArray[np.float64]
 ModifierFn: TypeAlias = Callable[[mujoco.MjSpec, 'Parameter'], object]
 
 _SCALES = ('linear', 'log')
-#: Attributes that are polynomials since MuJoCo 3.7: an array of three instead of a number.
-_POLYNOMIALS = ('damping', 'stiffness')
 #: A value within this part of the range between the bounds is on a bound, as in MuJoCo's toolbox.
 AT_BOUND = 1e-3
 _NEEDED = ('name', 'nominal', 'min_value', 'max_value', 'value', 'frozen')
@@ -86,18 +83,25 @@ class Parameter:
         scale: Scale = 'linear',
     ) -> None:
         """Describe a parameter, whose value starts at ``nominal``."""
-        self.name = name
-        self.nominal = np.atleast_1d(self._numbers(nominal, 'nominal value', finite=True))
+        self.name, self.frozen, self.modifier = name, frozen, modifier
+        self.unit, self.scale = unit, scale
+        self._shape: tuple[int, ...] = ()
+        self.nominal = self._numbers(nominal, 'nominal value')
         self._shape = self.nominal.shape
-        self.min_value = self._shaped(min_value, 'lower bound')
-        self.max_value = self._shaped(max_value, 'upper bound')
+        self.min_value = self._numbers(min_value, 'lower bound', finite=False)
+        self.max_value = self._numbers(max_value, 'upper bound', finite=False)
         self.reset()
-        self.frozen = frozen
-        self.modifier = modifier
         self.target = target if target is None or isinstance(target, str) else tuple(target)
-        self.unit = unit
-        self.prior = None if prior is None else self._checked_prior(prior)
-        self.scale = scale
+        self.prior: tuple[Array, Array] | None = None
+        if prior is not None:
+            words = ('mean of the prior', 'standard deviation of the prior')
+            mean, deviation = (self._numbers(p, w) for p, w in zip(prior, words, strict=True))
+            if np.any(deviation <= 0):
+                raise ParameterError(
+                    f'The prior of parameter {name!r} needs a standard deviation above 0, '
+                    f'found {deviation.min():g}.'
+                )
+            self.prior = mean, deviation
         self.inertia_type: InertiaType | None = None
         self.scale_rot_inertia = False
         if scale not in _SCALES:
@@ -110,10 +114,6 @@ class Parameter:
                 f'expected as many targets, found {len(self.target)}.'
             )
         self.get_bounds()
-        if scale == 'log' and np.any(self.nominal <= 0):
-            raise ParameterError(
-                f'Parameter {name!r} has a log scale, expected a nominal value above 0.'
-            )
 
     @property
     def value(self) -> Array:
@@ -126,13 +126,7 @@ class Parameter:
 
     @value.setter
     def value(self, values: ArrayLike) -> None:
-        array = self._numbers(values, 'value', finite=True)
-        if array.size != self.size:
-            raise ParameterError(
-                f'Parameter {self.name!r} has {self.size} component(s), '
-                f'expected a value with as many, found {array.size}.'
-            )
-        self._value: Array = array.reshape(self.shape).view(_Value)
+        self._value: Array = self._numbers(values, 'value').view(_Value)
 
     @property
     def size(self) -> int:
@@ -163,7 +157,7 @@ class Parameter:
 
     def as_nominal_vector(self) -> Array:
         """Return a copy of the nominal value, flat (size,)."""
-        return self._shaped(self.nominal, 'nominal value', finite=True).reshape(-1)
+        return self._numbers(self.nominal, 'nominal value').reshape(-1)
 
     def update_from_vector(self, vector: ArrayLike) -> None:
         """Set the value from a flat, finite vector (size,), which is copied."""
@@ -172,16 +166,17 @@ class Parameter:
     def get_bounds(self) -> tuple[Array, Array]:
         """Return copies of the lower and upper bounds, each flat (size,)."""
         bounds = (self.min_value, 'lower bound'), (self.max_value, 'upper bound')
-        low, high = (self._shaped(values, what).reshape(-1) for values, what in bounds)
+        low, high = (self._numbers(b, what, finite=False).reshape(-1) for b, what in bounds)
         for position in np.flatnonzero(~(low <= high)):
             raise ParameterError(
                 f'The bounds of parameter {self.component_names()[position]!r} are reversed: '
                 f'expected lower <= upper, found [{low[position]:g}, {high[position]:g}].'
             )
-        if self.scale == 'log' and np.any(low <= 0):
+        least = min(low.min(), self.nominal.min()) if self.scale == 'log' else 1.0
+        if least <= 0:
             raise ParameterError(
-                f'Parameter {self.name!r} has a log scale, '
-                f'expected lower bounds above 0, found {low.min():g}.'
+                f'Parameter {self.name!r} has a log scale, expected lower bounds and a nominal '
+                f'value above 0, found {least:g}.'
             )
         return low, high
 
@@ -194,7 +189,7 @@ class Parameter:
 
     def reset(self) -> None:
         """Set the value to the nominal one."""
-        self.value = self.as_nominal_vector()
+        self.value = self.nominal
 
     def sample(self, rng: np.random.Generator | None = None) -> Array:
         """Draw a value (size,) from within the bounds, evenly on the parameter's scale."""
@@ -208,7 +203,7 @@ class Parameter:
             return np.clip(np.exp(rng.uniform(np.log(low), np.log(high))), low, high)
         return rng.uniform(low, high)
 
-    def move_off_bound(self, fraction: float = 0.05, at_bound_tol: float = 1e-3) -> None:
+    def move_off_bound(self, fraction: float = 0.05, at_bound_tol: float = AT_BOUND) -> None:
         """Move components on a bound, or beyond, inside by a fraction of the range of the scale.
 
         A component within ``at_bound_tol`` of the range is on a bound; one without two finite
@@ -225,12 +220,12 @@ class Parameter:
         moved = np.where(at_high, high - fraction * span, low + fraction * span)
         moved = np.exp(moved) if self.scale == 'log' else moved
         value[bounded] = np.where(at_low | at_high, moved, value[bounded])
-        self.update_from_vector(value)
+        self.value = value
 
     def __repr__(self) -> str:
         low, high = np.min(self.min_value), np.max(self.max_value)
-        value = f'{self._value.item():.4g}' if self.size == 1 else f'array of shape {self.shape}'
-        text = f'{self.name}: {value} ∈ [{low:.4g}, {high:.4g}]'
+        value = ', '.join(f'{number:.4g}' for number in self.as_vector())
+        text = f'{self.name}: {value if self.size == 1 else f"[{value}]"} ∈ [{low:.4g}, {high:.4g}]'
         return text + (f' {self.unit}' if self.unit else '') + (' (frozen)' if self.frozen else '')
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
@@ -241,7 +236,8 @@ class Parameter:
             other.__dict__[key] = entry if key == 'modifier' else copy.deepcopy(entry, memo)
         return other
 
-    def _numbers(self, values: ArrayLike, what: str, *, finite: bool = False) -> Array:
+    def _numbers(self, values: ArrayLike, what: str, *, finite: bool = True) -> Array:
+        """Return values in the parameter's shape, which one number may stand for."""
         try:
             array = np.array(values, dtype=np.float64)
         except (TypeError, ValueError) as err:
@@ -252,34 +248,14 @@ class Parameter:
             raise ParameterError(
                 f'The {what} of parameter {self.name!r} must be finite, found {array.tolist()}.'
             )
-        return array
-
-    def _shaped(self, values: ArrayLike, what: str, *, finite: bool = False) -> Array:
-        array = self._numbers(values, what, finite=finite)
-        if array.size == 1:
-            return np.full(self.shape, array.item())
-        if array.shape != self.shape:
+        if not self._shape:  # of the nominal value, which gives the shape
+            return np.atleast_1d(array)
+        if array.size not in {1, self.size}:
             raise ParameterError(
-                f'Parameter {self.name!r} has shape {self.shape}, '
-                f'expected a {what} of this shape or a number, found shape {array.shape}.'
+                f'Parameter {self.name!r} has {self.size} component(s), expected a {what} with as '
+                f'many, found shape {array.shape}.'
             )
-        return array
-
-    def _checked_prior(self, prior: tuple[ArrayLike, ArrayLike]) -> tuple[Array, Array]:
-        if not isinstance(prior, (tuple, list)) or len(prior) != 2:  # noqa: PLR2004 (a pair)
-            raise ParameterError(
-                f'Expected (mean, standard deviation) as prior of {self.name!r}, found {prior!r}.'
-            )
-        words = ('mean of the prior', 'standard deviation of the prior')
-        mean, deviation = (
-            self._shaped(p, w, finite=True) for p, w in zip(prior, words, strict=True)
-        )
-        if np.any(deviation <= 0):
-            raise ParameterError(
-                f'The prior of parameter {self.name!r} needs a standard deviation above 0, '
-                f'found {deviation.min():g}.'
-            )
-        return mean, deviation
+        return np.full(self._shape, array.reshape(self._shape if array.size > 1 else ()))
 
 
 class ParameterDict(UserDict[str, Parameter]):
@@ -309,18 +285,6 @@ class ParameterDict(UserDict[str, Parameter]):
                 f'Expected a Parameter under {key!r}, found {type(value).__name__}.'
             )
         self.data[key] = value
-
-    def keys(self) -> list[str]:  # type: ignore[override]
-        """Return the names."""
-        return list(self.data)
-
-    def values(self) -> list[Parameter]:  # type: ignore[override]
-        """Return the parameters."""
-        return list(self.data.values())
-
-    def items(self) -> list[tuple[str, Parameter]]:  # type: ignore[override]
-        """Return names and parameters."""
-        return list(self.data.items())
 
     def copy(self) -> ParameterDict:
         """Return a deep copy; modifiers are shared with it."""
@@ -357,9 +321,9 @@ class ParameterDict(UserDict[str, Parameter]):
     def update_from_vector(self, vector: ArrayLike) -> None:
         """Set what is not frozen to (size,) values, in the order of :meth:`as_vector`."""
         values = self._checked(vector, 'values')
-        if not np.all(np.isfinite(values)):
-            name = self.get_non_frozen_parameter_names()[int(np.argmin(np.isfinite(values)))]
-            raise ParameterError(f'The value of parameter {name!r} must be finite.')
+        for name, value in zip(self.get_non_frozen_parameter_names(), values, strict=True):
+            if not np.isfinite(value):
+                raise ParameterError(f'The value of parameter {name!r} must be finite.')
         start = 0
         for parameter in self._free().values():
             parameter.update_from_vector(values[start : start + parameter.size])
@@ -372,11 +336,8 @@ class ParameterDict(UserDict[str, Parameter]):
 
     def get_non_frozen_parameter_names(self) -> list[str]:
         """Return a name for each entry of the vector: ``mass``, ``gains[0]``, ``map[0,1]``."""
-        return [
-            component
-            for name, parameter in self._free().items()
-            for component in parameter.component_names(name)
-        ]
+        free = self._free().items()
+        return [component for name, p in free for component in p.component_names(name)]
 
     def reset(self) -> None:
         """Set every parameter, frozen ones too, to its nominal value."""
@@ -392,7 +353,9 @@ class ParameterDict(UserDict[str, Parameter]):
         """Set the parameters that are not frozen to a :meth:`sample`."""
         self.update_from_vector(self.sample(rng))
 
-    def move_off_bounds(self, fraction: float = 0.05, at_bound_tol: float = 1e-3) -> ParameterDict:
+    def move_off_bounds(
+        self, fraction: float = 0.05, at_bound_tol: float = AT_BOUND
+    ) -> ParameterDict:
         """Call :meth:`Parameter.move_off_bound` on what is not frozen; return itself."""
         for parameter in self._free().values():
             parameter.move_off_bound(fraction=fraction, at_bound_tol=at_bound_tol)
@@ -401,8 +364,7 @@ class ParameterDict(UserDict[str, Parameter]):
     def on_bounds(self) -> Array:
         """Return (size,) -1 where a value is on its lower bound, 1 on its upper one, else 0."""
         low, high = self.get_bounds()
-        span = high - low
-        slack = np.where(np.isfinite(span), AT_BOUND * span, 0.0)
+        slack = np.nan_to_num(AT_BOUND * (high - low), posinf=0.0)
         x = self.as_vector()
         return np.where(x - low <= slack, -1.0, np.where(high - x <= slack, 1.0, 0.0))
 
@@ -420,20 +382,24 @@ class ParameterDict(UserDict[str, Parameter]):
         """
         if not self.size:
             return 'No non-frozen parameters to compare.'
-        found, initial, nominal = self.copy(), init_params, measured_params
+        found = self.copy()
         found.update_from_vector(predicted_params)
-        values = (initial, nominal, found.as_vector(), *self.get_bounds())
-        titles = ('Initial', 'Nominal', 'Identified', 'Lower', 'Upper')
+        given = {'Initial': init_params, 'Nominal': measured_params}
+        before = {
+            title: self._checked(values, f'{title.lower()} values')
+            for title, values in given.items()
+            if values is not None
+        }
+        low, high = self.get_bounds()
+        after = {'Identified': found.as_vector(), 'Lower': low, 'Upper': high}
         columns = {'Parameter': self.get_non_frozen_parameter_names()}
-        for title, vector in zip(titles, values, strict=True):
-            if vector is not None:
-                checked = self._checked(vector, f'{title.lower()} values')
-                columns[title] = [f'{value:.{sig_digits}g}' for value in checked]
+        for title, values in {**before, **after}.items():
+            columns[title] = [f'{value:.{sig_digits}g}' for value in values]
         summary = []
-        for word, base in (('Err', nominal), ('Del', initial)):
-            if base is not None:
-                size = np.abs(np.asarray(base, dtype=np.float64))
-                change = np.abs(found.as_vector() - np.asarray(base, dtype=np.float64))
+        for title, word in (('Nominal', 'Err'), ('Initial', 'Del')):
+            if title in before:
+                change = np.abs(found.as_vector() - before[title])
+                size = np.abs(before[title])
                 share = np.divide(change, size, out=np.full_like(size, np.nan), where=size > 0)
                 columns[f'Abs {word}'] = [f'{value:.{sig_digits}g}' for value in change]
                 columns[f'Rel {word}'] = [f'{100 * value:.3g}%' for value in share]
@@ -443,22 +409,14 @@ class ParameterDict(UserDict[str, Parameter]):
         columns['Unit'] = [p.unit for p in self._free().values() for _ in range(p.size)]
         notes = {-1.0: 'at lower bound', 0.0: '', 1.0: 'at upper bound'}
         columns[''] = [notes[side] for side in found.on_bounds()]
-        return '\n'.join([_table({k: c for k, c in columns.items() if any(c)}), *summary])
-
-    def get_parameter_info(self) -> str:
-        """Return a table of names, shapes and units, and of which are frozen."""
-        if not self.data:
-            return 'No parameters in dictionary.'
-        entries = self.data.values()
-        return _table(
-            {
-                'Name': self.keys(),
-                'Size': [str(p.size) for p in entries],
-                'Shape': [str(p.shape) for p in entries],
-                'Frozen': ['yes' if p.frozen else 'no' for p in entries],
-                'Unit': [p.unit for p in entries],
-            }
-        )
+        rows = []
+        for title, column in columns.items():
+            if any(column):
+                width = max(map(len, (title, *column)))
+                align = str.ljust if title in {'Parameter', 'Unit', ''} else str.rjust
+                rows.append([align(cell, width) for cell in (title, '-' * width, *column)])
+        lines = ['  '.join(row).rstrip() for row in zip(*rows, strict=True)]
+        return '\n'.join([*lines, *summary])
 
     def save_to_disk(self, path: str | os.PathLike[str]) -> None:
         """Write the parameters to a YAML file that MuJoCo's toolbox reads too.
@@ -476,39 +434,22 @@ class ParameterDict(UserDict[str, Parameter]):
         """Read what :meth:`save_to_disk`, here or in MuJoCo's toolbox, wrote; without modifiers."""
         path = Path(path)
         if not path.is_file():
-            siblings = [entry.name for entry in path.parent.glob('*.y*ml')]
-            raise ParameterError(
-                f'No parameter file {str(path)!r}; {nearest(path.name, sorted(siblings))}.'
-            )
+            raise ParameterError(f'No parameter file {str(path)!r}; {beside(path)}.')
         try:
             content = parse_yaml(path.read_text('utf-8'))
         except (yaml.YAMLError, UnicodeDecodeError) as err:
-            clause = ' '.join(str(err).split())
             raise ParameterError(
-                f'The parameter file {str(path)!r} is not YAML: {clause}.'
+                f'The parameter file {str(path)!r} is not YAML: {" ".join(str(err).split())}.'
             ) from err
         if not isinstance(content, dict):
             found = type(content).__name__
             raise ParameterError(
                 f'Expected a mapping of names to parameters in {str(path)!r}, found {found}.'
             )
-        return cls(
-            {str(name): _parameter(str(name), entry, path) for name, entry in content.items()}
-        )
+        return cls({str(n): _parameter(str(n), entry, path) for n, entry in content.items()})
 
     def __repr__(self) -> str:
-        if not self.data:
-            return 'ParameterDict(empty)'
-        lines: list[str] = []
-        for name, parameter in self.data.items():
-            if parameter.size == 1:
-                lines.append(f'  {parameter!r}')
-                continue
-            lines.append(f'  {name}:' + (' (frozen)' if parameter.frozen else ''))
-            rows = (parameter.as_vector(), *parameter.get_bounds())
-            for label, value, low, high in zip(parameter.component_names(''), *rows, strict=True):
-                lines.append(f'    {label}: {value:.4g} ∈ [{low:.4g}, {high:.4g}]')
-        return 'ParameterDict(\n' + '\n'.join(lines) + '\n)'
+        return '\n'.join(['ParameterDict(', *(f'  {p!r}' for p in self.data.values()), ')'])
 
     def _free(self) -> dict[str, Parameter]:
         return {name: entry for name, entry in self.data.items() if not entry.frozen}
@@ -528,35 +469,17 @@ def _joined(vectors: Iterable[Array]) -> Array:
 
 
 def _explained(error: Exception) -> str:
-    """Say in one clause what happened, and how to mend it where that is known."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = f'{type(error).__name__}: {lines[0].rstrip(".") if lines else "no message"}'
-    frames = traceback.extract_tb(error.__traceback__)
-    code = (frames[-1].line or '') if frames else ''
-    if isinstance(error, TypeError) and 'incompatible function arguments' in str(error):
-        given = str(error).rpartition(', ')[2].splitlines()[0]
-        text = f'TypeError: MuJoCo does not take {given} in {code!r}'
-        for attribute in _POLYNOMIALS:
-            if attribute in code:
-                return (
-                    f'{text}; {attribute} is a polynomial of three coefficients since MuJoCo 3.7, '
-                    f'write {attribute}[0] = parameter.value[0]'
-                )
-        return f'{text}; where a number is expected, write parameter.value[0]'
-    if isinstance(error, AttributeError) and "'NoneType'" in str(error):
-        return f'{text} in {code!r}; the spec has no element of that name'
+    """Say in one clause what happened in a modifier, and how to mend it where that is known."""
+    text = f'{type(error).__name__}: {one_sentence(error) or "no message"}'
+    if isinstance(error, TypeError) and 'incompatible function arguments' in text:
+        return (
+            'TypeError: MuJoCo does not take the number or array; write parameter.value[0] for a '
+            'number, and damping[0] = parameter.value[0] for damping and stiffness, polynomials of '
+            'three coefficients since MuJoCo 3.7'
+        )
+    if isinstance(error, AttributeError) and "'NoneType'" in text:
+        return f'{text}; the spec has no element of that name'
     return text
-
-
-def _table(columns: Mapping[str, Sequence[str]]) -> str:
-    """Align columns: those of numbers to the right."""
-    texts = {'Parameter', 'Name', 'Shape', 'Frozen', 'Unit', ''}
-    padded = []
-    for title, column in columns.items():
-        width = max(map(len, (title, *column)))
-        cells = [title, '-' * width, *column]
-        padded.append([c.ljust(width) if title in texts else c.rjust(width) for c in cells])
-    return '\n'.join('  '.join(row).rstrip() for row in zip(*padded, strict=True))
 
 
 def _entry(parameter: Parameter) -> dict[str, Any]:

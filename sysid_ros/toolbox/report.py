@@ -12,7 +12,7 @@ import math
 import numbers
 import os
 import pickle
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +24,17 @@ from numpy.typing import NDArray
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import FitError, ModelError, one_sentence
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.inference.combinations import exact_sets
+from sysid_ros.inference.combinations import exact_sets, partners
+from sysid_ros.inference.verdicts import widest
 from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
-from sysid_ros.results.result import (
-    CalibrationResult,
-    Check,
-    Level,
-    ParameterResult,
-    SolverSummary,
-)
+from sysid_ros.results.result import CalibrationResult, Check, Level, ParameterResult, SolverSummary
 from sysid_ros.results.summary import provenance_now, thinned_plots
 from sysid_ros.text import file_stems, to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
 from sysid_ros.toolbox.optimize import calculate_intervals
-from sysid_ros.toolbox.parameter import ParameterDict
+from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import BuildModelFn
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import (
@@ -52,12 +47,6 @@ from sysid_ros.toolbox.trajectory import (
 Array = NDArray[np.float64]
 
 REPORT = 'report.html'
-#: No more recordings than these are filmed.
-_MOST_FILMS = 4
-#: Parameters whose estimates correlate more than this cannot be told apart.
-_LARGEST_CORRELATION = 0.98
-#: An interval wider than both fractions, of the value and of the bounds, is no identification.
-_WIDE_OF_VALUE, _WIDE_OF_BOUNDS = 0.25, 0.02
 #: Points of all curves of a report; each has 500 at least.
 _PLOT_POINTS = 200_000
 
@@ -89,8 +78,6 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     save_path: str | Path | None = None,
     build_model: BuildModelFn | None = apply_param_modifiers,
     generate_videos: bool = True,  # noqa: FBT002 (the call form of mujoco.sysid)
-    *,
-    truth: Mapping[str, float] | None = None,
 ) -> ToolboxReport:
     """Report what `optimize` found in one HTML file that opens offline.
 
@@ -107,8 +94,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         title: Stands above the report.
         save_path: Folder for ``report.html``, made if it is not there; None writes nothing.
         build_model: Compiles parameters into a copy of a spec that it is given, for the film.
-        generate_videos: Whether to make the film, where there is OpenGL.
-        truth: True values by parameter name, where they are known; they add a column.
+        generate_videos: Whether to film the first recording of each model, where there is OpenGL.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
@@ -120,16 +106,14 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
                 'Expected build_model for the film, found None; or pass generate_videos=False.'
             )
         try:
-            for group, labels in zip(
-                models_sequences, sequence_labels(models_sequences), strict=True
-            ):
+            labels = sequence_labels(models_sequences)
+            for group, (label, *_) in zip(models_sequences, labels, strict=True):
                 models = [build_model(p, lit(group.spec)) for p in (initial_params, opt_params)]
-                runs = list(zip(labels, group.measured_rollout, strict=True))
-                films += [_film(*run, models) for run in runs[: _MOST_FILMS - len(films)]]
+                films.append(_film(label, group.measured_rollout[0], models))
         except ModelError as err:
             no_film = str(err)
     result = _result(title, models_sequences, initial_params, opt_params, residual_fn, opt_result)
-    page = render_report(result, truth=truth, title=title, films=films, no_film=no_film)
+    page = render_report(result, title=title, films=films, no_film=no_film)
     report = ToolboxReport(title, result, page)
     if save_path is not None:
         report.save(Path(save_path) / REPORT)
@@ -171,24 +155,19 @@ def _result(
         raise FitError(
             f'The residual function returns {len(new)} sequences, expected {len(labels)}.'
         )
-    curves = [
-        curve
-        for (label, _), start, end, record in zip(labels, old, new, records, strict=True)
-        for curve in _curves(label, record[0], start[0], end[0])
-    ]
-    units = {
-        name: sensor_unit(compiled, name)
-        for (_, compiled), record in zip(labels, records, strict=True)
-        for name in record[0].signal_mapping
-    }
+    curves: list[SignalCurve] = []
+    units: dict[str, str] = {}
+    for (label, compiled), (start,), (end,), (record,) in zip(
+        labels, old, new, records, strict=True
+    ):
+        curves += _curves(label, record, start, end)
+        units |= {name: sensor_unit(compiled, name) for name in record.signal_mapping}
     parameters = tuple(estimates(initial_params, opt_params, last, opt_result))
     before, after = rms(np.concatenate(first)), rms(np.concatenate(last))
-    warnings = []
-    if not opt_result.get('success', True):
-        warnings.append(str(opt_result.get('message', 'The solver did not converge.')))
-    shift = opt_result.get('shift')
-    if shift is not None and shift.significant:
-        warnings.append(shift.sentence(models_sequences[0].gt_model.opt.timestep))
+    success, message = opt_result.get('success', True), str(opt_result.get('message', ''))
+    warnings = [] if success else [message or 'The solver did not converge.']
+    if (shift := opt_result.get('shift')) is not None:
+        warnings += filter(None, [shift.sentence(models_sequences[0].gt_model.opt.timestep)])
     if opt_result.get('dead'):
         warnings.append(f'Left out, as they never move: {", ".join(opt_result["dead"])}.')
     if opt_result.get('excluded'):
@@ -199,7 +178,7 @@ def _result(
     doubtful = [p.name for p in parameters if p.verdict_kind is not VerdictKind.IDENTIFIED]
     if doubtful:
         warnings.append(f'Not identified: {", ".join(doubtful)}.')
-    points = max(_PLOT_POINTS // max(len(curves), 1), 500)
+    trace = tuple(opt_result.get('trace') or ())
     return CalibrationResult(
         model=model,
         parameters=parameters,
@@ -219,10 +198,23 @@ def _result(
         training_after=after,
         errors=sensor_errors(curves, units),
         noise=(),
-        plots=tuple(thinned_plots(curves, units, points)),
+        plots=tuple(thinned_plots(curves, units, max(_PLOT_POINTS // max(len(curves), 1), 500))),
         topics=(),
         health=(),
-        solver=_solver(opt_result, np.concatenate(first), np.concatenate(last)),
+        solver=SolverSummary(
+            backend='optimize',
+            loss='linear',
+            status='converged' if success else 'not converged',
+            message=message,
+            success=bool(success),
+            iterations=int(opt_result.get('nit', len(trace))),
+            rollouts=int(opt_result.get('nfev', 0)),
+            diverged=int(opt_result.get('diverged', 0)),
+            initial_cost=float(np.sum(np.concatenate(first) ** 2) / 2),
+            final_cost=float(np.sum(np.concatenate(last) ** 2) / 2),
+            seconds=trace[-1].seconds if trace else math.nan,
+            trace=trace,
+        ),
         provenance=provenance_now(
             '', {}, (), 'recorded commands, zero-order held, drive the actuators of the model'
         ),
@@ -232,39 +224,12 @@ def _result(
 def _curves(
     sequence: str, record: TimeSeries, before: TimeSeries, after: TimeSeries
 ) -> Iterator[SignalCurve]:
-    for name, (_, columns) in record.signal_mapping.items():
-        old, new = (series.signal_mapping[name][1] for series in (before, after))
-        for place, column in enumerate(columns):
-            yield SignalCurve(
-                sequence,
-                'train',
-                name,
-                component_label(name, place, len(columns)),
-                record.times - record.times[0],
-                record.matrix[:, column],
-                before.matrix[:, old[place]],
-                after.matrix[:, new[place]],
-                diverged=False,
-            )
-
-
-def _solver(opt_result: Mapping[str, Any], before: Array, after: Array) -> SolverSummary:
-    iterations = opt_result.get('trace') or ()
-    success = bool(opt_result.get('success', True))
-    return SolverSummary(
-        backend='optimize',
-        loss='linear',
-        status='converged' if success else 'not converged',
-        message=str(opt_result.get('message', '')),
-        success=success,
-        iterations=int(opt_result.get('nit', len(iterations))),
-        rollouts=int(opt_result.get('nfev', 0)),
-        diverged=int(opt_result.get('diverged', 0)),
-        initial_cost=iterations[0].cost if iterations else float(np.sum(before**2) / 2),
-        final_cost=float(opt_result.get('cost', np.sum(after**2) / 2)),
-        seconds=iterations[-1].seconds if iterations else math.nan,
-        trace=tuple(iterations),
-    )
+    for name in record.names:
+        measured, old, new = (series.get(name).T for series in (record, before, after))
+        for place, columns in enumerate(zip(measured, old, new, strict=True)):
+            label = component_label(name, place, len(measured))
+            times = record.times - record.times[0]
+            yield SignalCurve(sequence, 'train', name, label, times, *columns, diverged=False)
 
 
 def estimates(
@@ -273,51 +238,56 @@ def estimates(
     residuals: Sequence[Array],
     opt_result: scipy.optimize.OptimizeResult,
 ) -> Iterator[ParameterResult]:
-    """Say of every free component what it is, how sure that is, and why not if it is not."""
-    x, start = opt_params.as_vector(), initial_params.as_vector()
-    low, high = opt_params.get_bounds()
+    """Say of every free component what it is, how sure that is, and why not if it is not.
+
+    One that would be identified with the others known is confounded with those that together nearly
+    explain its column of the Jacobian; one that would not is not excited.
+    """
     names = opt_params.get_non_frozen_parameter_names()
     jacobian = np.asarray(opt_result.jac)
     norms = np.linalg.norm(jacobian, axis=0)
     unit = jacobian / np.where(norms > 0, norms, 1.0)
-    dependent = [set(found.columns) for found in exact_sets(unit)]
-    covariance, halves = calculate_intervals(residuals, jacobian)
-    halves[[column for columns in dependent for column in columns]] = np.nan
+    sets = exact_sets(unit)
+    _, halves = calculate_intervals(residuals, jacobian)
+    halves[[column for found in sets for column in found.columns]] = np.nan
     halves[~np.isfinite(halves)] = np.nan
-    deviation = np.sqrt(np.diag(covariance))
-    with np.errstate(invalid='ignore', divide='ignore'):
-        correlation = np.abs(covariance / np.outer(deviation, deviation))
-    targets: list[str] = []
-    units: list[str] = []
-    for parameter in opt_params.values():
-        if not parameter.frozen:
-            paths = parameter.target
-            each = paths if isinstance(paths, tuple) else (paths or '',) * parameter.size
-            targets += each
-            units += [parameter.unit] * parameter.size
-    for k, name in enumerate(names):
-        half, span = float(halves[k]), high[k] - low[k]
+    start = initial_params.as_vector()
+    free = [p for p in opt_params.values() if not p.frozen]
+    written = [
+        (path, parameter.unit)
+        for parameter in free
+        for path in (
+            parameter.target
+            if isinstance(parameter.target, tuple)
+            else [parameter.target] * parameter.size
+        )
+    ]
+    for k, unknown in enumerate(unknowns_of(opt_params)):
+        x, low, high = unknown.nominal, unknown.min_value, unknown.max_value
+        half, limit = float(halves[k]), widest(x, unknown)
         others: tuple[str, ...] = ()
-        if min(x[k] - low[k], high[k] - x[k]) <= 1e-6 * span:
+        if min(x - low, high - x) <= 1e-6 * (high - low):
             verdict, half = VerdictKind.AT_BOUND, math.nan
-        # NaN, where there is no interval, is not narrow.
-        elif half <= max(_WIDE_OF_VALUE * abs(x[k]), _WIDE_OF_BOUNDS * span):
+        elif half <= limit:  # NaN, where there is no interval, is not narrow
             verdict = VerdictKind.IDENTIFIED
         else:
-            alike = set(np.flatnonzero(correlation[k] > _LARGEST_CORRELATION).tolist())
-            alike = alike.union(*(columns for columns in dependent if k in columns)) - {k}
-            others = tuple(names[other] for other in sorted(alike))
-            verdict = VerdictKind.CONFOUNDED if others else VerdictKind.NOT_EXCITED
+            _, alone = calculate_intervals(residuals, jacobian[:, [k]])
+            verdict = VerdictKind.NOT_EXCITED
+            if norms[k] > 0 and alone[0] <= limit:
+                verdict = VerdictKind.CONFOUNDED
+                found = next((s for s in sets if k in s.columns), None) or partners(unit, k)
+                others = tuple(names[other] for other in found.columns if other != k)
+        path, unit_of = written[k]
         yield ParameterResult(
-            name=name,
-            targets=(targets[k] or name,),
-            unit=units[k],
+            name=names[k],
+            targets=(path or names[k],),
+            unit=unit_of,
             initial=float(start[k]),
-            value=float(x[k]),
+            value=x,
             # np.maximum passes NaN on: no interval stays no interval.
-            low=float(np.maximum(x[k] - half, low[k])),
-            high=float(np.minimum(x[k] + half, high[k])),
-            bounds=(float(low[k]), float(high[k])),
+            low=float(np.maximum(x - half, low)),
+            high=float(np.minimum(x + half, high)),
+            bounds=(low, high),
             verdict_kind=verdict,
             confounded_with=others,
         )

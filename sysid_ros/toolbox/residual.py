@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -11,29 +12,40 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.errors import FitError, SysidError, nearest
+from sysid_ros.errors import FitError, ParameterError, SignalError, SysidError, nearest
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.model.candidates import Rebuild, learn, writable_model
 from sysid_ros.model.kinds import Role
 from sysid_ros.report.rendering import FULLPHYSICS
-from sysid_ros.rollout.measurement import MeasurementModel
+from sysid_ros.rollout.measurement import ON_STEP, MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, Trajectory
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.parameter import (
-    ModifierFn,
     Parameter,
     ParameterDict,
     check_targets,
     unknowns_of,
 )
-from sysid_ros.toolbox.signals import SignalTransform, apply_delayed_ts_window
-from sysid_ros.toolbox.timeseries import STATES, TimeSeries, control_mapping, sensor_mapping
+from sysid_ros.toolbox.timeseries import (
+    STATES,
+    TimeSeries,
+    apply_delayed_ts_window,
+    apply_resample_and_delay,
+    control_mapping,
+    corrected,
+    normalize_residual,
+    sensor_mapping,
+    signals_of,
+    since,
+    weighted_diff,
+)
 from sysid_ros.toolbox.trajectory import (
     SAME_STEP,
     ModelSequences,
     SystemTrajectory,
+    commands,
     sequence_labels,
     stepped,
     sysid_rollout,
@@ -42,6 +54,7 @@ from sysid_ros.toolbox.trajectory import (
 Array = NDArray[np.float64]
 Outcome = tuple[list[Array], list[list[TimeSeries]], list[list[TimeSeries]]]
 SensorStamps = Literal['auto', 'measured', 'rollout']
+Side = Literal['predicted', 'measured', 'both']
 
 #: Compiles a candidate: ``build_model(params, spec)``, with a copy of the spec that it may change.
 BuildModelFn: TypeAlias = Callable[[ParameterDict, mujoco.MjSpec], mujoco.MjModel]
@@ -55,6 +68,239 @@ CustomRolloutFn: TypeAlias = Callable[..., Sequence[SystemTrajectory]]
 #: sensordata_measured, model, return_pred_all, state=…)``, where the state has a row after each
 #: step; returns the residuals, and the predicted and the measured series.
 ModifyResidualFn: TypeAlias = Callable[..., tuple[Array, TimeSeries, TimeSeries]]
+
+
+class _Rule(NamedTuple):
+    """A parameter for the sensors that a pattern matches."""
+
+    kind: Literal['delay', 'gain', 'bias']
+    pattern: str
+    parameter: str
+    side: Side
+
+
+class SignalTransform:
+    """Delays, gains and biases of sensors, for ``build_residual_fn(signal_transform=…)``.
+
+    Example::
+
+        transform = SignalTransform()
+        transform.delay('*_pos', params['delay_pos'])
+        transform.gain('*_torque', params['torque_scale'], target='predicted')
+        transform.enable_sensors(['joint1_pos', 'joint1_torque'])
+
+    Patterns are those of ``fnmatch``, in which upper and lower case differ. Of the delays that
+    match a sensor the last one counts; gains multiply and biases add up, gains before biases. The
+    residual of a sample y at time t is ``(g_m·y + b_m) − (g_p·p(t − d) + b_p)``, in units of its
+    noise, which g_m multiplies too.
+
+    Attributes:
+        normalize: Whether ``apply`` divides residuals as ``normalize_residual`` does.
+        enabled: Names of the sensors that count; None for all.
+        weights: Name of a sensor to the factor of its residuals, 1 for the others.
+    """
+
+    def __init__(self, normalize: bool = True) -> None:  # noqa: FBT002 (the toolbox's signature)
+        """Start without any rule."""
+        self.normalize = normalize
+        self._rules: list[_Rule] = []
+        self.enabled: tuple[str, ...] | None = None
+        self.weights: dict[str, float] = {}
+
+    def delay(self, pattern: str, param: Parameter) -> None:
+        """Delay sensors: a sample describes the state of the model ``param.value`` seconds before.
+
+        The parameter's bounds decide which samples are compared.
+        """
+        if param.size != 1:
+            raise ParameterError(
+                f'Expected a delay of 1 component, found {param.size} in {param.name!r}.'
+            )
+        self._add(_Rule('delay', pattern, param.name, 'predicted'))
+
+    def gain(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
+        """Multiply sensors by a parameter, one factor for all columns of a sensor or one for each.
+
+        ``target`` is whether what is ``'predicted'``, what was ``'measured'``, or ``'both'``, which
+        without a bias of one of them changes nothing.
+        """
+        self._add(_Rule('gain', pattern, param.name, target))
+
+    def bias(self, pattern: str, param: Parameter, target: Side = 'both') -> None:
+        """Add a parameter to sensors, one value in their unit for all columns or one for each."""
+        self._add(_Rule('bias', pattern, param.name, target))
+
+    def enable_sensors(self, sensor_names: Iterable[str]) -> None:
+        """Let only some sensors count, in the order of the residual's columns."""
+        names = [sensor_names] if isinstance(sensor_names, str) else sensor_names
+        self.enabled = tuple(dict.fromkeys(names))
+        if not self.enabled:
+            raise SignalError('Expected the name of at least one sensor to enable, found none.')
+
+    def set_sensor_weights(self, weights: Mapping[str, float]) -> None:
+        """Set the factors of residuals: name of a sensor to 0 or more, 1 for the others."""
+        self.weights = dict(weights)
+        _check_weights(weights, weights)
+
+    def _add(self, rule: _Rule) -> None:
+        if rule.side not in get_args(Side):
+            raise SignalError(
+                "target must be 'predicted', 'measured' or 'both', "
+                f'found {rule.side!r}; {nearest(str(rule.side), get_args(Side))}.'
+            )
+        self._rules.append(rule)
+
+    def check(self, sensor_names: Sequence[str]) -> None:
+        """Check that every pattern and name means a sensor of those of all models."""
+        for rule in self._rules:
+            if not fnmatch.filter(sensor_names, rule.pattern):
+                raise SignalError(
+                    f'Pattern {rule.pattern!r} of parameter {rule.parameter!r} matches no sensor; '
+                    f'{nearest(rule.pattern, sensor_names)}.'
+                )
+        for name in self.enabled or ():
+            if name not in sensor_names:
+                raise SignalError(
+                    f'There is no sensor {name!r} to enable; {nearest(name, sensor_names)}.'
+                )
+        _check_weights(self.weights, sensor_names)
+
+    def acting(self, sensor: str, kind: str, side: str = 'predicted') -> tuple[str, ...]:
+        """Return the names of the parameters of one kind that act on a sensor."""
+        return tuple(
+            rule.parameter
+            for rule in self._rules
+            if rule.kind == kind
+            and rule.side in {side, 'both'}
+            and fnmatch.fnmatchcase(sensor, rule.pattern)
+        )
+
+    def laws(
+        self, params: ParameterDict, sensors: Iterable[str]
+    ) -> dict[Any, MeasurementModel] | None:
+        """Return what is done to each sensor, in terms of a candidate's columns.
+
+        None where the engine's formulas do not have it: measurements are multiplied, or axes of a
+        sensor differ.
+        """
+        if any(params[rule.parameter].size > 1 for rule in self._rules):
+            return None
+        # A candidate's columns are those of the free parameters, then those of the frozen ones.
+        order = sorted(params, key=lambda name: params[name].frozen)
+        ends = np.cumsum([0, *(params[name].size for name in order)]).tolist()
+        places = dict(zip(order, ends, strict=False))
+        found: dict[Any, MeasurementModel] = {}
+        for sensor in sensors:
+            gains, measured_gains, biases, measured_biases = (
+                tuple(places[name] for name in self.acting(sensor, kind, side))
+                for kind in ('gain', 'bias')
+                for side in ('predicted', 'measured')
+            )
+            if biases == measured_biases:  # they cancel out, and gains may then, too
+                biases = measured_biases = ()
+                if gains == measured_gains:
+                    gains = measured_gains = ()
+            if measured_gains:
+                return None
+            delays = [places[name] for name in self.acting(sensor, 'delay')]
+            found[sensor] = MeasurementModel(
+                gains=gains,
+                biases=biases,
+                measured_biases=measured_biases,
+                delay=delays[-1] if delays else None,
+            )
+        return found
+
+    def delay_bounds(
+        self, params: ParameterDict, sensor_names: Sequence[str] = ()
+    ) -> tuple[float, float]:
+        """Return the smallest and the largest delay that any of the sensors may have, seconds.
+
+        A sensor without delay has 0, a frozen parameter its value. Where sensors are not given,
+        some may have no delay.
+        """
+        names = [self.acting(sensor, 'delay')[-1:] for sensor in sensor_names]
+        if not sensor_names:
+            names = [(), *((rule.parameter,) for rule in self._rules if rule.kind == 'delay')]
+        limits: list[float] = []
+        for name in names:
+            delay = params[name[0]] if name else None
+            if delay is None:
+                limits.append(0.0)
+            else:
+                limits.extend(np.ravel(delay.value if delay.frozen else delay.get_bounds()))
+        return float(min(limits)), float(max(limits))
+
+    def apply(
+        self,
+        params: ParameterDict,
+        sensordata_predicted: TimeSeries,
+        sensordata_measured: TimeSeries,
+        model: mujoco.MjModel,
+        return_pred_all: bool = False,  # noqa: FBT002 (the toolbox's signature)
+        state: Array | None = None,
+        sensor_weights: Mapping[str, float] | None = None,
+    ) -> tuple[Array, TimeSeries, TimeSeries]:
+        """Compare one rollout with its measurements, as ``modify_residual`` callbacks do.
+
+        Measurements are compared at their own times, where every delay within the bounds is
+        predicted. Samples that were not measured (NaN) have residual zero. ``return_pred_all``
+        keeps sensors that are not enabled, ``sensor_weights`` replace ``set_sensor_weights``.
+
+        Returns:
+            (m, k) residuals, and the two series with m samples of the k columns.
+        """
+        del state
+        mapping = sensordata_predicted.signal_mapping or sensor_mapping(model)
+        predicted, measured = (
+            TimeSeries(series.times, series.data, series.signal_mapping or mapping)
+            for series in (sensordata_predicted, sensordata_measured)
+        )
+        self.check(predicted.names)
+        names = measured.names
+        if not return_pred_all and self.enabled is not None:
+            names = tuple(name for name in self.enabled if name in names)
+        if not names:
+            raise SignalError(
+                f'None of the enabled sensors was measured; {nearest(" ", measured.names)}.'
+            )
+        window = self.delay_bounds(params, names)
+        measured = apply_delayed_ts_window(_only(measured, names), predicted, *window)
+        delays = {
+            sensor: float(params[delay].value.item())
+            for sensor in names
+            for delay in self.acting(sensor, 'delay')
+        }
+        predicted = apply_resample_and_delay(_only(predicted, names), measured.times, 0.0, delays)
+        for sensor in names:
+            gains, measured_gains, biases, measured_biases = (
+                [params[name] for name in self.acting(sensor, kind, side)]
+                for kind in ('gain', 'bias')
+                for side in ('predicted', 'measured')
+            )
+            predicted = corrected(predicted, sensor, gains, biases)
+            measured = corrected(measured, sensor, measured_gains, measured_biases)
+        residual = weighted_diff(predicted, measured, model, sensor_weights or self.weights)
+        if self.normalize:
+            residual = normalize_residual(residual, measured.data)
+        return np.where(np.isfinite(measured.data), residual, 0.0), predicted, measured
+
+
+def _only(series: TimeSeries, names: Sequence[str]) -> TimeSeries:
+    """Return some signals of a series, their columns in the order of the names."""
+    found = [(name, series.get(name).shape[1], series.get_indices(name)[0]) for name in names]
+    data = np.hstack([series.get(name) for name in names])
+    return TimeSeries.from_custom_map(series.times, data, found)
+
+
+def _check_weights(weights: Mapping[str, float], known: Iterable[str]) -> None:
+    for name, weight in weights.items():
+        if name not in known:
+            raise SignalError(f'There is no signal {name!r} to weight; {nearest(name, known)}.')
+        if not (np.ndim(weight) == 0 and 0 <= weight < np.inf):
+            raise SignalError(
+                f'Expected a finite weight of signal {name!r} of at least 0, found {weight!r}.'
+            )
 
 
 class Options(NamedTuple):
@@ -115,7 +361,7 @@ class ResidualFunction:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._made_for: tuple[tuple[Any, ...], tuple[ModifierFn | None, ...]] | None = None
+        self._made_for: tuple[Any, list[Any]] | None = None
         self._residuals: Residuals | CustomComparison | None = None
         self._recorded: list[Recorded] = []
 
@@ -124,14 +370,12 @@ class ResidualFunction:
         if overrides:
             return build_residual_fn(**{**self.options._asdict(), **overrides})(x, params)
         x = np.asarray(x, dtype=np.float64)
-        if x.ndim not in (1, 2):
-            raise FitError(f'Expected x of shape (p,) or (p, m), got {x.shape}.')
-        candidates = x[None] if x.ndim == 1 else x.T
-        if candidates.shape[1] != params.size:
+        if x.ndim not in (1, 2) or len(x) != params.size:
             raise FitError(
                 f'Expected {params.size} values, one for each component of the parameters that '
-                f'are not frozen, got x of shape {x.shape}.'
+                f'are not frozen, or (p, m) of them, found x of shape {x.shape}.'
             )
+        candidates = x[None] if x.ndim == 1 else x.T
         residuals = self.residuals(params)
         if isinstance(residuals, CustomComparison):
             found, predicted, measured = residuals.compare(candidates)
@@ -158,14 +402,12 @@ class ResidualFunction:
     def residuals(self, params: ParameterDict) -> Residuals | CustomComparison:
         """Return the residuals for some parameters, made anew when their structure changes."""
         # Callables are the same only as objects: some have an equality that is no truth value.
-        structure, modifiers = _structure(params), tuple(p.modifier for p in params.values())
-        if self._made_for is None or not (
-            self._made_for[0] == structure
-            and all(a is b for a, b in zip(self._made_for[1], modifiers, strict=True))
-        ):
+        structure, modifiers = _structure(params), [p.modifier for p in params.values()]
+        known = self._made_for or (None, [])
+        same = known[0] == structure and all(map(lambda a, b: a is b, known[1], modifiers))
+        if self._residuals is None or not same:
             self._residuals, self._recorded = _prepare(self.options, params)
             self._made_for = structure, modifiers
-        assert self._residuals is not None  # noqa: S101
         return self._residuals
 
     def one_step_earlier(self) -> ResidualFunction | None:
@@ -198,7 +440,7 @@ class ResidualFunction:
 
 
 def build_residual_fn(**options: Any) -> ResidualFunction:
-    """Make a residual function with its options bound.
+    """Make a residual function with its options bound, see `Options`.
 
     A residual is measured minus predicted, divided by the noise of the signal and times its
     weight. A sample is compared with the model at the time of its stamp: row k of a rollout's
@@ -206,9 +448,6 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
     by name.
 
     Returns ``fn(x, params, **overrides) -> (residuals, predictions, records)``.
-
-    Args:
-        **options: See `Options`.
     """
     for name in options:
         if name not in Options._fields:
@@ -219,10 +458,10 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
         raise FitError(
             'Expected models_sequences, a list of at least one ModelSequences, found none.'
         )
-    stamps = options.get('sensor_stamps', 'auto')
-    if stamps not in get_args(SensorStamps):
-        raise FitError(f"Expected sensor_stamps 'auto', 'measured' or 'rollout', found {stamps!r}.")
     found = Options(**options)
+    if found.sensor_stamps not in get_args(SensorStamps):
+        known = "'auto', 'measured' or 'rollout'"
+        raise FitError(f'Expected sensor_stamps {known}, found {found.sensor_stamps!r}.')
     bound_to = getattr(found.modify_residual, '__self__', None)
     if isinstance(bound_to, SignalTransform) and found.custom_rollout is None:
         found = found._replace(modify_residual=None, signal_transform=bound_to)
@@ -234,12 +473,11 @@ def _structure(params: ParameterDict) -> tuple[Any, ...]:
     return tuple(
         (
             name,
-            p.size,
             p.frozen,
             p.target,
             p.scale,
             p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
-            tuple(bound.tobytes() for bound in p.get_bounds()),
+            *(bound.tobytes() for bound in p.get_bounds()),
         )
         for name, p in params.items()
     )
@@ -253,17 +491,16 @@ def _prepare(
     labels = sequence_labels(groups)
     models = [(g.gt_model, own, g.named_spec) for g, own in zip(groups, labels, strict=True)]
     check_targets(params, models)
-    transform, laws = options.signal_transform, None
+    transform, laws, lead = options.signal_transform, None, 0.0
     if transform is not None:
         sensors = [n for g in groups for run in g.measured_rollout for n in run.sensordata.names]
         transform.check(sensors)
-        laws = _laws(transform, params, dict.fromkeys(sensors))
-        if transform.weights and not options.sensor_weights:
-            options = options._replace(sensor_weights=transform.weights)
+        laws = transform.laws(params, dict.fromkeys(sensors))
+        lead = max(-transform.delay_bounds(params)[0], 0.0)
+        options = options._replace(sensor_weights=options.sensor_weights or transform.weights)
         if laws is None or options.custom_rollout is not None:
             own = options.modify_residual or transform.apply
             options = options._replace(modify_residual=own)
-    lead = 0.0 if transform is None else max(-transform.delay_bounds(params)[0], 0.0)
     made = [_group(options, g, own, params, lead) for g, own in zip(groups, labels, strict=True)]
     simulators = [simulator for simulator, _ in made]
     recorded = [entry for _, own in made for entry in own]
@@ -296,39 +533,8 @@ def _check_selection(groups: Sequence[ModelSequences], options: Options) -> None
                 f'Signal {name!r} is of type {measured[name].name}, but enabled_observations has '
                 f'it as {kind.name}.'
             )
-    known = {*measured, *(name for group in groups for name in sensor_mapping(group.gt_model))}
-    for name, weight in (options.sensor_weights or {}).items():
-        if name not in known:
-            raise FitError(f'There is no signal {name!r} to weight; {nearest(name, known)}.')
-        if not (np.ndim(weight) == 0 and 0 <= weight < np.inf):
-            raise FitError(f'Expected a weight of signal {name!r} of 0 or more, found {weight!r}.')
-
-
-def _laws(
-    transform: SignalTransform, params: ParameterDict, sensors: Iterable[str]
-) -> dict[Any, MeasurementModel] | None:
-    """Return what a transform does to each sensor, in terms of a candidate's columns.
-
-    None where formulas do not have it: measurements are multiplied, or axes of a sensor differ.
-    """
-    if any(params[name].size > 1 for name in transform.parameter_names):
-        return None
-    # A candidate's columns are those of the free parameters, then those of the frozen ones.
-    order = sorted(params, key=lambda name: params[name].frozen)
-    ends = np.cumsum([0, *(params[name].size for name in order)]).tolist()
-    places = dict(zip(order, ends, strict=False))
-    found: dict[Any, MeasurementModel] = {}
-    for sensor in sensors:
-        law = transform.linear_law(sensor)
-        if law is None:
-            return None
-        found[sensor] = MeasurementModel(
-            gains=tuple(places[name] for name in law.predicted_gains),
-            biases=tuple(places[name] for name in law.predicted_biases),
-            measured_biases=tuple(places[name] for name in law.measured_biases),
-            delay=None if law.delay is None else places[law.delay],
-        )
-    return found
+    sensors = [name for group in groups for name in sensor_mapping(group.gt_model)]
+    _check_weights(options.sensor_weights or {}, {*measured, *sensors})
 
 
 def _group(
@@ -344,8 +550,23 @@ def _group(
         for label, trajectory in zip(labels, group.measured_rollout, strict=True)
     ]
     own_builder = options.build_model is not apply_param_modifiers
-    spec, called = _called(group.named_spec, params, own_builder=own_builder)
-    model = group.gt_model
+    spec, model = group.named_spec, group.gt_model
+    calling = [
+        p for p in params.values() if p.target is None and (own_builder or p.modifier is not None)
+    ]
+    free = [p for p in params.values() if not p.frozen]
+    called = np.flatnonzero(
+        np.repeat([p in calling for p in free], [p.size for p in free])
+    ).tolist()
+    if called or (calling and not own_builder):
+        spec = spec.copy()
+    if called:
+        # What a callback moves may end that a body is "simple"; one batch needs one layout.
+        for body in spec.bodies:
+            body.simple = False
+    elif not own_builder:
+        for parameter in calling:
+            parameter.apply_modifier(spec)
     if called and not own_builder:
         spec, model = _lean(spec, model, params, labels)
     unknowns = unknowns_of(params, model, labels, frozen=True, spec=spec)
@@ -390,33 +611,6 @@ class _CallbackBuilder:
         return ', '.join(f'{n} = {v:.6g}' for n, v in zip(names, values, strict=False))
 
 
-def _called(
-    given: mujoco.MjSpec, params: ParameterDict, *, own_builder: bool
-) -> tuple[mujoco.MjSpec, list[int]]:
-    """Return the spec that candidates start from, and the columns that callbacks read."""
-    frozen: list[Parameter] = []
-    columns: list[int] = []
-    place = 0
-    for parameter in params.values():
-        calls = parameter.target is None and (own_builder or parameter.modifier is not None)
-        if parameter.frozen:
-            if calls and not own_builder:
-                frozen.append(parameter)
-            continue
-        columns.extend(range(place, place + parameter.size) if calls else ())
-        place += parameter.size
-    if not frozen and not columns:
-        return given, columns
-    spec = given.copy()
-    for parameter in frozen:
-        parameter.apply_modifier(spec)
-    if columns:
-        # What a callback moves may end that a body is "simple"; one batch needs one layout.
-        for body in spec.bodies:
-            body.simple = False
-    return spec, columns
-
-
 def _lean(
     spec: mujoco.MjSpec, model: mujoco.MjModel, params: ParameterDict, labels: list[str]
 ) -> tuple[mujoco.MjSpec, mujoco.MjModel]:
@@ -447,19 +641,18 @@ def _record(
     if options.observed and not (options.return_pred_all or own_comparison):
         names = [signal for signal in options.observed if signal in sensordata.signal_mapping]
         sensordata = sensordata.slice_by_name(names)
-    origin, tolerance = float(control.times[0]), 1e-9
+    origin = float(control.times[0])
     if options.resample_true:
         origin = trajectory.start
-        tolerance = max(tolerance, 4 * float(np.spacing(abs(origin))))
-        control_times = _snapped(control.times - origin, timestep, tolerance)
-        times = _snapped(sensordata.times - origin, timestep, tolerance)
+        control_times, times = (since(s.times, origin, timestep) for s in (control, sensordata))
     else:
-        control_times = timestep * np.arange(len(control), dtype=np.float64)
-        times = timestep * np.arange(len(sensordata), dtype=np.float64)
+        control_times, times = (
+            timestep * np.arange(len(series), dtype=np.float64) for series in (control, sensordata)
+        )
     rollout = options.resample_true and options.sensor_stamps == 'rollout'
     kinds = {kind for kind, _ in sensordata.signal_mapping.values()}
     late = timestep if rollout and not kinds.issubset(STATES) else 0.0
-    kept = (times - late >= -tolerance) & (times - late <= control_times[-1] + tolerance)
+    kept = (times - late >= -ON_STEP) & (times - late <= control_times[-1] + ON_STEP)
     if not kept.any():
         raise FitError(
             f'Sequence {name!r} has controls from {control.times[0]:.9g} to '
@@ -479,28 +672,18 @@ def _record(
             groups.append(TimeSeries(stamps, measured.data, mapping))
     data = mujoco.MjData(model)
     mujoco.mj_setState(model, data, trajectory.initial_state, FULLPHYSICS)
-    actuators = {model.actuator(i).name for i in range(model.nactuator)}
-    commands = {
-        signal if signal in actuators else signal.removesuffix('_ctrl'): entry
-        for signal, entry in (control.signal_mapping or control_mapping(model)).items()
-    }
+    actuators = {n.removesuffix('_ctrl'): entry for n, entry in control_mapping(model).items()}
     sequence = Trajectory(
         name=name,
         origin_ns=round(origin * 1e9),
         initial_qpos=data.qpos.copy(),
         initial_qvel=data.qvel.copy(),
-        commands=(TimeSeries(control_times, control.matrix, commands),),
+        commands=(TimeSeries(control_times, commands(model, control), actuators),),
         measurements=tuple(groups),
         initial_act=data.act.copy(),
     )
     given = trajectory.replace(sensordata=_earlier(trajectory.sensordata, late))
     return Recorded(given, sequence, measured, int(np.count_nonzero(~kept)))
-
-
-def _snapped(times: Array, timestep: float, tolerance: float) -> Array:
-    """Put stamps on the step that they are meant to be on: far from zero they are rounded."""
-    steps = np.rint(times / timestep) * timestep
-    return np.where(np.abs(times - steps) <= tolerance, steps, times)
 
 
 def _earlier(series: TimeSeries, late: float) -> TimeSeries:
@@ -533,12 +716,15 @@ class CustomComparison:
     def compare(self, candidates: Array) -> Outcome:
         """Return residuals (n, m), predicted and measured series for every trajectory."""
         outcome: Outcome = ([], [], [])
+        param_dicts = [self._params.copy() for _ in candidates]
+        for params, x in zip(param_dicts, candidates, strict=True):
+            params.update_from_vector(x)
         for simulator, entry in self._recorded:
             models = [simulator.compiled(x) for x in candidates]
-            rollouts = self._rollouts(simulator.threads, entry.given, models, candidates)
+            rollouts = self._rollouts(simulator.threads, entry.given, models, param_dicts)
             parts = [
-                self._compared(entry.given, model, rollout, x)
-                for model, rollout, x in zip(models, rollouts, candidates, strict=True)
+                self._compared(entry.given, model, rollout, params)
+                for model, rollout, params in zip(models, rollouts, param_dicts, strict=True)
             ]
             columns = [np.ravel(np.asarray(part[0], dtype=np.float64)) for part in parts]
             if len({len(column) for column in columns}) > 1:
@@ -557,28 +743,26 @@ class CustomComparison:
         threads: int,
         given: SystemTrajectory,
         models: list[mujoco.MjModel],
-        candidates: Array,
+        param_dicts: list[ParameterDict],
     ) -> Sequence[SystemTrajectory]:
         """Simulate one trajectory with every candidate, on the user's clock."""
-        count, model = len(candidates), models[0]
-        qpos, qvel, act, ctrl = TimeSeries.compute_all_state_mappings(model)
-        control = given.control
+        count, model, control = len(models), models[0], given.control
         if not self._options.resample_true:
             times = control.times[0] + float(model.opt.timestep) * np.arange(len(control))
             control = TimeSeries(times, control.data, control.signal_mapping)
+        states = {n: entry for kind in STATES for n, entry in signals_of(model, kind).items()}
         common: dict[str, Any] = {
             'models': models,
             'datas': [mujoco.MjData(model) for _ in range(threads)],
             'control_signal': [control] * count,
             'initial_states': [given.initial_state] * count,
             'rollout_signal_mapping': sensor_mapping(model),
-            'rollout_state_mapping': {**qpos, **qvel, **act},
-            'ctrl_mapping': ctrl,
+            'rollout_state_mapping': states,
+            'ctrl_mapping': control_mapping(model),
         }
         if self._options.custom_rollout is None:
             return sysid_rollout(**common)
         common['control_signal'] = [stepped(model, control, given.start)] * count
-        param_dicts = [self._with(x) for x in candidates]
         made = self._options.custom_rollout(**common, param_dicts=param_dicts)
         rollouts: list[SystemTrajectory] = [] if made is None else list(made)
         if len(rollouts) != count:
@@ -588,19 +772,19 @@ class CustomComparison:
             )
         return rollouts
 
-    def _with(self, x: Array) -> ParameterDict:
-        self._params.update_from_vector(x)
-        return self._params.copy()
-
     def _compared(
-        self, given: SystemTrajectory, model: mujoco.MjModel, rollout: SystemTrajectory, x: Array
+        self,
+        given: SystemTrajectory,
+        model: mujoco.MjModel,
+        rollout: SystemTrajectory,
+        params: ParameterDict,
     ) -> tuple[Array, TimeSeries, TimeSeries]:
-        options, state = self._options, rollout.state
+        options, state, series = self._options, rollout.state, given.sensordata
         if options.modify_residual is not None:
             made = options.modify_residual(
-                self._with(x),
+                params,
                 rollout.sensordata,
-                given.sensordata,
+                series,
                 model,
                 options.return_pred_all,
                 state=None if state is None else state.matrix,
@@ -611,33 +795,25 @@ class CustomComparison:
                     f'found {type(made).__name__}.'
                 )
             return made[0], made[1], made[2]
-        series = given.sensordata
         if options.observed:
             series = series.slice_by_name([n for n in options.observed if n in series.names])
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
-        predicted = _paired(measured, state, rollout.sensordata, measured.times)
-        weights, scale = options.sensor_weights or {}, np.ones(measured.matrix.shape[1])
-        for name, (_, columns) in measured.signal_mapping.items():
-            scale[columns] = weights.get(name, 1.0) / self._noise.get(name, 1.0)
-        residual = (measured.matrix - predicted.matrix) * scale
+        predicted = _paired(measured, state, rollout.sensordata)
+        weights = options.sensor_weights or {}
+        scales = {n: weights.get(n, 1.0) / self._noise.get(n, 1.0) for n in measured.names}
+        residual = weighted_diff(predicted, measured, model, scales)
         return residual[np.isfinite(measured.matrix)], predicted, measured
 
 
-def _paired(
-    measured: TimeSeries, state: TimeSeries | None, sensordata: TimeSeries, times: Array
-) -> TimeSeries:
-    """Return what was simulated of measured signals, by name, at (n,) stamps; NaN where unknown."""
-    data = np.empty((len(times), measured.matrix.shape[1]))
+def _paired(measured: TimeSeries, state: TimeSeries | None, sensordata: TimeSeries) -> TimeSeries:
+    """Return what was simulated of measured signals, at their stamps; NaN where unknown."""
+    times, data = measured.times, np.empty((len(measured), measured.matrix.shape[1]))
     for name, (kind, columns) in measured.signal_mapping.items():
-        if kind is SignalType.CustomObs:
-            raise FitError(
-                f'Observation {name!r} is a CustomObs, which the model does not predict; pass a '
-                'modify_residual that compares it.'
-            )
         source = state if kind in STATES and state is not None else sensordata
         if name not in source.signal_mapping:
+            why = 'a modify_residual compares what the model does not predict'
             raise FitError(
-                f'Observation {name!r} was not simulated; {nearest(name, source.names)}.'
+                f'Observation {name!r} was not simulated; {nearest(name, source.names)}; {why}.'
             )
         data[:, columns] = TimeSeries(source.times, source.get(name)).interpolate(times)
         data[np.ix_((times < source.times[0]) | (times > source.times[-1]), columns)] = np.nan
@@ -669,74 +845,3 @@ def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     """
     given = {name: value for name, value in locals().items() if name in Options._fields}
     return build_residual_fn(**given, **options)(x, params)
-
-
-def model_residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
-    x: Array,
-    params: ParameterDict,
-    build_model: Callable[[ParameterDict], mujoco.MjModel],
-    traj_measured: Sequence[SystemTrajectory] | SystemTrajectory,
-    modify_residual: ModifyResidualFn | None = None,
-    custom_rollout: CustomRolloutFn | None = None,
-    n_threads: int = 0,
-    return_pred_all: bool = False,  # noqa: FBT002
-    resample_true: bool = True,  # noqa: FBT002
-    sensor_weights: Mapping[str, float] | None = None,
-    enabled_observations: Sequence[tuple[str, SignalType]] = (),
-    **options: Any,
-) -> tuple[Array, list[TimeSeries], list[TimeSeries]]:
-    """Evaluate candidates of one model, compiled by ``build_model(params)``, on trajectories once.
-
-    The trajectories need not cover all sensors of the model. All else is as of `residual`.
-
-    Returns:
-        The (n,) or (n, m) residuals of all trajectories, and the predicted and measured series: of
-        every trajectory with the first candidate, then with the next.
-    """
-    own = {name: value for name, value in locals().items() if name in Options._fields}
-    several = [traj_measured] if isinstance(traj_measured, SystemTrajectory) else traj_measured
-    if not several:
-        raise FitError('Expected a measured trajectory, found none.')
-    given, untargeted = params.copy(), params.copy()
-    for parameter in untargeted.values():
-        parameter.target = None
-
-    def build(candidate: ParameterDict, _: mujoco.MjSpec) -> mujoco.MjModel:
-        given.update_from_vector(candidate.as_vector())
-        return build_model(given)
-
-    group = ModelSequences.of_trajectories('model', several)
-    own |= {'models_sequences': [group], 'build_model': build}
-    found, *series = build_residual_fn(**own, **options)(x, untargeted)
-    predicted, measured = ([s for c in zip(*some, strict=True) for s in c] for some in series)
-    return np.concatenate(found), predicted, measured
-
-
-def construct_ts_from_defaults(
-    state_ts: TimeSeries,
-    pred_sensordata: TimeSeries,
-    measured_sensordata: TimeSeries,
-    enabled_observations: Sequence[tuple[str, SignalType]] | None = None,
-) -> tuple[TimeSeries, TimeSeries]:
-    """Pair what was simulated with what was measured, by name.
-
-    Sensors that were simulated without names have the columns of the measured ones.
-    ``enabled_observations`` are names and types of signals that count; all by default.
-
-    Returns:
-        The measured series with its stamps, and the predicted one with those of
-        ``pred_sensordata``; a state is NaN at stamps where ``state_ts`` has none.
-    """
-    measured = measured_sensordata
-    for name, kind in enabled_observations or ():
-        found, _ = measured.get_indices(name)
-        if found is not kind:
-            raise FitError(
-                f'Observation {name!r} is of type {found.name}, but declared as {kind.name}.'
-            )
-    if enabled_observations:
-        measured = measured.slice_by_name([name for name, _ in enabled_observations])
-    if not pred_sensordata.signal_mapping:
-        mapping = measured_sensordata.signal_mapping
-        pred_sensordata = TimeSeries(pred_sensordata.times, pred_sensordata.data, mapping)
-    return measured, _paired(measured, state_ts, pred_sensordata, pred_sensordata.times)

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Time series with the constructors and methods of MuJoCo's sysid toolbox.
+"""Time series of MuJoCo's sysid toolbox, and what is done with their signals, always by name.
 
 A sensor is called by its own name, a control ``NAME_ctrl``, states ``NAME_qpos``, ``NAME_qvel`` and
 ``NAME_act``. A free joint is named after its body. An element without a name is called
@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, get_args, overload
+from typing import Any, Literal, Self, get_args, overload
 
 import mujoco
 import numpy as np
@@ -23,8 +23,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros import signals
 from sysid_ros.errors import SignalError, nearest
-from sysid_ros.files import replace_file, write_arrays
+from sysid_ros.files import beside, replace_file, write_arrays
 from sysid_ros.signals import Instants, SignalMapping, SignalType
+from sysid_ros.toolbox.parameter import Parameter
 
 Array = NDArray[np.float64]
 InterpolationMethod = Literal['linear', 'cubic', 'quadratic', 'quintic', 'zero_order_hold', 'zoh']
@@ -44,81 +45,67 @@ STATES = (SignalType.MjStateQPos, SignalType.MjStateQVel, SignalType.MjStateAct)
 OBSERVATIONS = (SignalType.MjSensor, *STATES)
 
 
-class Signal(NamedTuple):
-    """One signal of a model: its full name, its kind, and its (d,) columns.
+def signals_of(model: mujoco.MjModel, kind: SignalType) -> SignalDict:
+    """Map every signal of a kind to its columns, of which it may have several.
 
-    The columns are those of ``sensordata`` for a sensor, of ``ctrl`` for a control, and of the full
-    physics state without its first number, the time, for a state.
+    They are those of ``sensordata`` for a sensor, of ``ctrl`` for a control, and for a state those
+    of the full physics state without its first number, the time.
     """
-
-    name: str
-    kind: SignalType
-    columns: NDArray[np.int64]
+    nq, nv = model.nq, model.nv
+    if kind is SignalType.MjSensor:
+        names = _names(model, 'sensor', model.nsensor)
+        begins, widths = model.sensor_adr, model.sensor_dim
+    elif kind is SignalType.MjStateQPos:
+        names, begins = _joint_signal_names(model), model.jnt_qposadr
+        widths = np.diff(begins, append=nq)
+    elif kind is SignalType.MjStateQVel:
+        names, begins = _joint_signal_names(model), model.jnt_dofadr + nq
+        widths = np.diff(begins, append=nq + nv)
+    else:
+        names = _names(model, 'actuator', model.nactuator)
+        begins, widths = model.actuator_ctrladr, model.actuator_ctrlnum
+        if kind is SignalType.MjStateAct:
+            begins, widths = model.actuator_actadr + nq + nv, model.actuator_actnum
+    return {
+        name + _SUFFIXES[kind]: (kind, np.arange(begin, begin + width, dtype=np.int64))
+        for name, begin, width in zip(names, begins, widths, strict=True)
+        if width > 0
+    }
 
 
 def sensor_mapping(model: mujoco.MjModel) -> SignalDict:
     """Map every sensor of a model to its columns in ``sensordata``."""
-    names = _names(model, 'sensor', model.nsensor)
-    return _spans(names, SignalType.MjSensor, model.sensor_adr, model.sensor_dim)
+    return signals_of(model, SignalType.MjSensor)
 
 
 def control_mapping(model: mujoco.MjModel) -> SignalDict:
     """Map every actuator of a model to its columns in ``ctrl``, of which it may have several."""
-    names = _names(model, 'actuator', model.nactuator)
-    return _spans(names, SignalType.MjCtrl, model.actuator_ctrladr, model.actuator_ctrlnum)
-
-
-def state_mappings(model: mujoco.MjModel) -> tuple[SignalDict, SignalDict, SignalDict]:
-    """Map ``qpos``, ``qvel`` and ``act`` to columns of the full physics state without the time."""
-    nq, nv = model.nq, model.nv
-    widths = np.diff(np.append(model.jnt_qposadr, nq)), np.diff(np.append(model.jnt_dofadr, nv))
-    names = _joint_signal_names(model)
-    actuators = _names(model, 'actuator', model.nactuator)
-    stateful = np.flatnonzero(model.actuator_actnum > 0)
-    return (
-        _spans(names, SignalType.MjStateQPos, model.jnt_qposadr, widths[0]),
-        _spans(names, SignalType.MjStateQVel, model.jnt_dofadr + nq, widths[1]),
-        _spans(
-            [actuators[index] for index in stateful],
-            SignalType.MjStateAct,
-            model.actuator_actadr[stateful] + nq + nv,
-            model.actuator_actnum[stateful],
-        ),
-    )
+    return signals_of(model, SignalType.MjCtrl)
 
 
 def find_signal(
     model: mujoco.MjModel, name: str, kinds: Iterable[SignalType] = OBSERVATIONS
-) -> Signal:
-    """Find a signal by its name, with or without its suffix; the first kind that has it counts."""
-    tables = {kind: _signals(model, kind) for kind in kinds}
-    for kind, table in tables.items():
-        for full in (name, name + _SUFFIXES[kind]):
+) -> tuple[str, SignalType, NDArray[np.int64]]:
+    """Return full name, kind and columns of a signal; its name may be without the suffix.
+
+    The first kind that has it counts; free joints are found under their own names, too.
+    """
+    kinds = tuple(kinds)
+    known: list[str] = []
+    for kind in kinds:
+        suffix, table = _SUFFIXES[kind], signals_of(model, kind)
+        if kind in STATES[:2]:
+            for joint, signal in enumerate(_joint_signal_names(model)):
+                table.setdefault(model.joint(joint).name + suffix, table[signal + suffix])
+        for full in (name, name + suffix):
             if full in table:
-                return Signal(full, kind, table[full][1])
-    # Suggest what looks like what was written: with its suffix or without.
-    known = [
-        full if name.endswith(_SUFFIXES[kind]) else full.removesuffix(_SUFFIXES[kind])
-        for kind, table in tables.items()
-        for full in table
-    ]
-    wanted = ' or '.join(kind.name for kind in tables)
+                return full, kind, table[full][1]
+        # Suggest what looks like what was written: with its suffix or without.
+        known += [n if name.endswith(suffix) else n.removesuffix(suffix) for n in table]
+    wanted = ' or '.join(kind.name for kind in kinds)
     raise SignalError(
         f'Could not resolve signal {name!r} as {wanted} of the model; {nearest(name, known)}.'
     )
-
-
-def _signals(model: mujoco.MjModel, kind: SignalType) -> SignalDict:
-    """Return the signals of one kind, free joints also under their own names."""
-    if kind in STATES:
-        table = state_mappings(model)[STATES.index(kind)]
-        for index, name in enumerate(_joint_signal_names(model)):
-            if kind is not SignalType.MjStateAct:
-                suffix = _SUFFIXES[kind]
-                table.setdefault(model.joint(index).name + suffix, table[name + suffix])
-        return table
-    tables = {SignalType.MjSensor: sensor_mapping, SignalType.MjCtrl: control_mapping}
-    return tables[kind](model) if kind in tables else {}
 
 
 def _names(model: mujoco.MjModel, element: str, count: int) -> list[str]:
@@ -139,20 +126,11 @@ def _joint_signal_names(model: mujoco.MjModel) -> list[str]:
     return names
 
 
-def _spans(
-    names: Iterable[str], kind: SignalType, begins: Iterable[int], widths: Iterable[int]
-) -> SignalDict:
-    return {
-        name + _SUFFIXES[kind]: (kind, np.arange(begin, begin + width, dtype=np.int64))
-        for name, begin, width in zip(names, begins, widths, strict=True)
-    }
-
-
-def _side_by_side(signals: Iterable[tuple[str, SignalType, int]]) -> SignalDict:
+def _side_by_side(found: Iterable[tuple[str, SignalType, int]]) -> SignalDict:
     """Lay out signals of names, kinds and widths side by side, in the order given."""
     mapping: SignalDict = {}
     begin = 0
-    for name, kind, width in signals:
+    for name, kind, width in found:
         if width <= 0 or name in mapping:
             raise SignalError(
                 f'Signal {name!r} must come once and have positive width, got {width}.'
@@ -226,7 +204,7 @@ class TimeSeries(signals.TimeSeries):
         kinds: tuple[SignalType, ...],
     ) -> Self:
         if names is None:
-            return cls._of_signals(times, data, _signals(model, kinds[0]))
+            return cls._of_signals(times, data, signals_of(model, kinds[0]))
         found = []
         for item in names:
             name, hint = (item, None) if isinstance(item, str) else item
@@ -237,7 +215,7 @@ class TimeSeries(signals.TimeSeries):
                     f'{allowed}.'
                 )
             found.append(find_signal(model, name, kinds if hint is None else (hint,)))
-        mapping = _side_by_side((s.name, s.kind, len(s.columns)) for s in found)
+        mapping = _side_by_side((name, kind, len(columns)) for name, kind, columns in found)
         return cls._of_signals(times, data, mapping)
 
     @classmethod
@@ -260,8 +238,9 @@ class TimeSeries(signals.TimeSeries):
     def compute_all_state_mappings(
         model: mujoco.MjModel,
     ) -> tuple[SignalDict, SignalDict, SignalDict, SignalDict]:
-        """Map ``qpos``, ``qvel``, ``act`` (see ``state_mappings``) and ``ctrl`` of the model."""
-        return *state_mappings(model), control_mapping(model)
+        """Map ``qpos``, ``qvel``, ``act`` and ``ctrl`` of the model."""
+        qpos, qvel, act = (signals_of(model, kind) for kind in STATES)
+        return qpos, qvel, act, control_mapping(model)
 
     @property
     def duration(self) -> float:
@@ -293,14 +272,16 @@ class TimeSeries(signals.TimeSeries):
         """
         if not ts.signal_mapping:
             return ts
-        wanted = list(dict.fromkeys(enabled_sensors))
-        kept = {int(column) for name in wanted for column in ts.get_indices(name)[1]}
-        mapped = (int(column) for _, at in ts.signal_mapping.values() for column in at)
-        order = [column for column in dict.fromkeys(mapped) if column in kept]
-        mapping = {}
-        for name in wanted:
-            kind, columns = ts.signal_mapping[name]
-            mapping[name] = (kind, np.array([order.index(c) for c in columns], dtype=np.int64))
+        wanted = {name: ts.get_indices(name) for name in enabled_sensors}
+        kept = [
+            column for name, (_, at) in ts.signal_mapping.items() if name in wanted for column in at
+        ]
+        order = np.array(list(dict.fromkeys(kept)), dtype=np.int64)
+        place = {column: index for index, column in enumerate(order.tolist())}
+        mapping = {
+            name: (kind, np.array([place[column] for column in at.tolist()], dtype=np.int64))
+            for name, (kind, at) in wanted.items()
+        }
         return TimeSeries(ts.times, ts.matrix[:, order], mapping)
 
     def interpolate(self, t: Instants, method: InterpolationMethod = 'linear') -> Array:
@@ -340,45 +321,22 @@ class TimeSeries(signals.TimeSeries):
     ) -> TimeSeries:
         """Interpolate to (m,) strictly increasing stamps, or to a grid of ``target_dt`` seconds.
 
-        The grid is ``times[0] + k * target_dt``, exactly, as far as the last sample. Samples that
-        are on it but for the rounding of their stamps are taken as they are.
+        The grid is ``times[0] + k * target_dt``, exactly, as far as the last sample, which may miss
+        it by rounding.
         """
         if new_times is not None:
             stamps = np.asarray(new_times, dtype=np.float64)
             if stamps.ndim != 1:
                 raise SignalError(f'Expected new_times of shape (m,), found {stamps.shape}.')
             return TimeSeries(stamps, self.interpolate(stamps, method), self.signal_mapping)
-        if target_dt is None or not (target_dt > 0 and np.isfinite(target_dt)):
+        if target_dt is None or not 0 < target_dt < np.inf:
             raise SignalError(f'Expected new_times or a positive target_dt, found {target_dt}.')
-        stamps = regular_grid(self.times, float(target_dt))
-        at = snapped(stamps, self.times, float(target_dt))
-        return TimeSeries(stamps, self.interpolate(at, method), self.signal_mapping)
-
-    def remove_from_beginning(self, time_to_remove_s: float) -> TimeSeries:
-        """Drop the first seconds and set the clock back by as much.
-
-        A sample keeps its distance to the samples of another series that is shortened by the same
-        time, whatever the rates of the two. A sample at just that time is kept.
-        """
-        if not 0 <= time_to_remove_s <= self.duration:
-            raise SignalError(
-                f'Expected 0 to {self.duration:g} s to remove, found {time_to_remove_s:g} s.'
-            )
-        begin = self.times[0] + time_to_remove_s
-        period = self.duration / max(len(self) - 1, 1)
-        first = int(np.searchsorted(self.times, begin - slack(self.times[[0, -1]], period)))
-        return TimeSeries(
-            self.times[first:] - time_to_remove_s, self.data[first:], self.signal_mapping
-        )
-
-    def dt_statistics(self) -> dict[str, float]:
-        """Return mean, median, std, min and max of the intervals between stamps, seconds."""
-        if len(self) == 1:
-            raise SignalError('Expected a time series of at least 2 samples, found 1.')
-        gaps = np.diff(self.times)
-        return {
-            word: float(getattr(np, word)(gaps)) for word in ('mean', 'median', 'std', 'min', 'max')
-        }
+        rounding = slack(self.times[[0, -1]], target_dt)
+        count = 1 + int(np.floor((self.duration + rounding) / target_dt))
+        stamps = self.times[0] + np.arange(count) * target_dt
+        # A held value is that of the sample that is meant, also just before it.
+        held = rounding if method in {'zoh', 'zero_order_hold'} else 0.0
+        return TimeSeries(stamps, self.interpolate(stamps + held, method), self.signal_mapping)
 
     def save_to_disk(self, path: str | PathLike[str]) -> None:
         """Write an ``.npz`` file, without pickle, that MuJoCo's sysid toolbox reads as well."""
@@ -405,26 +363,12 @@ def slack(times: Array, period: float) -> float:
     return float(min(1e-6 * period + 4 * np.spacing(np.max(np.abs(times))), period / 4))
 
 
-def regular_grid(times: Array, period: float) -> Array:
-    """Return the instants ``times[0] + k * period`` up to the last stamp.
-
-    A last stamp that misses the grid only by the rounding of its digits is on it, so that samples
-    taken with the period give as many instants as there are samples.
-    """
-    span = times[-1] - times[0]
-    steps = int(np.floor((span + slack(times[[0, -1]], period)) / period))
-    grid: Array = times[0] + np.arange(steps + 1) * period
-    return grid
-
-
-def snapped(at: Array, times: Array, period: float) -> Array:
-    """Move (m,) instants, a period apart, onto the stamps that they miss only by rounding."""
-    after = np.clip(np.searchsorted(times, at), 0, len(times) - 1)
-    before = np.clip(after - 1, 0, None)
-    stamp = np.where(at - times[before] < times[after] - at, times[before], times[after])
-    near = np.abs(stamp - at) <= slack(np.append(times[[0, -1]], at[[0, -1]]), period)
-    moved: Array = np.where(near, stamp, at)
-    return moved
+def since(times: Array, origin: float, timestep: float) -> Array:
+    """Return stamps in seconds from an origin; what misses a step only by rounding is on it."""
+    late = times - origin
+    steps = timestep * np.rint(late / timestep)
+    near = np.abs(late - steps) <= slack(np.append(times[[0, -1]], origin), timestep)
+    return np.where(near, steps, late)
 
 
 def stored_series(arrays: Mapping[str, NDArray[Any]], prefix: str = '') -> TimeSeries:
@@ -448,8 +392,7 @@ def read_arrays(path: str | PathLike[str], needed: Iterable[str]) -> dict[str, N
     if not path.is_file() and not path.name.endswith('.npz'):
         path = path.with_name(f'{path.name}.npz')
     if not path.is_file():
-        siblings = sorted(entry.name for entry in path.parent.glob('*.npz'))
-        raise SignalError(f'No file {str(path)!r}; {nearest(path.name, siblings)}.')
+        raise SignalError(f'No file {str(path)!r}; {beside(path)}.')
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
@@ -463,3 +406,166 @@ def read_arrays(path: str | PathLike[str], needed: Iterable[str]) -> dict[str, N
             f'Expected {", ".join(missing)} in {str(path)!r}, found {", ".join(arrays) or "none"}.'
         )
     return arrays
+
+
+def get_sensor_indices(
+    model: mujoco.MjModel,
+    sensor_name: str | Sequence[str],
+    sort: bool = False,  # noqa: FBT002 (the toolbox's signature)
+) -> list[int]:
+    """Return the places of one or several sensors in ``sensordata``, in the order of the names."""
+    names = [sensor_name] if isinstance(sensor_name, str) else sensor_name
+    found = [find_signal(model, name, (SignalType.MjSensor,))[2] for name in names]
+    places: list[int] = np.concatenate([np.zeros(0, dtype=np.int64), *found]).tolist()
+    return sorted(places) if sort else places
+
+
+def apply_bias(ts: TimeSeries, sensor_name: str, bias: Parameter) -> TimeSeries:
+    """Add a parameter's value, one for all columns of a signal or one for each, in its unit."""
+    return corrected(ts, sensor_name, [], [bias])
+
+
+def apply_gain(ts: TimeSeries, sensor_name: str, gain: Parameter) -> TimeSeries:
+    """Multiply a signal by a parameter's value, one for all of its columns or one for each."""
+    return corrected(ts, sensor_name, [gain], [])
+
+
+def corrected(
+    ts: TimeSeries, signal: str, gains: Iterable[Parameter], biases: Iterable[Parameter]
+) -> TimeSeries:
+    """Multiply a signal by parameters and then add others."""
+    columns = ts.get_indices(signal)[1]
+    data = np.array(ts.matrix)
+    for gain in gains:
+        data[:, columns] *= _per_column(gain, signal, len(columns))
+    for bias in biases:
+        data[:, columns] += _per_column(bias, signal, len(columns))
+    return TimeSeries(ts.times, data.reshape(ts.data.shape), ts.signal_mapping)
+
+
+def _per_column(parameter: Parameter, signal: str, width: int) -> Array:
+    value = parameter.as_vector()
+    if len(value) not in {1, width}:
+        expected = '1 value' if width == 1 else f'1 or {width} values'
+        raise SignalError(
+            f'Parameter {parameter.name!r} acts on signal {signal!r}, '
+            f'expected {expected}, found {len(value)}.'
+        )
+    return value
+
+
+def apply_delay(ts: TimeSeries, sensor_name: str, delay: Parameter) -> TimeSeries:
+    """Delay a signal by a parameter in seconds: out(t) = in(t - d), linear between samples.
+
+    Before the first sample that arrives, its value is returned. NaN samples stay NaN locally.
+    """
+    value = float(_per_column(delay, sensor_name, 1)[0])
+    return apply_resample_and_delay(ts, ts.times, 0.0, {sensor_name: value})
+
+
+def apply_time_window(ts: TimeSeries, min_t: float, max_t: float) -> TimeSeries:
+    """Keep the samples from one instant to another, s; a stamp just beside one is on it."""
+    rounding = slack(ts.times[[0, -1]], ts.duration / max(len(ts) - 1, 1))
+    inside = (ts.times >= min_t - rounding) & (ts.times <= max_t + rounding)
+    if not inside.any():
+        raise SignalError(
+            f'Expected samples between {min_t:g} and {max_t:g} s, found {ts.times[0]:g} to '
+            f'{ts.times[-1]:g} s.'
+        )
+    return ts.rows(inside)
+
+
+def apply_delayed_ts_window(
+    ts: TimeSeries, ts_delayed: TimeSeries, min_delay: float, max_delay: float
+) -> TimeSeries:
+    """Keep the samples that can be compared with a series whatever its delay.
+
+    A series from t₀ to t₁ that is delayed by d is known from t₀ + d to t₁ + d; for every d between
+    the two delays, in seconds, it is known from t₀ + max_delay to t₁ + min_delay.
+    """
+    if min_delay > max_delay:
+        raise SignalError(
+            f'Expected min_delay up to max_delay, found {min_delay:g} and {max_delay:g} s.'
+        )
+    return apply_time_window(ts, ts_delayed.times[0] + max_delay, ts_delayed.times[-1] + min_delay)
+
+
+def apply_resample_and_delay(
+    ts: TimeSeries,
+    times: ArrayLike,
+    default_delay: float,
+    sensor_delays: Mapping[str, float] | None = None,
+    predicted_data: bool = True,  # noqa: FBT002 (the toolbox's signature)
+) -> TimeSeries:
+    """Evaluate a series at other (m,) instants, s, each signal delayed by its own time.
+
+    It is linear between samples, held before the first and after the last. ``default_delay``, s, is
+    that of all signals that ``sensor_delays`` does not name. Without ``predicted_data`` the series
+    is delayed already, as measurements are, and the delay is taken out: out(t) = in(t + d).
+    """
+    stamps = np.asarray(times, dtype=np.float64)
+    delays = np.full(ts.matrix.shape[1], float(default_delay))
+    for name, delay in (sensor_delays or {}).items():
+        delays[ts.get_indices(name)[1]] = delay
+    sign = -1.0 if predicted_data else 1.0
+    data = np.empty((len(stamps), len(delays)))
+    for delay in np.unique(delays):
+        columns = np.flatnonzero(delays == delay)
+        own = TimeSeries(ts.times, ts.matrix[:, columns])
+        data[:, columns] = own.interpolate(stamps + sign * delay)
+    return TimeSeries(stamps, data.reshape(len(stamps), *ts.data.shape[1:]), ts.signal_mapping)
+
+
+def weighted_diff(
+    predicted_data: Array | TimeSeries,
+    measured_data: Array | TimeSeries,
+    model: mujoco.MjModel | None = None,
+    sensor_weights: Mapping[str, float] | Array | None = None,
+) -> Array:
+    """Return measured minus predicted times weights, (n, k) in the order of the measured columns.
+
+    Series that name their signals are compared signal by signal, and weights are looked up by name,
+    so that neither the order of the columns nor missing sensors matter; the columns of other data
+    are those of the model's sensors. What has no weight has 1, and NaN stays NaN.
+    """
+    mapping = measured_data.signal_mapping if isinstance(measured_data, TimeSeries) else {}
+    measured, predicted = (
+        np.asarray(part.matrix if isinstance(part, TimeSeries) else part, dtype=np.float64)
+        for part in (measured_data, predicted_data)
+    )
+    if mapping and isinstance(predicted_data, TimeSeries) and predicted_data.signal_mapping:
+        predicted = np.full((len(predicted), measured.shape[1]), np.nan)
+        for name, (_, columns) in mapping.items():
+            predicted[:, columns] = predicted_data.get(name)
+    if predicted.shape != measured.shape:
+        raise SignalError(
+            f'Expected predicted and measured data of the same shape, '
+            f'found {predicted.shape} and {measured.shape}.'
+        )
+    weights = np.ones(measured.shape[-1])
+    if isinstance(sensor_weights, Mapping):
+        for name, weight in sensor_weights.items():
+            if name in mapping:
+                weights[mapping[name][1]] = weight
+            elif model is None:
+                raise SignalError(
+                    f'There is no signal {name!r} to weight; {nearest(name, mapping)}.'
+                )
+            else:  # of sensors of the model, some need not be measured
+                places = get_sensor_indices(model, name)
+                weights[[] if mapping else places] = weight
+    elif sensor_weights is not None:
+        weights = np.asarray(sensor_weights, dtype=np.float64)
+    difference: Array = (measured - predicted) * weights
+    return difference
+
+
+def normalize_residual(residual: Array, measured_data: Array) -> Array:
+    """Divide each channel's residual by the norm of what was measured, over √2; (n, k) each.
+
+    NaN samples do not count. A channel of zeros says nothing about the model: its residual becomes
+    zero.
+    """
+    norms = np.sqrt(np.nansum(np.square(np.asarray(measured_data, dtype=np.float64)), axis=0) / 2)
+    found: Array = np.where(norms > 0, residual / np.where(norms > 0, norms, 1.0), 0.0)
+    return found

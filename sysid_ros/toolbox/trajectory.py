@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any
 
@@ -30,32 +29,25 @@ from sysid_ros.errors import (
 )
 from sysid_ros.files import write_arrays
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
+from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.signals import SignalMapping, SignalType
 from sysid_ros.toolbox.timeseries import (
+    STATES,
     TimeSeries,
     control_mapping,
     find_signal,
     read_arrays,
-    regular_grid,
     sensor_mapping,
+    signals_of,
+    since,
     slack,
-    snapped,
-    state_mappings,
     stored_series,
 )
 
 Array = NDArray[np.float64]
 
-_SLICES = {
-    'joint_pos': mujoco.mjtSensor.mjSENS_JOINTPOS,
-    'joint_vel': mujoco.mjtSensor.mjSENS_JOINTVEL,
-    'joint_torque': mujoco.mjtSensor.mjSENS_JOINTACTFRC,
-}
 #: A time that misses a step by less than this fraction of it is on it: clocks are often summed up.
 SAME_STEP = 1e-3
-#: A history buffer begins with two numbers, then come the stamps (MuJoCo 4.0); the first of a
-#: sensor's is a stamp too, that of its last computation.
-_HISTORY_HEADER = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,20 +57,13 @@ class SystemTrajectory:
     Every series has its own stamps, all on one clock. The initial state belongs to the first
     command, or to its own time where that is not zero. A measurement describes the system at its
     stamp, see `sysid_rollout`.
-
-    Attributes:
-        model: The model that simulated it, or that it is compared with.
-        control: Commands, per actuator.
-        sensordata: Measurements, per sensor.
-        initial_state: (nstate,) state of kind ``mjSTATE_FULLPHYSICS`` at the start.
-        state: (n, nstate) states of that kind, the first column the time, which the columns in
-            the signal mapping count; None for a recorded run.
     """
 
     model: mujoco.MjModel
     control: TimeSeries
     sensordata: TimeSeries
-    initial_state: Array
+    initial_state: Array  # (nstate,) of kind ``mjSTATE_FULLPHYSICS``
+    #: (n, nstate) of that kind; the columns of signals count the first one, the time.
     state: TimeSeries | None = None
 
     def replace(self, **kwargs: Any) -> SystemTrajectory:
@@ -90,42 +75,19 @@ class SystemTrajectory:
         """Time of the initial state on the clock of the series, seconds; see `start_time`."""
         return start_time(self.model, self.initial_state, self.control)
 
-    @property
-    def sensordim(self) -> int:
-        """How many numbers all sensors of the model give."""
-        return int(self.model.nsensordata)
-
     def __len__(self) -> int:
         return len(self.sensordata)
-
-    def get_sensordata_slice(self, sensor: str = 'joint_pos') -> Array:
-        """Return the (n, d) measurements of all sensors of one type, in the model's order.
-
-        The type is ``joint_pos``, ``joint_vel`` or ``joint_torque``.
-        """
-        if sensor not in _SLICES:
-            raise FitError(f'Unsupported sensor type {sensor!r}; {nearest(sensor, _SLICES)}.')
-        mapping = self.sensordata.signal_mapping or sensor_mapping(self.model)
-        every = list(sensor_mapping(self.model))
-        names = [every[k] for k in np.flatnonzero(self.model.sensor_type == _SLICES[sensor].value)]
-        columns = [mapping[name][1] for name in names if name in mapping]
-        if not columns:
-            raise FitError(
-                f'No sensor of type {sensor!r} was measured; the model has {len(names)}.'
-            )
-        return self.sensordata.matrix[:, np.concatenate(columns)]
 
     def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
         """Check that the series belong to the model, by name, and are on one clock."""
         _check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
-        _controls(self.model, self.control)
+        commands(self.model, self.control)
         _check_state(self.model, self.initial_state)
         if self.state is not None:
             _check_width('State', self.state.matrix.shape[1], len(self.initial_state))
-        begin, end = self.start, float(self.control.times[-1])
-        times = self.sensordata.times
-        tolerance = slack(np.array([begin, end, times[0], times[-1]]), max(end - begin, 1e-9))
-        if not np.any((times >= begin - tolerance) & (times <= end + tolerance)):
+        begin, end, times = self.start, float(self.control.times[-1]), self.sensordata.times
+        step = float(self.model.opt.timestep)
+        if not np.any((times >= begin - step) & (times <= end + step)):
             raise FitError(
                 f'Expected controls and measurements on one clock, found controls from {begin:.9g} '
                 f'to {end:.9g} s and measurements from {times[0]:.9g} to {times[-1]:.9g} s.'
@@ -139,36 +101,40 @@ class SystemTrajectory:
         """
         if chunk_size < 1:
             raise FitError(f'Expected a positive chunk size, found {chunk_size}.')
-        count = len(self) // chunk_size
-        limits = np.append(self.sensordata.times, np.inf)[: count * chunk_size + 1 : chunk_size]
+        if self.state is None:
+            raise FitError('Expected states to split a trajectory at, found none.')
+        limits = [self.start, *self.sensordata.times[chunk_size::chunk_size].tolist(), np.inf]
         return [
-            self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), begin, end)
-            for index, (begin, end) in enumerate(itertools.pairwise(limits.tolist()))
+            self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), *limits[index:][:2])
+            for index in range(len(self) // chunk_size)
         ]
 
     def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
         state, control, initial = self.state, self.control, self.initial_state
-        if state is None:
-            raise FitError('Expected states to split a trajectory at, found none.')
-        tolerance = slack(state.times[[0, -1]], state.duration / max(len(state) - 1, 1))
+        assert state is not None  # noqa: S101
+        near = slack(state.times[[0, -1]], state.duration / max(len(state) - 1, 1))
         if rows.start:
             at = int(np.argmin(np.abs(state.times - begin)))
-            if abs(state.times[at] - begin) > tolerance:
+            if abs(state.times[at] - begin) > near:
                 raise FitError(
                     f'Expected a state at {begin:.9g} s, where a chunk begins, found the nearest '
                     f'at {state.times[at]:.9g} s.'
                 )
             initial = state.matrix[at]
-        else:
-            begin = self.start
-        held = max(int(np.searchsorted(control.times, begin + tolerance, side='right')) - 1, 0)
-        later = (control.times > begin + tolerance) & (control.times < end - tolerance)
-        within = (state.times > begin + tolerance) & (state.times <= end + tolerance)
-        times = np.append(begin, control.times[later])
-        commands = np.concatenate([control.data[[held]], control.data[later]])
-        control = TimeSeries(times, commands, control.signal_mapping)
-        after = state.rows(within) if within.any() else None
-        return SystemTrajectory(self.model, control, self.sensordata.rows(rows), initial, after)
+        held = max(int(np.searchsorted(control.times, begin + near, side='right')) - 1, 0)
+        later = (control.times > begin + near) & (control.times < end - near)
+        within = (state.times > begin + near) & (state.times <= end + near)
+        return SystemTrajectory(
+            self.model,
+            TimeSeries(
+                np.append(begin, control.times[later]),
+                np.concatenate([control.data[[held]], control.data[later]]),
+                control.signal_mapping,
+            ),
+            self.sensordata.rows(rows),
+            initial,
+            state.rows(within) if within.any() else None,
+        )
 
     def render(
         self, height: int = 240, width: int = 320, camera: str | int = -1, fps: int = 30
@@ -204,11 +170,10 @@ class SystemTrajectory:
         state = None
         if 'state_times' in arrays:
             state = stored_series(arrays, 'state_')
-            mapping = state.signal_mapping
             # In the toolbox's files the columns do not count the time, which comes first.
-            columns = [*(at for _, at in mapping.values()), np.zeros(0)]
-            used, width = np.concatenate(columns), state.matrix.shape[1]
-            if width == len(initial) and 0 in used and np.all(used < width - 1):
+            mapping, width = state.signal_mapping, state.matrix.shape[1]
+            used = np.concatenate([[width], *(columns for _, columns in mapping.values())])
+            if 0 in used and np.all(used[1:] < width - 1):
                 mapping = {name: (kind, columns + 1) for name, (kind, columns) in mapping.items()}
                 state = TimeSeries(state.times, state.data, mapping)
         loaded = cls(model, control, sensordata, initial, state)
@@ -266,16 +231,6 @@ class ModelSequences:
         self.allow_missing_sensors = allow_missing_sensors
         series = zip(controls, measured, states, strict=True)
         self._take(names, [SystemTrajectory(compiled, *own) for own in series])
-
-    @classmethod
-    def of_trajectories(cls, name: str, trajectories: Sequence[SystemTrajectory]) -> ModelSequences:
-        """Pair the model of trajectories, of which there is no spec, with them."""
-        found = object.__new__(cls)
-        found.name, found.spec, found.allow_missing_sensors = name, mujoco.MjSpec(), True
-        found.named_spec, found.gt_model = found.spec, trajectories[0].model
-        names = [f'trajectory {index}' for index in range(len(trajectories))]
-        found._take(names, trajectories)
-        return found
 
     def _take(self, names: Sequence[str], rollouts: Sequence[SystemTrajectory]) -> None:
         self.sequence_name = list(names)
@@ -361,7 +316,7 @@ def create_initial_state(
             continue
         columns = np.arange(len(target))
         if names is not None:
-            found = [find_signal(model, name, (kind,)).columns - begin for name in names]
+            found = [find_signal(model, name, (kind,))[2] - begin for name in names]
             columns = np.concatenate([columns[:0], *found])
         given = np.asarray(values, dtype=np.float64)
         if given.shape != columns.shape:
@@ -386,7 +341,7 @@ def _check_state(model: mujoco.MjModel, state: Array) -> None:
         raise FitError('Expected a finite initial state, found NaN or infinity.')
 
 
-def _controls(model: mujoco.MjModel, control: TimeSeries) -> Array:
+def commands(model: mujoco.MjModel, control: TimeSeries) -> Array:
     """Return the (n, nu) commands for the controls of the model, checked.
 
     The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
@@ -405,8 +360,6 @@ def _controls(model: mujoco.MjModel, control: TimeSeries) -> Array:
                 f'The model has no actuator for control {name!r}; {nearest(name, known)}.'
             )
         _check_width(f'Signal {name!r}', len(own), len(known[name]))
-        if np.any(columns[known[name]] >= 0):
-            raise FitError(f'Expected one command per actuator, found another one in {name!r}.')
         columns[known[name]] = own
     missing = [name for name, at in controls.items() if np.any(columns[at] < 0)]
     if missing:
@@ -434,14 +387,14 @@ def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missi
         if kind is SignalType.CustomObs:
             continue
         try:
-            signal = find_signal(model, name, (kind,))
+            full, _, columns = find_signal(model, name, (kind,))
         except SignalError as err:
             raise FitError(
                 f'The measurements name {name!r}, which the model does not have: {err}'
             ) from err
-        _check_width(f'Signal {name!r}', len(own), len(signal.columns))
+        _check_width(f'Signal {name!r}', len(own), len(columns))
         if kind is SignalType.MjSensor:
-            measured.add(signal.name)
+            measured.add(full)
     missing = [name for name in sensor_mapping(model) if name not in measured]
     by_place = not measured and width == model.nsensordata
     if missing and not allow_missing and not by_place:
@@ -457,12 +410,13 @@ def start_time(model: mujoco.MjModel, initial_state: Array, control: TimeSeries)
     That is the first command's or, where the state's own time is not zero, that time.
     """
     times, own = control.times, float(initial_state[0])
-    if own in {0.0, times[0]}:
+    if own == 0.0:
         return float(times[0])
-    tolerance = max(slack(times[[0, -1]], model.opt.timestep), SAME_STEP * model.opt.timestep)
-    if abs(own - times[0]) <= tolerance:
+    step = float(model.opt.timestep)
+    near = max(slack(times[[0, -1]], step), SAME_STEP * step)
+    if abs(own - times[0]) <= near:
         return float(times[0])
-    if times[0] < own <= times[-1] + tolerance:
+    if times[0] < own <= times[-1] + near:
         return own
     raise FitError(
         f'Expected an initial state at the first command or within the commands, from '
@@ -484,7 +438,8 @@ def sysid_rollout(
     Steps of the model's ``timestep`` dt go from the initial state, at t0, to the last command. A
     command holds until the next one; a step inside of which it changes gets its mean. Row k of
     controls and sensors, which MuJoCo computes before it steps, is stamped ``t0 + k * dt``, and row
-    k of the states ``t0 + (k + 1) * dt``, also in its first column. From where a simulation became
+    k of the states ``t0 + (k + 1) * dt``, also in its first column, but of a model with delays,
+    whose buffers hold the stamps of the initial state's clock. From where a simulation became
     unstable, its rows are NaN.
 
     Models, commands and (m, nstate) states of kind ``mjSTATE_FULLPHYSICS`` are one for all rollouts
@@ -508,117 +463,70 @@ def sysid_rollout(
     controls *= count // len(controls)
     states *= count // len(states)
     # Candidates of one model share their commands, which are put on its steps only once.
-    prepared: dict[tuple[Any, ...], tuple[Array, Array]] = {}
-    batches: dict[int, list[tuple[int, Array, Array]]] = {}
+    prepared: dict[tuple[Any, ...], TimeSeries] = {}
+    batches: dict[int, list[tuple[int, TimeSeries]]] = {}
     for index, (model, control, state) in enumerate(zip(several, controls, states, strict=True)):
         _check_state(model, state)
         key = id(control), model.names, float(model.opt.timestep), float(state[0])
         if key not in prepared:
-            prepared[key] = _steps(model, control, start_time(model, state, control))
-        batches.setdefault(len(prepared[key][1]), []).append((index, *prepared[key]))
+            prepared[key] = stepped(model, control, start_time(model, state, control))
+        batches.setdefault(len(prepared[key]), []).append((index, prepared[key]))
     found: dict[int, SystemTrajectory] = {}
-    mappings = rollout_signal_mapping, rollout_state_mapping, ctrl_mapping
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
-        for steps, batch in batches.items():
-            chosen = [several[index] for index, _, _ in batch]
-            # The clock starts at zero: at an epoch's seconds it would not advance by exact steps.
-            begin = [_set_clock(several[i], states[i][None], np.zeros(1))[0] for i, _, _ in batch]
+        for edges, batch in batches.items():
             rolled, sensed = pool.rollout(
-                chosen, threads, np.stack(begin), np.stack([c for _, _, c in batch]), nstep=steps
+                [several[index] for index, _ in batch],
+                threads,
+                np.stack([states[index] for index, _ in batch]),
+                np.stack([control.data[:-1] for _, control in batch]),
+                nstep=edges - 1,
             )
-            for place, (index, edges, own) in enumerate(batch):
-                found[index] = _trajectory(
-                    several[index],
-                    TimeSeries(edges[:-1], own, mappings[2] or control_mapping(several[index])),
+            for (index, control), after, sensors in zip(batch, rolled, sensed, strict=True):
+                model = several[index]
+                # MuJoCo stops an unstable simulation and repeats its last record.
+                clock = np.append(states[index][0], after[:, 0])
+                unstable = np.logical_or.accumulate(np.diff(clock) <= 0)
+                after[unstable], sensors[unstable] = np.nan, np.nan
+                if not (model.actuator_delay.any() or model.sensor_delay.any()):
+                    after[:, 0] = control.times[1:]
+                mapping = rollout_state_mapping
+                if mapping is None:
+                    mapping = {n: s for kind in STATES for n, s in signals_of(model, kind).items()}
+                counted = {name: (kind, at + 1) for name, (kind, at) in mapping.items()}
+                names = ctrl_mapping or control_mapping(model)
+                found[index] = SystemTrajectory(
+                    model,
+                    TimeSeries(control.times[:-1], control.data[:-1], names),
+                    TimeSeries(
+                        control.times[:-1],
+                        sensors,
+                        rollout_signal_mapping or sensor_mapping(model),
+                    ),
                     states[index].copy(),
-                    edges[1:],
-                    (rolled[place], sensed[place]),
-                    mappings,
+                    TimeSeries(control.times[1:], after, counted),
                 )
     return [found[index] for index in range(count)]
 
 
-def _steps(model: mujoco.MjModel, control: TimeSeries, start: float) -> tuple[Array, Array]:
-    """Return the (steps + 1,) limits of the steps and the (steps, nu) controls over each.
+def stepped(model: mujoco.MjModel, control: TimeSeries, start: float) -> TimeSeries:
+    """Return the commands that a simulation takes, one for each step from a start to the end.
 
     The mean over a step has the exact impulse of a command that changes inside; where nothing
     changes, the control is the command itself, bit by bit.
     """
-    values, times = _controls(model, control), control.times
-    timestep = float(model.opt.timestep)
-    edges = regular_grid(np.array([start, max(start, times[-1])]), timestep)
-    if len(edges) == 1:
+    values, timestep = commands(model, control), float(model.opt.timestep)
+    times = since(control.times, start, timestep)
+    steps = int(np.floor((times[-1] + slack(control.times[[0, -1]], timestep)) / timestep))
+    if steps < 1:
         raise FitError(
             f'Expected commands over at least one step of {timestep:g} s from {start:.9g} s, '
-            f'found the last at {times[-1]:.9g} s.'
+            f'found the last at {control.times[-1]:.9g} s.'
         )
-    at = snapped(edges, times, timestep)
-    index = np.clip(np.searchsorted(times, at, side='right') - 1, 0, None)
-    areas = np.zeros_like(values)
-    np.cumsum(values[:-1] * np.diff(times)[:, None], axis=0, out=areas[1:])
-    integral = areas[index] + values[index] * (at - times[index])[:, None]
-    means = np.diff(integral, axis=0) / np.diff(at)[:, None]
-    # A change exactly at the end of a step belongs to the next one.
-    last = np.clip(np.searchsorted(times, at[1:], side='left') - 1, 0, None)
-    return edges, np.where((last <= index[:-1])[:, None], values[index[:-1]], means)
-
-
-def stepped(model: mujoco.MjModel, control: TimeSeries, start: float) -> TimeSeries:
-    """Return the commands that a simulation takes, one for each step from a start on."""
-    edges, values = _steps(model, control, start)
-    return TimeSeries(edges, np.concatenate([values, values[-1:]]), control_mapping(model))
-
-
-def _trajectory(
-    model: mujoco.MjModel,
-    control: TimeSeries,
-    initial_state: Array,
-    after: Array,
-    simulated: tuple[Array, Array],
-    mappings: tuple[SignalMapping | None, SignalMapping | None, SignalMapping | None],
-) -> SystemTrajectory:
-    state, measured = simulated[0], simulated[1].copy()
-    timestep = float(model.opt.timestep)
-    # MuJoCo stops an unstable simulation and repeats its last record: the clock stands still.
-    unstable = np.abs(state[:, 0] - (np.arange(len(state)) + 1) * timestep) > 0.5 * timestep
-    unstable = np.logical_or.accumulate(unstable)
-    moved = _set_clock(model, state, after)
-    moved[unstable, 1:] = np.nan
-    measured[unstable] = np.nan
-    qpos, qvel, act = state_mappings(model)
-    states = qpos | qvel | act if mappings[1] is None else mappings[1]
-    counted = {name: (kind, at + 1) for name, (kind, at) in states.items()}
-    sensordata = TimeSeries(control.times, measured, mappings[0] or sensor_mapping(model))
-    return SystemTrajectory(
-        model, control, sensordata, initial_state, TimeSeries(after, moved, counted)
-    )
-
-
-def _set_clock(model: mujoco.MjModel, states: Array, times: Array) -> Array:
-    """Move states to other times, the stamps inside of their delay buffers along with them.
-
-    Mechanics does not depend on the time, but delayed actuators and sensors compare it with the
-    stamps of their buffers.
-    """
-    moved: Array = states.copy()
-    moved[:, 0] = times
-    for columns in _stamp_columns(model):
-        age = (states[:, [0]] - states[:, columns]) / model.opt.timestep
-        # Seconds since the epoch hold only 0.2 µs: without this, a sample of just the delay's age
-        # could be missed.
-        age = np.where(np.abs(age - np.rint(age)) < SAME_STEP, np.rint(age), age)
-        moved[:, columns] = times[:, None] - age * model.opt.timestep
-    return moved
-
-
-def _stamp_columns(model: mujoco.MjModel) -> Iterator[NDArray[np.int64]]:
-    """Yield the columns of a full physics state that are stamps of a delay buffer."""
-    first = 1 + model.nq + model.nv + model.na
-    for addresses, histories, header in (
-        (model.actuator_historyadr, model.actuator_history, ()),
-        (model.sensor_historyadr, model.sensor_history, (0,)),
-    ):
-        for address, (samples, _) in zip(addresses, histories, strict=True):
-            if address >= 0:
-                stamps = range(_HISTORY_HEADER, _HISTORY_HEADER + int(samples))
-                yield first + int(address) + np.array([*header, *stamps], dtype=np.int64)
+    edges = timestep * np.arange(steps + 1, dtype=np.float64)
+    first = np.clip(np.searchsorted(times, edges[:-1], side='right') - 1, 0, None)
+    last = np.clip(np.searchsorted(times, edges[1:], side='left') - 1, 0, None)
+    means = np.empty((steps, model.nu))
+    for column in range(model.nu):
+        means[:, column] = HeldCommand(times, values[:, column]).means(edges, 0.0)
+    held = np.where((last <= first)[:, None], values[first], means)
+    return TimeSeries(start + edges, np.concatenate([held, held[-1:]]), control_mapping(model))

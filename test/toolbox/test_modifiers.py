@@ -19,7 +19,6 @@ from sysid_ros.model.targets import resolve
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
     apply_body_mass_ipos,
-    apply_body_theta_inertia,
     apply_dgain,
     apply_param_modifiers,
     apply_pdgain,
@@ -27,7 +26,6 @@ from sysid_ros.toolbox.modifiers import (
     body_inertia_param,
     get_actuator_pd_gains,
     remove_visuals,
-    theta_inertia_from_body,
 )
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
 from sysid_ros.toolbox.residual import build_residual_fn
@@ -118,9 +116,9 @@ def test_gains_are_set_on_the_given_spec():
     [
         (
             lambda spec: apply_pgain(spec, 'servo', [1.0, 2.0]),
-            '1 finite value',
+            r'1 number\(s\)',
         ),
-        (lambda spec: apply_pdgain(spec, 'servo', [1.0, np.nan]), '2 finite value'),
+        (lambda spec: apply_pdgain(spec, 'servo', [1.0, np.nan]), r'2 number\(s\)'),
         (lambda spec: apply_pdgain(spec, 'servo', [1.0, -1.0]), 'of 0 or more, found -1'),
         (lambda spec: apply_pgain(spec, 'motor', 1.0), "'motor' is not a position actuator"),
         (lambda spec: apply_dgain(spec, 'serva', 1.0), "No actuator 'serva'; nearest: servo"),
@@ -411,7 +409,6 @@ def test_ten_numbers_written_to_the_spec_are_those_written_to_the_model(name: st
     parameter.apply_modifier(written)
     model = written.compile()
     assert _differing(model, expected) == []
-    np.testing.assert_allclose(theta_inertia_from_body(written, name), theta, atol=1e-9)
 
 
 def test_start_and_bounds_are_the_references():
@@ -445,10 +442,9 @@ def test_a_compiler_that_would_change_what_is_written_is_refused(more: str, mess
 @pytest.mark.parametrize(
     ('call', 'message'),
     [
-        (lambda s, _: apply_body_mass_ipos(s, 'box', mass=[1.0, 2.0]), '1 finite value'),
-        (lambda s, _: apply_body_mass_ipos(s, 'box', ipos=[1.0, np.nan, 2.0]), '3 finite value'),
-        (lambda s, _: apply_body_theta_inertia(s, 'box', np.zeros(9)), '10 finite value'),
-        (lambda s, m: body_inertia_param(s, m, 'box', mass_bound_mult=[1, 2, 3]), 'a lower and'),
+        (lambda s, _: apply_body_mass_ipos(s, 'box', mass=[1.0, 2.0]), r'1 number\(s\)'),
+        (lambda s, _: apply_body_mass_ipos(s, 'box', ipos=[1.0, np.nan, 2.0]), r'3 number\(s\)'),
+        (lambda s, m: body_inertia_param(s, m, 'box', mass_bound_mult=[1, 2, 3]), r'2 number\(s\)'),
         (lambda s, _: apply_body_inertia(s, 'box', Parameter('p', 1, 0, 2)), "'p' has no inertia"),
         (lambda s, m: body_inertia_param(s, m, 'box', 'Mass'), 'Unknown inertia type'),
         (lambda s, m: body_inertia_param(s, m, 'bax'), "No body 'bax'"),

@@ -53,11 +53,11 @@ def test_value_takes_numbers_and_arrays_and_keeps_its_shape():
     assert (single.value[0], single.get_bounds()[0][0]) == (4.0, 1.5)
     assert repr(single) == 'p: 4 ∈ [1.5, 9]'
     single.value = 3
-    with pytest.raises(ParameterError, match=r"'g' has 4 component\(s\).*found 3"):
+    with pytest.raises(ParameterError, match=r"'g' has 4 component\(s\).*found shape \(3,\)"):
         grid.value = [1, 2, 3]
     with pytest.raises(ParameterError, match="value of parameter 'p' must be finite"):
         single.value = np.nan
-    with pytest.raises(ParameterError, match=r'1 component\(s\).*found 3'):
+    with pytest.raises(ParameterError, match=r'1 component\(s\).*found shape \(3,\)'):
         single.update_from_vector([1, 2, 3])
 
 
@@ -66,12 +66,12 @@ def test_value_takes_numbers_and_arrays_and_keeps_its_shape():
     [
         ((1.0, 2.0, 0.5), {}, r"'p' are reversed: expected lower <= upper, found \[2, 0.5\]"),
         (([1.0, 2.0], [0.0, 3.0], [2.0, 2.5]), {}, r"'p\[1\]' are reversed"),
-        (([1.0, 2.0], [0.0, 0.0, 0.0], 9.0), {}, r'shape \(2,\).*lower bound.*shape \(3,\)'),
+        (([1.0, 2.0], [0.0, 0.0, 0.0], 9.0), {}, r'2 component\(s\).*lower bound.*shape \(3,\)'),
         ((np.nan, 0.0, 1.0), {}, 'nominal value .* must be finite'),
         ((1.0, np.nan, 2.0), {}, 'lower bound .* must be finite'),
         (('heavy', 0.0, 1.0), {}, 'nominal value .* must be numbers'),
-        ((1.0, 0.0, 2.0), {'scale': 'log'}, 'lower bounds above 0, found 0'),
-        ((0.0, 0.1, 2.0), {'scale': 'log'}, 'a nominal value above 0'),
+        ((1.0, 0.0, 2.0), {'scale': 'log'}, 'lower bounds .* above 0, found 0'),
+        ((0.0, 0.1, 2.0), {'scale': 'log'}, 'nominal value above 0, found 0'),
         ((1.0, 0.0, 2.0), {'scale': 'logs'}, "Unknown scale 'logs'.*nearest: log"),
         ((1.0, 0.0, 2.0), {'prior': (1.0, 0.0)}, 'standard deviation above 0, found 0'),
         ((1.0, 0.0, 2.0), {'prior': ([1.0, 2.0], 1.0)}, r'mean of the prior.*found shape \(2,\)'),
@@ -143,7 +143,7 @@ def _divide(_: mujoco.MjSpec, parameter: Parameter) -> float:
 @pytest.mark.parametrize(
     ('modifier', 'message'),
     [
-        (_write_damping, r'polynomial.*write damping\[0\] = parameter.value\[0\]'),
+        (_write_damping, r'write .*damping\[0\] = parameter.value\[0\]'),
         (_write_unknown, 'the spec has no element of that name'),
         (_divide, 'ZeroDivisionError: division by zero'),
     ],
@@ -210,7 +210,7 @@ def test_a_name_is_taken_once(params: ParameterDict):
     assert 'new' not in params
     params['mass'] = Parameter('mass', 3.0, 1.0, 4.0)
     assert params['mass'].value[0] == 3.0
-    assert params.keys()[0] == 'mass'
+    assert next(iter(params)) == 'mass'
 
 
 def test_a_random_vector_is_the_same_for_the_same_seed(params: ParameterDict):
@@ -242,7 +242,7 @@ def test_a_file_gives_back_everything_but_the_modifiers(tmp_path: Path, params: 
     params['gains'].value = [6, 7, 8, 9]
     params.save_to_disk(tmp_path / 'params.yaml')
     loaded = ParameterDict.load_from_disk(tmp_path / 'params.yaml')
-    assert loaded.keys() == params.keys()
+    assert list(loaded) == list(params)
     for before, after in zip(params.values(), loaded.values(), strict=True):
         for field in ('nominal', 'min_value', 'max_value', 'value'):
             np.testing.assert_array_equal(getattr(before, field), getattr(after, field))

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import io
 import json
 import os
@@ -20,123 +21,13 @@ import scipy.optimize
 from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
+from sysid_ros.errors import ParameterError
 from sysid_ros.report.rendering import FRAMERATE
+from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report, save_results
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state, sysid_rollout
-
-CART = """
-<mujoco>
-  <worldbody>
-    <body name="cart">
-      <inertial pos="0 0 0" mass="2" diaginertia="1 1 1"/>
-      <joint name="slide" type="slide" axis="1 0 0" armature=".5"/>
-    </body>
-  </worldbody>
-  <actuator><motor name="motor" joint="slide"/></actuator>
-  <sensor><jointpos name="position" joint="slide"/></sensor>
-</mujoco>
-"""
-CART_INITIAL, FOUND = 3.5, 2.25
-JACOBIAN = np.array([[1.0], [2.0], [2.0]])
-RESIDUAL = np.array([0.2, -0.1, 0.0])
-
-Saved = tuple[list[ModelSequences], ParameterDict, ParameterDict, Any, Any]
-
-
-def _residual(x: NDArray[np.float64], _: ParameterDict) -> tuple[list[Any], list[Any], list[Any]]:
-    return [RESIDUAL + JACOBIAN[:, 0] * (x[0] - FOUND)], [], []
-
-
-def _cart_params(mass: float) -> ParameterDict:
-    def write(spec: mujoco.MjSpec, parameter: Parameter) -> None:
-        spec.body('cart').mass = parameter.value[0]
-
-    params = ParameterDict()
-    params.add(Parameter('mass', 2.0, 0.1, 9.0, modifier=write, unit='kg'))
-    params['mass'].value = mass
-    return params
-
-
-@pytest.fixture
-def saved() -> Saved:
-    """Two models of one name, parameters before and after, a solver's result."""
-    groups = []
-    times = np.arange(3) * 0.002
-    for name in ('cart/one', 'cart/one'):
-        spec = mujoco.MjSpec.from_string(CART)
-        model = spec.compile()
-        control = TimeSeries.from_control_names(times, np.zeros((3, 1)), model)
-        measured = TimeSeries.from_names(times, np.zeros((3, 1)), model)
-        start = create_initial_state(model, np.zeros(1))
-        groups.append(ModelSequences(name, spec, 'still', start, control, measured))
-    result = scipy.optimize.OptimizeResult(
-        x=np.array([FOUND]),
-        jac=JACOBIAN,
-        grad=JACOBIAN.T @ RESIDUAL,
-        fun=RESIDUAL,
-        cost=0.025,
-        success=True,
-        status=2,
-        message='The cost hardly changes.',
-        nfev=7,
-    )
-    return groups, _cart_params(CART_INITIAL), _cart_params(FOUND), result, _residual
-
-
-def test_the_summary_tells_outcome_interval_and_verdict(saved: Saved, tmp_path: Path):
-    save_results(tmp_path / 'fit', *saved)
-    found = json.loads((tmp_path / 'fit' / 'results.json').read_text('utf-8'))
-    solver = {key: saved[3][key] for key in ('status', 'message', 'success', 'cost', 'nfev')}
-    assert found['solver'] == solver
-    [mass] = found['parameters']
-    told = (mass['name'], mass['unit'], mass['initial'], mass['value'], mass['verdict'])
-    assert told == ('mass', 'kg', CART_INITIAL, FOUND, 'identified')
-    # s² = .05 / 2, JᵀJ = 9, Student's t at 2 degrees of freedom
-    assert mass['half_width'] == pytest.approx(4.302653 * np.sqrt(0.025 / 9), rel=1e-6)
-
-
-def test_the_pickles_need_only_numpy_and_scipy_and_are_those_of_the_toolbox(
-    saved: Saved, tmp_path: Path
-):
-    save_results(tmp_path / 'fit', *saved)
-    result, confidence = (
-        pickle.loads((tmp_path / 'fit' / name).read_bytes())  # noqa: S301 (our own)
-        for name in ('results.pkl', 'confidence.pkl')
-    )
-    assert np.array_equal(result.jac, JACOBIAN)
-    assert confidence['cov'][0, 0] == pytest.approx(0.025 / 9)
-    assert b'sysid_ros' not in (tmp_path / 'fit' / 'results.pkl').read_bytes()
-    before = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_0.yaml')
-    after = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_hat.yaml')
-    assert (before['mass'].value[0], after['mass'].value[0]) == (CART_INITIAL, FOUND)
-
-
-def test_each_model_is_written_with_the_identified_value_and_no_spec_is_changed(
-    saved: Saved, tmp_path: Path
-):
-    groups = saved[0]
-
-    save_results(tmp_path / 'fit', *saved)
-    names = sorted(path.name for path in (tmp_path / 'fit').glob('*.xml'))
-    assert names == ['cart_one.xml', 'cart_one_2.xml']
-    for name in names:
-        model = mujoco.MjModel.from_xml_path(str(tmp_path / 'fit' / name))
-        assert model.body('cart').mass[0] == FOUND
-        assert model.dof_armature[0] == 0.5
-    assert groups[0].spec.body('cart').mass == 2.0
-
-
-def test_nothing_is_written_when_a_model_cannot_be(saved: Saved, tmp_path: Path):
-    def refuse(_: mujoco.MjSpec, __: Parameter) -> None:
-        raise ValueError('no')
-
-    saved[2]['mass'].modifier = refuse
-    with pytest.raises(Exception, match='no'):
-        save_results(tmp_path / 'fit', *saved)
-    assert list(tmp_path.iterdir()) == []
-
 
 PENDULUM = """
 <mujoco>
@@ -222,6 +113,56 @@ def fit() -> Fit:
     return Fit([group], _params(INITIAL), _params(TRUTH), residual, result)
 
 
+def test_intervals_are_those_of_students_t():
+    covariance, half = calculate_intervals([[0.2, -0.1, 0.0]], np.array([[1.0], [2.0], [2.0]]))
+    # s² = .05 / 2, JᵀJ = 9, two degrees of freedom
+    assert covariance[0, 0] == pytest.approx(0.025 / 9)
+    assert half[0] == pytest.approx(4.302653 * np.sqrt(0.025 / 9), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_what_is_saved_is_the_outcome_in_files_that_the_toolbox_reads(fit: Fit, tmp_path: Path):
+    save_results(tmp_path / 'fit', fit.groups, fit.before, fit.after, fit.result, fit.residual)
+    found = json.loads((tmp_path / 'fit' / 'results.json').read_text('utf-8'))
+    assert found['solver'] == {'success': True, 'nfev': 9}
+    damping, unused = found['parameters']
+    told = (damping['name'], damping['unit'], damping['initial'], damping['value'])
+    assert told == ('damping', 'N·m·s/rad', INITIAL, TRUTH)
+    assert (damping['verdict'], unused['verdict']) == ('identified', 'not excited')
+    result, confidence = (
+        pickle.loads((tmp_path / 'fit' / name).read_bytes())  # noqa: S301 (our own)
+        for name in ('results.pkl', 'confidence.pkl')
+    )
+    assert np.array_equal(result.jac, fit.result.jac)
+    assert confidence['intervals'][0] == pytest.approx(damping['half_width'])
+    assert b'sysid_ros' not in (tmp_path / 'fit' / 'results.pkl').read_bytes()
+    before = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_0.yaml')
+    after = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_hat.yaml')
+    assert (before['damping'].value[0], after['damping'].value[0]) == (INITIAL, TRUTH)
+
+
+@pytest.mark.slow
+def test_each_model_is_written_with_the_identified_value_or_nothing_is(fit: Fit, tmp_path: Path):
+    groups = [copy.copy(fit.groups[0]) for _ in range(2)]
+    for group in groups:
+        group.name = 'arm/one'
+    rest = (fit.before, fit.after, fit.result, fit.residual)
+    save_results(tmp_path / 'fit', groups, *rest)
+    names = sorted(path.name for path in (tmp_path / 'fit').glob('*.xml'))
+    assert names == ['arm_one.xml', 'arm_one_2.xml']
+    model = mujoco.MjModel.from_xml_path(str(tmp_path / 'fit' / names[1]))
+    assert model.dof_damping[0] == TRUTH
+
+    def refuse(_: mujoco.MjSpec, __: Parameter) -> None:
+        raise ValueError('no')
+
+    refused = fit.after.copy()
+    refused['damping'].modifier = refuse
+    with pytest.raises(ParameterError, match='no'):
+        save_results(tmp_path / 'none', groups, fit.before, refused, *rest[2:])
+    assert not (tmp_path / 'none').exists()
+
+
 @pytest.fixture(scope='module')
 def filmed(fit: Fit) -> ToolboxReport:
     """The report with its film; skipped where there is no OpenGL, but not in CI."""
@@ -257,7 +198,6 @@ def test_the_page_is_saved_as_built_and_loads_nothing(fit: Fit, tmp_path: Path):
     report = fit.report(
         generate_videos=False,
         title='<b>Arm',
-        truth={'damping': TRUTH},
         save_path=tmp_path / 'new' / 'folder',
     )
     report.save(tmp_path / 'again.html')
@@ -266,7 +206,6 @@ def test_the_page_is_saved_as_built_and_loads_nothing(fit: Fit, tmp_path: Path):
     outside = re.findall(r'<(?:script|link|img|video|source)[^>]*(?:src|href)="(?!data:)', page)
     assert outside == []
     assert "default-src 'none'" in page
-    assert 'True value' in page
     assert '<h1>&lt;b&gt;Arm</h1>' in page
 
 
