@@ -32,8 +32,7 @@ from sysid_ros.nodes.child import Child, End, NewBags, Outcome
 from sysid_ros.nodes.parameters import declare
 from sysid_ros.nodes.runtime import Stop, latched
 from sysid_ros.pipeline import Calibration
-from sysid_ros.results.checks import next_steps
-from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.checks import headline_lines, next_steps
 from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
 from sysid_ros.results.store import linked, prune
 

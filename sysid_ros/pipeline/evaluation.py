@@ -37,8 +37,8 @@ from sysid_ros.pipeline.predictions import residuals_of
 from sysid_ros.pipeline.problem import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import horizon_errors
 from sysid_ros.pipeline.writing import write
+from sysid_ros.results.checks import counted, headline
 from sysid_ros.results.comparison import (
-    ROUNDING,
     Case,
     CaseKind,
     Place,
@@ -47,8 +47,8 @@ from sysid_ros.results.comparison import (
     check_tolerance,
     what_changed,
 )
-from sysid_ros.results.headline import counted, headline
 from sysid_ros.results.result import (
+    ROUNDING,
     CalibrationResult,
     Document,
     EstimatorKind,

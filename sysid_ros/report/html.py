@@ -27,8 +27,8 @@ from sysid_ros.config.calibration import CalibrationConfig
 from sysid_ros.files import replace_file
 from sysid_ros.report import figures, numbers, signals, tables
 from sysid_ros.report.rendering import Film
-from sysid_ros.results import headline as headlines
-from sysid_ros.results.checks import next_steps
+from sysid_ros.results.checks import counted, headline, next_steps
+from sysid_ros.results.checks import figures as figures_of
 from sysid_ros.results.result import (
     ROLE_NAMES,
     ROLES,
@@ -56,7 +56,7 @@ _SAME = 1e-9
 def _sentence(result: CalibrationResult) -> str:
     """Say how much of the error is left, or what is not met."""
     if result.accepted:
-        return headlines.headline(result).sentence
+        return headline(result).sentence
     return f'Not met: {", ".join(check.name for check in result.gate if not check.passed)}.'
 
 
@@ -192,7 +192,7 @@ def _environment() -> jinja2.Environment:
         bounds=numbers.bounds,
         changed=numbers.change,
         duration=numbers.duration,
-        figures=headlines.figures,
+        figures=figures_of,
         interval=numbers.interval,
         meaning=_meaning,
         number=_number,
@@ -238,8 +238,8 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         'result': result,
         'truth': known,
         'sentence': _sentence(result),
-        'counted': headlines.counted(result),
-        'headline': headlines.headline(result),
+        'counted': counted(result),
+        'headline': headline(result),
         'next_steps': next_steps(result),
         'pictures': _pictures(result, known),
         'known_links': tables.link_rows(result, known=True),

@@ -22,9 +22,8 @@ from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
-from sysid_ros.results.checks import next_steps
+from sysid_ros.results.checks import headline_lines, next_steps
 from sysid_ros.results.comparison import SideBySide
-from sysid_ros.results.headline import headline_lines
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.text import one_line, short
 
