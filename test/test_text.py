@@ -32,12 +32,14 @@ from sysid_ros.export.actuators import actuators_text, drives_of
 from sysid_ros.export.export import parameters_text
 from sysid_ros.json_text import to_json
 from sysid_ros.report import render_report
-from sysid_ros.report.cases import junit, markdown, workflow_commands
 from sysid_ros.report.tables import (
     LiteralConsole,
     alignment_text,
+    junit,
+    markdown,
     print_result,
     print_table,
+    workflow_commands,
 )
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult

@@ -13,9 +13,8 @@ from pathlib import Path
 
 from sysid_ros.cli.console import print_paths
 from sysid_ros.errors import ResultError, listed
-from sysid_ros.report.cases import markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, significant
-from sysid_ros.report.tables import LiteralConsole, print_table
+from sysid_ros.report.tables import LiteralConsole, markdown, print_table, workflow_commands
 from sysid_ros.results.comparison import Case
 
 _DIGITS = 4

@@ -16,12 +16,12 @@ from sysid_ros.cli.console import say
 from sysid_ros.errors import how_many, listed
 from sysid_ros.excitation.design import Design
 from sysid_ros.pipeline.compare import ModelComparison
+from sysid_ros.pipeline.fleet import FleetResult
 from sysid_ros.pipeline.init import CalibrationProposal
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
 from sysid_ros.report.numbers import interval, padded, rounded, significant
 from sysid_ros.report.tables import LiteralConsole, print_table
 from sysid_ros.results.comparison import Entry
-from sysid_ros.results.fleet import FleetResult
 from sysid_ros.servos.bench.calibration import LawComparison
 from sysid_ros.servos.pictures import Predictions
 

@@ -202,10 +202,10 @@ class BaseParameter(_WithInterval):
         """Whether its interval is narrow against its largest term."""
         return self.half_width <= SOME * self.largest
 
-    def expression(self, most: int | None = None) -> str:
-        """Return the sum, of more terms than ``most`` the first."""
-        shown = self.terms[:most]
-        return ' '.join(shown) + (' + …' if len(shown) < len(self.terms) else '')
+    @property
+    def expression(self) -> str:
+        """The sum as it is written."""
+        return ' '.join(self.terms)
 
 
 class Disagreement(Frozen):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.report.cases import junit, markdown, said, workflow_commands
+from sysid_ros.report.tables import junit, markdown, said, workflow_commands
 from sysid_ros.results.comparison import Case, CaseKind, Place
 
 RIGHT = Case(CaseKind.ERROR, 'q, whole recording', 'run', value=0.1, unit='rad', limit=0.2)

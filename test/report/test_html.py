@@ -21,9 +21,9 @@ import pytest
 from builders.bare_results import verdict
 from sysid_ros.errors import ResultError
 from sysid_ros.report import render_report, write_report
+from sysid_ros.report.figures import curves_json, limits, packed, sequences
 from sysid_ros.report.html import strong_pairs
 from sysid_ros.report.numbers import MISSING
-from sysid_ros.report.signals import curves_json, limits, packed, sequences
 from sysid_ros.results.result import (
     BaseParameter,
     CalibrationResult,
