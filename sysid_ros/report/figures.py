@@ -82,32 +82,6 @@ class SignalFigure(NamedTuple):
         """Whether the command needs an axis of its own, as it has another unit."""
         return bool(self.plot.command) and self.plot.command_unit != self.plot.unit
 
-    @property
-    def description(self) -> str:
-        """What the plot shows, in words, for those who do not see it."""
-        plot = self.plot
-        kind = ROLE_NAMES[plot.role]
-        text = f'{plot.sensor} in the {kind} sequence {plot.sequence}, {len(plot.times)} '
-        text += f'of {plot.samples} samples' if plot.samples > len(plot.times) else 'samples'
-        if plot.times:
-            text += f' from {significant(plot.times[0])} to {significant(plot.times[-1])} s'
-        text += ': measured, nominal and fitted'
-        text += ', with the command.' if plot.command else '.'
-        if plot.band:
-            text += ' The band around the fitted should hold 95 % of the samples.'
-        if self.error is not None:
-            text += (
-                f' Root mean square error on all {kind} data: {significant(self.error.before, 3)} '
-                f'nominal, {significant(self.error.after, 3)} fitted, in {plot.unit or "1"}.'
-            )
-        text += ' Below, measured minus fitted'
-        if plot.lags:
-            lag, found = plot.lags[0], plot.autocorrelation[0]
-            text += (
-                f' and its autocorrelation, {significant(found, 2)} after {significant(lag, 2)} s'
-            )
-        return text + '.'
-
 
 class SequenceFigures(NamedTuple):
     """All plots of one sequence."""

@@ -37,9 +37,8 @@ from sysid_ros.results.result import (
     ROLES,
     ROUNDING,
     CalibrationResult,
-    LinkNumber,
     ModelChange,
-    ParameterResult,
+    WithInterval,
 )
 from sysid_ros.text import one_line
 
@@ -47,13 +46,6 @@ from sysid_ros.text import one_line
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')
 #: So many rows of a table, or recordings in a picture, are looked through.
 _MOST_ROWS = 30
-
-
-def _sentence(result: CalibrationResult) -> str:
-    """Say how much of the error is left, or what is not met."""
-    if result.accepted:
-        return headline(result).sentence
-    return f'Not met: {", ".join(check.name for check in result.gate if not check.passed)}.'
 
 
 def strong_pairs(result: CalibrationResult) -> list[tuple[str, str, float]]:
@@ -122,11 +114,10 @@ def _half_width(result: CalibrationResult, change: ModelChange, number: float) -
 
     It is a parameter's value or a link's number, or what a parameter's target names in other units.
     """
-    known: list[ParameterResult | LinkNumber] = [*result.parameters]
-    known += (own for link in result.links for own in link.numbers)
-    for own in known:
+    known: list[WithInterval] = [*result.parameters]
+    for own in known + [number for link in result.links for number in link.numbers]:
         if math.isclose(number, own.value, rel_tol=ROUNDING):
-            return (own.high - own.low) / 2
+            return own.half_width
     written = f'{change.element}/{change.attribute}'
     for parameter in result.parameters:
         if parameter.value and any(t.partition('[')[0] == written for t in parameter.targets):
@@ -145,8 +136,10 @@ def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str
         drawn['recordings'] = figures.draw_recordings(result, _MOST_ROWS)
     if result.solver.trace:
         drawn['trace'] = figures.draw_trace(result)
-    texts = {name: figures.svg(drawing).encode() for name, drawing in drawn.items()}
-    return {name: base64.b64encode(text).decode() for name, text in texts.items()}
+    return {
+        name: base64.b64encode(figures.svg(drawing).encode()).decode()
+        for name, drawing in drawn.items()
+    }
 
 
 def _yaml_lines(config: dict[str, Any]) -> list[str]:
@@ -233,7 +226,6 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     return {
         'result': result,
         'truth': known,
-        'sentence': _sentence(result),
         'counted': counted(result),
         'headline': headline(result),
         'next_steps': next_steps(result),
@@ -301,13 +293,10 @@ def write_report(
     films: Sequence[Film] = (),
     no_film: str = '',
 ) -> None:
-    """Write a result as one HTML file that opens offline.
+    """Write a result as one HTML file that opens offline; options as of `render_report`.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own. The options are those of :func:`render_report`.
-
-    Raises:
-        ResultError: The file cannot be written.
+    else and run no script but its own.
     """
     page = render_report(result, truth=truth, films=films, no_film=no_film)
     replace_file(path, page.encode('utf-8'))

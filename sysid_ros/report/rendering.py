@@ -82,8 +82,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     """Draw a motion, or several in one scene, as frames of a film.
 
     Frame k shows every motion where it was k / ``framerate`` seconds after the first state, by the
-    times in the states; ``mujoco.sysid`` counts steps instead, which leaves out the first states
-    and slows the film down where there are fewer steps than frames. No display is needed.
+    times in the states. No display is needed.
 
     Args:
         model: The model, or one per motion; all with the same assets.
@@ -272,8 +271,6 @@ def _look_at(
 
 
 def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
-    if scene.nlight >= len(scene.lights):
-        return
     light = scene.lights[scene.nlight]
     light.type = mujoco.mjtLightType.mjLIGHT_SPOT
     light.pos, light.dir = position, (0, 0, -1)

@@ -105,7 +105,21 @@ class Document(Frozen):
             raise ResultError(f'The {what} is damaged: {explain(err, cls, str(path))}') from err
 
 
-class ParameterResult(Frozen):
+class WithInterval(Frozen):
+    """A value with a 95 % interval, NaN where there is none."""
+
+    unit: str
+    value: float
+    low: MaybeFloat
+    high: MaybeFloat
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+class ParameterResult(WithInterval):
     """One parameter with its 95 % interval, NaN where the data do not determine it.
 
     Attributes:
@@ -115,11 +129,7 @@ class ParameterResult(Frozen):
 
     name: str
     targets: tuple[str, ...]  # the paths that the value is written to, as ``joint/elbow/armature``
-    unit: str
     initial: float
-    value: float
-    low: MaybeFloat
-    high: MaybeFloat
     bounds: tuple[float, float]
     verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()  # names of the parameters that it cannot be told from
@@ -139,31 +149,12 @@ class ParameterResult(Frozen):
         """Whether the data determine it."""
         return self.verdict_kind is VerdictKind.IDENTIFIED
 
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval; NaN when there is none."""
-        return (self.high - self.low) / 2
-
 
 #: A link's centre of mass is known within so many m: priors alone leave 10 cm.
 _KNOWN_PLACE = 0.01
 
 
-class _WithInterval(Frozen):
-    """A value with a 95 % interval, NaN where there is none."""
-
-    unit: str
-    value: float
-    low: MaybeFloat
-    high: MaybeFloat
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the interval."""
-        return (self.high - self.low) / 2
-
-
-class LinkNumber(_WithInterval):
+class LinkNumber(WithInterval):
     """A number of a link: mass, place of its centre of mass, or principal moment of inertia."""
 
     name: str
@@ -185,7 +176,7 @@ class LinkResult(Frozen):
     numbers: tuple[LinkNumber, ...]
 
 
-class BaseParameter(_WithInterval):
+class BaseParameter(WithInterval):
     """A sum of inertial numbers that the forces of a chain can determine, as Izz + 0.1·m·cx + ….
 
     Attributes:

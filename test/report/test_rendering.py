@@ -1,18 +1,37 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Films of motions: the right moment in each frame, several models in one, no display."""
+"""Pictures and films of motions: the right moment in each frame, several models, no display."""
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+from pathlib import Path
+from typing import Any
 
+import lxml.html
 import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image, ImageSequence
 
 from sysid_ros.errors import ModelError
-from sysid_ros.report.rendering import render_rollout
+from sysid_ros.report.html import render_report
+from sysid_ros.report.rendering import (
+    FITTED,
+    FULLPHYSICS,
+    HEIGHT,
+    NOMINAL,
+    WIDTH,
+    Copy,
+    Film,
+    draw_film,
+    lit,
+    render_rollout,
+)
+from sysid_ros.results.result import CalibrationResult
 
 SLIDER = """
 <mujoco>
@@ -32,9 +51,12 @@ WHITE = '1 1 1 1'
 LOOK = {'width': SIZE[1], 'height': SIZE[0], 'camera': 'side'}
 
 
-def _model(timestep: float = 0.01, rgba: str = WHITE, group: int = 0) -> mujoco.MjModel:
-    text = SLIDER.format(timestep=timestep, rgba=rgba, group=group)
-    return mujoco.MjModel.from_xml_string(text)
+def _text(timestep: float = 0.01, rgba: str = WHITE, group: int = 0) -> str:
+    return SLIDER.format(timestep=timestep, rgba=rgba, group=group)
+
+
+def _model(**changes: Any) -> mujoco.MjModel:
+    return mujoco.MjModel.from_xml_string(_text(**changes))
 
 
 def _states(times: NDArray[np.float64], positions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -76,7 +98,7 @@ def test_a_frame_shows_the_state_of_its_time(start: float, framerate: int):
 
 @pytest.mark.slow
 def test_motions_with_different_steps_stay_in_time():
-    models = [_model(0.01, '1 0 0 1'), _model(0.02, '0 0 1 1')]
+    models = [_model(rgba='1 0 0 1'), _model(timestep=0.02, rgba='0 0 1 1')]
     slow, fast = np.arange(51) * 0.02, np.arange(51) * 0.01
     states = np.concatenate([_states(fast, fast - 0.5), _states(slow, slow - 0.5)])
 
@@ -115,7 +137,7 @@ def test_copies_of_one_model_are_tinted_apart_and_coloured_models_keep_their_col
 @pytest.mark.slow
 def test_the_geoms_of_the_collision_group_are_drawn_only_where_there_are_no_others():
     states = _states(np.zeros(1), np.zeros(1))
-    visual = SLIDER.format(timestep=0.01, rgba=WHITE, group=2).replace(
+    visual = _text(group=2).replace(
         '</body>', '<geom type="box" size=".9 .9 .9" group="3"/></body>'
     )
 
@@ -216,3 +238,73 @@ def test_mujoco_gl_can_switch_rendering_off(monkeypatch: pytest.MonkeyPatch):
 
     with pytest.raises(ModelError, match="got 'off'"):
         render_rollout(_model(), None, np.zeros((1, 1, 3)), 30)
+
+
+# Films
+
+
+def _copies(*places: float) -> list[Copy]:
+    """Return a cart each that begins at zero and is at its place in the last of three states."""
+    model = lit(mujoco.MjSpec.from_string(_text())).compile()
+    copies = []
+    for name, place in zip((NOMINAL, FITTED), places, strict=False):
+        states = np.zeros((3, mujoco.mj_stateSize(model, FULLPHYSICS)))
+        states[:, 0] = 0.0, 0.1, 0.2
+        states[1:, 1] = place / 2, place
+        copies.append(Copy(name, model, states))
+    return copies
+
+
+def _columns(whole: Image.Image) -> tuple[float, float]:
+    """Return the columns around which a picture is orange and blue, in widths from its left."""
+    picture = np.asarray(whole.convert('RGB'), dtype=float)
+    warm = picture[:, :, 0] - picture[:, :, 2]
+    places = np.linspace(0, 1, picture.shape[1])
+    orange, blue = (np.where(side > 0.7 * side.max(), 1, 0).sum(axis=0) for side in (warm, -warm))
+    return float(orange @ places / orange.sum()), float(blue @ places / blue.sum())
+
+
+@pytest.mark.slow
+def test_copies_are_drawn_where_their_states_say_in_their_colours():
+    film = draw_film('drive', _copies(1.0, 0.0), note='All of it.')
+    assert film.shown == (('nominal', '#c2570c'), ('fitted', '#0b5cad'))
+    with Image.open(io.BytesIO(film.webp)) as picture:
+        frames = [frame.copy() for frame in ImageSequence.Iterator(picture)]
+        assert (picture.size, picture.info['loop']) == ((WIDTH, HEIGHT), 0)
+    assert len(frames) == 3
+    orange, blue = _columns(frames[2])
+    assert orange > blue + 0.2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('script', 'sentence'),
+    [
+        ('kill -ABRT $$', r'^OpenGL ended the process .* MUJOCO_GL=osmesa'),
+        ('exec sleep 60', r'^Drawing took longer than 0\.1 s; .*osmesa'),
+    ],
+)
+def test_a_driver_that_aborts_or_hangs_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str, sentence: str
+):
+    python = tmp_path / 'python'
+    python.write_text(f'#!/bin/sh\n{script}\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, 'executable', str(python))
+    if 'sleep' in script:
+        monkeypatch.setattr('sysid_ros.report.rendering._PATIENCE', 0.1)
+
+    with pytest.raises(ModelError, match=sentence):
+        draw_film('drive', _copies(1.0))
+
+
+def test_the_page_holds_the_film_or_says_why_there_is_none(bare_result: CalibrationResult):
+    film = Film('held', b'webp', (('nominal', '#c2570c'),), 'Held out.')
+    page = lxml.html.document_fromstring(render_report(bare_result, films=[film]))
+    (picture,) = page.xpath('//details[not(@open)]//img')
+    assert picture.get('src') == 'data:image/webp;base64,d2VicA=='
+    assert picture.get('alt') == 'Film of held: nominal.'
+
+    missing = render_report(bare_result, no_film='Rendering needs <OpenGL>.')
+    assert '<p>There is no film. Rendering needs &lt;OpenGL&gt;.</p>' in missing
+    assert '#motion' not in render_report(bare_result)

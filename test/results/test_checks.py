@@ -243,12 +243,9 @@ def test_what_is_small_or_of_another_cause_is_none(change: dict[str, Any]) -> No
     assert reserved(**change) == []
 
 
-def test_a_reservation_says_what_and_by_how_much() -> None:
+def test_a_reservation_says_what_and_by_how_much_and_saves_nothing() -> None:
     (check,) = judged(**ahead(0.03, 0.02, 0.01)).reservations
     assert 'keeping its velocity predicts better: q (0.01 to 0.02 rad at 0.5 s)' in check.text
-
-
-def test_a_rejected_result_stays_rejected() -> None:
     assert judged(held_out_after=1e9, **jumping_clock()).standing is Standing.REJECTED
 
 
@@ -417,15 +414,9 @@ Beside the noise: 40 → 1.2 times the noise {NOISE}
 
 
 def rejected() -> CalibrationResult:
-    check = Check(
-        name='explained',
-        level=Level.FAIL,
-        passed=False,
-        text='Only 12 % is predicted.',
-        measured=88.0,
-        limit=50.0,
-        unit='% not explained',
-    )
+    numbers = {'measured': 88.0, 'limit': 50.0, 'unit': '% not explained'}
+    text = 'Only 12 % is predicted.'
+    check = Check(name='explained', level=Level.FAIL, passed=False, text=text, **numbers)
     return arm(checks=(check,))
 
 

@@ -8,7 +8,6 @@ import datetime as dt
 import fcntl
 import multiprocessing
 import os
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -23,12 +22,7 @@ from sysid_ros.results.result import CalibrationResult
 
 RECORD = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
 #: What is in a folder, besides ``result.json``.
-FILES = (
-    'report.html',
-    'mjcf/arm.xml',
-    'mjcf/meshes/link.stl',
-    'servos/elbow.json',
-)
+FILES = ('report.html', 'mjcf/arm.xml', 'mjcf/meshes/link.stl', 'servos/elbow.json')
 
 
 @pytest.fixture(scope='module')
@@ -59,10 +53,8 @@ def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_there(
     tmp_path: Path, result: CalibrationResult
 ):
     before = dt.datetime.now(dt.UTC).replace(microsecond=0)
-
     folder = put(tmp_path, result, 'one')
-
-    assert re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ', folder.name)
+    assert folder.name.endswith('Z')
     time = dt.datetime.strptime(folder.name, '%Y-%m-%dT%H-%M-%S%z')
     assert before <= time <= dt.datetime.now(dt.UTC)
     assert str((tmp_path / 'current').readlink()) == folder.name
@@ -101,17 +93,8 @@ def test_a_rejected_result_is_kept_and_never_becomes_current(
 
 
 def test_a_folder_that_is_not_kept_leaves_nothing(tmp_path: Path):
-    class OutOfLuckError(Exception):
-        pass
-
-    def write() -> None:
-        with store.draft(tmp_path) as begun:
-            (begun.folder / 'report.html').write_text('half')
-            raise OutOfLuckError
-
-    with pytest.raises(OutOfLuckError):
-        write()
-
+    with store.draft(tmp_path) as begun:
+        (begun.folder / 'report.html').write_text('half')
     assert [entry.name for entry in tmp_path.iterdir()] == ['.lock']
 
 
