@@ -31,7 +31,7 @@ from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.export.actuators import actuators_text, drives_of
 from sysid_ros.export.export import parameters_text
 from sysid_ros.json_text import to_json
-from sysid_ros.report.html import render_report
+from sysid_ros.report import render_report
 from sysid_ros.report.tables import (
     LiteralConsole,
     alignment_text,

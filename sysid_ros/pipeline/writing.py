@@ -110,7 +110,7 @@ def write(
         SysidError: In one sentence, what cannot be written.
     """
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
-    from sysid_ros.report.html import write_report  # noqa: PLC0415
+    from sysid_ros.report import write_report  # noqa: PLC0415
 
     result = identified.result
     with draft(output) as begun:

@@ -85,7 +85,6 @@ def print_result(
     numbers = result.of_links
     _print_parameters(console, [p for p in result.parameters if p.name not in numbers], truth)
     _print_links(console, result)
-    _print_bases(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
     if result.folds:
@@ -165,33 +164,12 @@ def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
             f'Of the {len(rows) + len(wide)} masses, centres and moments of links, {len(wide)} '
             'stay wide and are in the report only.',
         )
-        console.print()
-
-
-def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
-    """Print the sums of numbers of links that are known, those of the last links first."""
-    known = [base for base in reversed(result.bases) if base.known]
-    if not known:
-        return
-    title = (
-        f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
-        'are known to 10 % of their largest term'
-    )
-    rows = [
-        (
-            short(base.expression),
-            rounded(base.value, base.half_width),
-            significant(base.half_width, 2),
-            base.unit,
+    if result.bases:
+        console.print(
+            f'Base parameters: {sum(base.known for base in result.bases)} of the '
+            f'{len(result.bases)} sums that forces can tell are known to 10 % of their largest '
+            'term; the report has them.'
         )
-        for base in known[:_LINES]
-    ]
-    print_table(console, title, ('sum', '>value', '>95 % ±', 'unit'), rows)
-    more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
-    console.print(
-        f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
-        'bodies; the report has all terms.',
-    )
     console.print()
 
 

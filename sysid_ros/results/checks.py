@@ -303,7 +303,9 @@ def _worst(measured: Iterable[_Measured], right: str) -> _Seen:
     found = [each for each in measured if not math.isnan(each.limit)]
     if not found:
         return _Seen('', right)
-    found.sort(key=lambda each: each.number / each.limit if each.limit else each.number)
+    used = [each.number / each.limit if each.limit else each.number for each in found]
+    order = np.argsort(used)  # NaN is the worst
+    found = [found[place] for place in order]
     *others, worst = found
     wrong = ''
     if not worst.number <= worst.limit:
@@ -457,7 +459,7 @@ def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen
     sequences = result.diagnostics.sequences
     trained = [item for item in sequences if item.role == 'train']
     errors = [item.error for item in trained]
-    usual = float(np.median(errors)) if errors else math.nan
+    usual = float(np.median(errors)) if errors else math.inf
     growth = max(config.sequence_growth, _by_chance(errors, len(sequences), config))
     shares = [item.error / item.before for item in trained if item.before > 0]
     share = min(MUCH, MORE * float(np.median(shares)) if shares else 0.0)

@@ -110,7 +110,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
         generate_videos: Whether to make the film, where there is OpenGL.
         truth: True values by parameter name, where they are known; they add a column.
     """
-    from sysid_ros.report.html import render_report  # noqa: PLC0415 (see the module's docstring)
+    from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
     films: list[Film] = []
     no_film = ''

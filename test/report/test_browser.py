@@ -14,7 +14,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Locator, Page
 
 from builders.browser import Opened, needs_chromium, open_page, scrolls_sideways, violations
-from sysid_ros.report.html import write_report
+from sysid_ros.report import write_report
 from sysid_ros.report.rendering import Film
 from sysid_ros.results.result import CalibrationResult
 

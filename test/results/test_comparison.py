@@ -41,7 +41,6 @@ WORN = (*VALUES[:2], VALUES[2] + 0.7)
 
 def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() -> None:
     drift = compare(make_result(), make_result(*WORN), 'before')
-
     assert (drift.previous, drift.changed) == ('before', True)
     # Independent estimates: the variance of the difference is the sum of both.
     assert drift.parameters[2].deviations == pytest.approx(0.7 / (np.sqrt(2) * ERRORS[2]))
@@ -53,7 +52,6 @@ def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() 
 
 def test_what_may_be_chance_is_no_change() -> None:
     drift = compare(make_result(), make_result(0.051, 0.7, 3.6))
-
     assert not drift.changed
     assert drift.sentence.startswith('The robot did not change by more than chance: 3 compared')
     assert changes(drift.parameters) == ''
@@ -62,7 +60,6 @@ def test_what_may_be_chance_is_no_change() -> None:
 def test_the_statistic_is_the_mahalanobis_distance() -> None:
     later = make_result(0.05, 0.71, 3.45, correlation=-0.8)
     drift = compare(make_result(correlation=-0.8), later)
-
     step = np.array([0.0, 0.01, -0.05]) / np.array(ERRORS)
     mixed = np.array([[1, 0, 0], [0, 1, -0.8], [0, -0.8, 1]])
     assert drift.statistic == pytest.approx(step @ np.linalg.inv(2 * mixed) @ step)
@@ -112,7 +109,6 @@ def _of_recording() -> CalibrationResult:
 )
 def test_what_cannot_be_compared_has_no_deviation(result: CalibrationResult, compared: int) -> None:
     drift = compare(result, result)
-
     assert len(drift.parameters) == 3
     assert sum(math.isfinite(row.deviations) for row in drift.parameters) == compared
     assert (drift.changed, drift.freedom) == (False, compared)
@@ -242,7 +238,6 @@ def test_a_condition_that_is_no_longer_met_is_a_case() -> None:
 
 def test_a_parameter_that_moved_differs_and_the_others_agree() -> None:
     found = side_by_side(('A', 'B', 'C'), (make_result(), make_result(*WORN), make_result()))
-
     first, second, third = found.results
     assert first.drift is None
     assert second.drift is not None
@@ -265,7 +260,6 @@ def test_recordings_of_one_name_and_other_content_are_told_apart() -> None:
 
     results = [_from(make_result(), files=hashes(letter)) for letter in 'ab']
     found = side_by_side(('A', 'B', 'C'), (*results, make_result()))
-
     (train, *_, nothing), (held_out, same, _) = found.different.values()
     assert list(found.different) == ['train_1', 'held']
     assert str(train).startswith('training, SHA-256 ')
@@ -278,10 +272,8 @@ def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
     held_out = make_result()
     [error] = held_out.errors
     training = held_out.model_copy(update={'errors': (error.model_copy(update={'role': 'train'}),)})
-
     mixed = side_by_side(('A', 'B'), (held_out, training))
     alike = side_by_side(('A', 'B'), (training, training))
-
     assert (mixed.role, mixed.errors) == ('validate', {error.sensor: (error, None)})
     assert (alike.role, len(alike.errors)) == ('train', 1)
 
@@ -289,9 +281,7 @@ def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
 def test_a_result_is_found_by_file_by_dated_folder_and_by_the_link_to_it(tmp_path: Path) -> None:
     output = tmp_path / 'out'
     folder = keep(output, make_result())
-
     found = read_side_by_side([folder / 'result.json', output / 'current', output])
-
     names = [str(folder), str(output / 'current'), str(output)]
     assert [result.name for result in found.results] == names
 
@@ -309,9 +299,7 @@ def test_the_console_says_the_same_and_what_one_result_does_not_fit_has_no_value
     names = ('out/<b>old', 'out/current', 'out/few')
     found = side_by_side(names, (whole, make_result(*WORN), few))
     stream = io.StringIO()
-
     print_side_by_side(LiteralConsole(stream, 200), found)
-
     lines = stream.getvalue().splitlines()
     [friction] = [line for line in lines if line.startswith(NAMES[2])]
     numbers = '3.50 [3.30, 3.70] 4.20 [4.00, 4.40] – 4.9 differs – N·m'  # noqa: RUF001
@@ -328,9 +316,7 @@ def test_each_accepted_result_is_compared_with_the_accepted_one_before(tmp_path:
     keep(tmp_path, make_result(*WORN, checks=verdict(accepted=False)))
     second = keep(tmp_path, make_result(*WORN))
     keep(tmp_path, make_result(*WORN))
-
     entries = read_history(tmp_path)
-
     said = [entry.sentence.partition(' ')[0] for entry in entries]
     assert said == ['', '', 'joint/elbow/frictionloss', 'nothing']
     against = [entry.drift.previous if entry.drift else None for entry in entries]
@@ -342,13 +328,11 @@ def test_a_result_that_was_fitted_with_memory_says_itself_what_changed(tmp_path:
     keep(tmp_path, make_result())
     own = compare(make_result(), make_result(*WORN), 'elsewhere')
     keep(tmp_path, make_result(drift=own))
-
     assert read_history(tmp_path)[1].drift == own
 
 
 def test_the_error_is_the_held_out_one_or_said_to_be_of_training(tmp_path: Path) -> None:
     keep(tmp_path, make_result())
     keep(tmp_path, make_result(held_out_after=NAN))
-
     errors = [entry.error for entry in read_history(tmp_path)]
     assert errors == ['2 mrad', '1 times the noise (training)']

@@ -23,6 +23,7 @@ from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer
+from sysid_ros.report import write_report
 from sysid_ros.results.checks import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
 from sysid_ros.results.summary import SignalCurve, provenance_now, summarise
@@ -88,8 +89,6 @@ def calibrate_servo(
     Raises:
         SysidError: The request, its logs or the output cannot be used.
     """
-    from sysid_ros.report.html import write_report  # noqa: PLC0415 (what draws is slow to import)
-
     observer = observer or Nobody()
     training, held_out = _read(config)
     servo = servo_for(Servo.named(config.actuator, config.model), training)
