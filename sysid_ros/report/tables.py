@@ -364,7 +364,7 @@ def _known(value: float, digits: int) -> str:
 
 
 def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
-    """Print standing, parameters, errors and what else differs."""
+    """Print standing, parameters, errors, and in sentences what differs."""
     names = [result.name for result in found.results]
     rows = [(own.name, own.standing, own.acceptance, own.created) for own in found.results]
     print_table(console, 'Results', ('result', 'standing', 'why', 'made'), rows)
@@ -380,11 +380,6 @@ def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
     ]
     title = f'Errors on {role} recordings, nominal → fitted'
     print_table(console, title, ('sensor', *(f'>{name}' for name in names), 'unit'), errors)
-    different = [
-        (name, *(text or MISSING for text in own)) for name, own in found.different.items()
-    ]
-    if different:
-        print_table(console, 'What differs', ('', *names), different)
     for result in found.results[1:]:
         console.print(result.sentence)
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,6 @@ from sysid_ros.results.result import (
     CalibrationResult,
     Compared,
     Drift,
-    EstimatorKind,
     FileHash,
     ParameterResult,
     SensorError,
@@ -43,11 +42,6 @@ from sysid_ros.results.store import RESULT, find, history
 _NOT_FITTED = frozenset(
     {'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate', 'report'}
 )
-_COMPARED = {
-    EstimatorKind.SIMULATION: 'simulations of whole recordings',
-    EstimatorKind.WINDOWS: 'simulations of windows',
-    EstimatorKind.TORQUE: 'forces along the motion',
-}
 
 
 # Two results
@@ -240,12 +234,17 @@ def what_changed(
     if robot:
         yield f'Robot changed: {listed(robot)}.'
     if code:
-        newer = [
-            f'{name} {versions[1].get(name, "none")} → {version}'
-            for name, version in versions[0].items()
-            if versions[1].get(name) != version
-        ]
-        yield f'Code changed ({", ".join(newer) or "the versions are the same"}): {listed(code)}.'
+        newer = _newer(*versions) or 'the versions are the same'
+        yield f'Code changed ({newer}): {listed(code)}.'
+
+
+def _newer(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    """Return the versions that are others than they were."""
+    return ', '.join(
+        f'{name} {then.get(name, "none")} → {version}'
+        for name, version in now.items()
+        if then.get(name) != version
+    )
 
 
 def _recordings(result: CalibrationResult) -> dict[str, str]:
@@ -492,13 +491,12 @@ class SideBySide(NamedTuple):
     """Results beside each other, in one order; those after the first are compared with it.
 
     ``errors`` of sensors are held-out ones where there are any, by ``role``, and None in a result
-    that has none. ``different`` is what is not the same of models, recordings and software.
+    that has none.
     """
 
     results: tuple[Entry, ...]
     role: Role
     errors: dict[str, tuple[SensorError | None, ...]]
-    different: dict[str, tuple[str | None, ...]]
 
 
 def read_side_by_side(places: Sequence[Path]) -> SideBySide:
@@ -521,37 +519,13 @@ def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> 
         said = changes(drift.parameters) or agree
         if not drift.freedom:
             said = 'no parameter is determined by both'
-        sentence = ' '.join((f'{name} against {names[0]}: {said}.', *causes(result, first)))
+        newer = _newer(result.provenance.versions, first.provenance.versions)
+        other = [*causes(result, first), *([f'Versions changed: {newer}.'] if newer else [])]
+        sentence = ' '.join((f'{name} against {names[0]}: {said}.', *other))
         entries.append(_entry(name, result, drift, sentence))
     held_out = any(e.role == 'validate' for result in results for e in result.errors)
     role: Role = 'validate' if held_out else 'train'
-    texts = _sides(
-        results, lambda own: {**_of_model(own), **_recordings(own), **own.provenance.versions}
-    )
-    return SideBySide(
-        tuple(entries),
-        role,
-        _sides(results, lambda own: {e.sensor: e for e in own.errors if e.role == role}),
-        {name: own for name, own in texts.items() if len(set(own)) > 1},
-    )
-
-
-def _sides(
-    results: Sequence[CalibrationResult], of: Callable[[CalibrationResult], Mapping[str, Any]]
-) -> dict[str, tuple[Any, ...]]:
-    """Return what each result says by a name that any of them has; None where it says nothing."""
-    tables = [of(result) for result in results]
-    names = dict.fromkeys(name for table in tables for name in table)
-    return {name: tuple(table.get(name) for table in tables) for name in names}
-
-
-def _of_model(result: CalibrationResult) -> dict[str, str]:
-    hashes = [file.sha256[:8] for file in result.provenance.files if file.role == 'model']
-    identified = sum(parameter.identified for parameter in result.parameters)
-    return {
-        'nominal model': result.model,
-        'SHA-256 of it': ', '.join(hashes),
-        'identified': f'{identified} of {len(result.parameters)} parameters',
-        'compared with': _COMPARED[result.solver.estimator],
-        'solver': f'{result.solver.backend}, {result.solver.loss} loss',
-    }
+    tables = [{e.sensor: e for e in result.errors if e.role == role} for result in results]
+    sensors = dict.fromkeys(sensor for table in tables for sensor in table)
+    errors = {sensor: tuple(table.get(sensor) for table in tables) for sensor in sensors}
+    return SideBySide(tuple(entries), role, errors)

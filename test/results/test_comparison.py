@@ -258,14 +258,12 @@ def test_recordings_of_one_name_and_other_content_are_told_apart() -> None:
             FileHash(path='bags/held/held.mcap', role='validate', sha256='c' * 64),
         )
 
-    results = [_from(make_result(), files=hashes(letter)) for letter in 'ab']
-    found = side_by_side(('A', 'B', 'C'), (*results, make_result()))
-    (train, *_, nothing), (held_out, same, _) = found.different.values()
-    assert list(found.different) == ['train_1', 'held']
-    assert str(train).startswith('training, SHA-256 ')
-    assert nothing is None
-    assert held_out == same
-    assert found.results[1].sentence.endswith('Recordings changed: train_1.')
+    first, other = (_from(make_result(), files=hashes(letter)) for letter in 'ab')
+    found = side_by_side(('A', 'B'), (first, _from(other, versions={'mujoco': '9'})))
+    said = found.results[1].sentence
+    assert 'Recordings changed: train_1.' in said
+    assert 'Versions changed: mujoco' in said
+    assert said.endswith(' → 9.')
 
 
 def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
