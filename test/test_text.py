@@ -32,8 +32,15 @@ from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, 
 from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.export.export import actuators_text, drives_of, parameters_text
 from sysid_ros.report import render_report
-from sysid_ros.report.cases import junit, markdown, workflow_commands
-from sysid_ros.report.tables import LiteralConsole, alignment_text, print_result, print_table
+from sysid_ros.report.tables import (
+    LiteralConsole,
+    alignment_text,
+    junit,
+    markdown,
+    print_result,
+    print_table,
+    workflow_commands,
+)
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import file_stems, to_json

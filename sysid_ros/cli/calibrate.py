@@ -66,7 +66,7 @@ def calibrate(
     from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
     from sysid_ros.pipeline.calibration import calibrate
     from sysid_ros.report.tables import print_result
-    from sysid_ros.results.headline import verdict_line
+    from sysid_ros.results.checks import verdict_line
 
     with progress_for(loaded.solver.time, quiet=quiet) as progress:
         done = calibrate(loaded, command=context.obj, observer=progress)

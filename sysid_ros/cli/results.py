@@ -201,7 +201,7 @@ def check(
     from sysid_ros.cli.tables import Outcome
     from sysid_ros.files import check_writable, replace_file
     from sysid_ros.pipeline.evaluation import find_parameters, find_predictions
-    from sysid_ros.report.cases import junit as as_junit
+    from sysid_ros.report.tables import junit as as_junit
 
     for folder in (junit and junit.parent, output, thresholds.baseline if update else None):
         if folder is not None:

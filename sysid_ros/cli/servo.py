@@ -116,7 +116,7 @@ def fit(
 
     from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
     from sysid_ros.report.tables import print_result
-    from sysid_ros.results.headline import verdict_line
+    from sysid_ros.results.checks import verdict_line
     from sysid_ros.results.result import StartKind
     from sysid_ros.servos.calibration import calibrate_servo
 

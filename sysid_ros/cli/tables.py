@@ -20,21 +20,22 @@ from sysid_ros.cli.console import print_paths, say
 from sysid_ros.errors import MOST_NAMED, ResultError, how_many, listed
 from sysid_ros.excitation.design import Design
 from sysid_ros.pipeline.compare import ModelComparison
+from sysid_ros.pipeline.fleet import FleetResult
 from sysid_ros.pipeline.init import CalibrationProposal
 from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
 from sysid_ros.pipeline.preflight import NOTHING, PredictedParameter, Preflight
-from sysid_ros.report.cases import markdown, workflow_commands
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant
 from sysid_ros.report.tables import (
     LiteralConsole,
     determined,
     explained,
+    markdown,
     print_findings,
     print_first,
     print_table,
+    workflow_commands,
 )
 from sysid_ros.results.comparison import Case
-from sysid_ros.results.fleet import FleetResult
 from sysid_ros.results.links import link_places
 
 

@@ -324,10 +324,6 @@ class GateConfig(Section):
         default=0.5,
         description='part of the variance of each moving position and velocity to be predicted',
     )
-    imbalance: Annotated[float, Field(ge=1)] = Field(
-        default=10.0,
-        description="times the unexplained part of its kind's median that a sensor's may be",
-    )
     stuck_share: Annotated[float, Field(gt=0, le=1)] = Field(
         default=0.2,
         description='part of its range that a position may be predicted to move while measured '

@@ -50,8 +50,7 @@ from sysid_ros.nodes.runtime import (
 )
 from sysid_ros.pipeline import Calibration
 from sysid_ros.pipeline.problem import bags_of
-from sysid_ros.results.checks import next_steps
-from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.checks import headline_lines, next_steps
 from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
 from sysid_ros.results.store import CURRENT, REJECTED, linked, prune
 

@@ -29,7 +29,6 @@ from sysid_ros.pipeline.memory import Remembered
 from sysid_ros.pipeline.predictions import Predictions, deviations
 from sysid_ros.pipeline.problem import CalibrationBag, unlike_stamps
 from sysid_ros.results.checks import judge
-from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.links import base_parameters
 from sysid_ros.results.result import (
     CalibrationResult,
@@ -39,7 +38,12 @@ from sysid_ros.results.result import (
     RecordedBag,
     RecordedSequence,
 )
-from sysid_ros.results.summary import Validation, provenance_now, summarise, tool_errors
+from sysid_ros.results.summary import (
+    SignalCurve,
+    Validation,
+    provenance_now,
+    summarise,
+)
 from sysid_ros.signals import Method, TimeSeries, Trajectory
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
@@ -130,7 +134,6 @@ def assemble(  # noqa: PLR0913 (what a result is made of)
             for recording in recordings
         ),
         'drift': remembered.drift,
-        'tool': tool_errors(problem.model, curves),
         'bases': base_parameters(problem.model, found.parameters, found.inference),
         'solver': found.solver.model_copy(update=solver),
         'implied_actuators': tuple(implied_actuators(problem.spec)),

@@ -8,7 +8,6 @@ import dataclasses
 import fnmatch
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -20,22 +19,21 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.drift import FEWEST_PARTS, paired
 from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.predictions import Mask, Predictor, residuals_of, rms
+from sysid_ros.pipeline.predictions import Predictor, residuals_of, rms
 from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import error_without, families_of, leave_out, training_bags
 from sysid_ros.results.result import ROLES
-from sysid_ros.signals import TimeSeries, Trajectory
 
 #: Mean squares below this are rounding: their logarithm would decide everything.
 _TINY = 1e-24
 
 
 class Candidate(NamedTuple):
-    """A model to compare: its name, its configuration, and patterns of parameters left out."""
+    """A model to compare."""
 
     name: str
     config: CalibrationConfig
-    drop: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()  # patterns of parameters that are left out
 
 
 class HeldOut(NamedTuple):
@@ -45,12 +43,8 @@ class HeldOut(NamedTuple):
     error: float
 
 
-@dataclass(frozen=True)
-class ModelScore:
-    """How well one model predicts.
-
-    Errors are root mean squares in units of the noise, the same units for all models.
-    """
+class ModelScore(NamedTuple):
+    """How well one model predicts, in units of the noise, the same units for all models."""
 
     name: str
     parameters: int  # number of them
@@ -63,8 +57,7 @@ class ModelScore:
     adequate: bool  # whether it predicts as well as the best, up to a standard error
 
 
-@dataclass(frozen=True)
-class ModelComparison:
+class ModelComparison(NamedTuple):
     """Several models on the same data, in the order given."""
 
     models: tuple[ModelScore, ...]
@@ -102,15 +95,9 @@ def compare_models(
     the same data (the one-standard-error rule of Breiman et al. 1984, paired). Where nothing can
     be held out, Schwarz's criterion decides.
 
-    Args:
-        candidates: The models, two or more, on the same bags.
-        observer: Is told of stages and iterations.
-        cancel: Ends it when it is set.
-
     Raises:
         ConfigError: There is one model only, or they differ in their bags, sequences or sensors,
             or nothing matches a pattern.
-        SysidError: A fit is not possible.
     """
     if len(candidates) < FEWEST_PARTS:
         raise ConfigError(
@@ -142,11 +129,7 @@ def compare_problems(
 
 
 def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Problem]:
-    """Load each configuration once, and leave out what is to be dropped.
-
-    Raises:
-        ConfigError: They are not of the same bags, sequences and sensors.
-    """
+    """Load each configuration once, and leave out what is to be dropped."""
     loaded: dict[int, Problem] = {}
     first: dict[str, set[str]] = {}
     for candidate in candidates:
@@ -171,11 +154,7 @@ def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Probl
 
 
 def without(problem: Problem, drop: Sequence[str]) -> Problem:
-    """Leave parameters out, by patterns of their names or targets: they stay what they are.
-
-    Raises:
-        ConfigError: Nothing matches a pattern, or everything is left out.
-    """
+    """Leave parameters out, by patterns of their names or targets: they stay what they are."""
     dropped: set[str] = set()
     for pattern in drop:
         matches = {
@@ -200,9 +179,8 @@ def without(problem: Problem, drop: Sequence[str]) -> Problem:
 def _judged(
     fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
 ) -> ModelComparison:
-    mask = _common(fitted)
     sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
-    squares, counts = _mean_squares(fitted, sensors, mask)
+    squares, counts = _mean_squares(fitted, sensors)
     # The model that leaves the least is the one whose residuals are most nearly noise.
     least = int(np.argmin(np.log(squares) @ counts))
     noise = dict(zip(sensors, np.sqrt(squares[least]).tolist(), strict=True))
@@ -217,7 +195,7 @@ def _judged(
     parts = []
     for model in fitted:
         observer.stage(f'predicting what is held out with {model.candidate.name}')
-        parts.append(_held_out(model, noise, mask, observer, cancel))
+        parts.append(_held_out(model, noise, observer, cancel))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     count = errors.shape[1]
@@ -246,30 +224,14 @@ def _judged(
     return ModelComparison(scores, chosen.name, _reason(chosen, scores[best], count), effective)
 
 
-def _common(fitted: list[_Fitted]) -> Mask:
-    """Return which samples are in the data of all models: delays let sequences begin later."""
-    begins: dict[str, int] = {}
-    for model in fitted:
-        for role in ROLES:
-            for sequence in model.problem.sequences(role):
-                known = begins.get(sequence.name, sequence.origin_ns)
-                begins[sequence.name] = max(known, sequence.origin_ns)
-
-    def mask(sequence: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
-        late = 1e-9 * (begins[sequence.name] - sequence.origin_ns)
-        return np.asarray(series.times >= late)
-
-    return mask
-
-
 def _mean_squares(
-    fitted: list[_Fitted], sensors: Sequence[str], mask: Mask
+    fitted: list[_Fitted], sensors: Sequence[str]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return (m, k) mean square residual of each model and sensor, and (k,) their numbers."""
     ones = dict.fromkeys(sensors, 1.0)
     rows = []
     for model in fitted:
-        found = residuals_of(model.predictor, model.problem.sequences('train'), ones, mask)
+        found = residuals_of(model.predictor, model.problem.sequences('train'), ones)
         joined = [np.concatenate([part[s] for part in found if s in part]) for s in sensors]
         rows.append([max(float(np.mean(values**2)), _TINY) for values in joined])
     return np.array(rows), np.array([float(len(values)) for values in joined])
@@ -278,7 +240,6 @@ def _mean_squares(
 def _held_out(
     model: _Fitted,
     noise: dict[str, float],
-    mask: Mask,
     observer: Observer,
     cancel: threading.Event | None,
 ) -> tuple[HeldOut, ...]:
@@ -287,7 +248,7 @@ def _held_out(
     found = []
     for recording in problem.recordings:
         if recording.role == 'validate' and recording.alignment.sequences:
-            residuals = residuals_of(model.predictor, recording.alignment.sequences, noise, mask)
+            residuals = residuals_of(model.predictor, recording.alignment.sequences, noise)
             found.append(HeldOut(recording.path.name, rms(residuals)))
     bags = training_bags(problem)
     asked = config.validation.leave_out
@@ -298,7 +259,7 @@ def _held_out(
         problem.spec, problem.sequences('train'), families, model.fit, config.solver, cancel
     )
     for name, values in counted(observer, left_out, len(families)):
-        error = error_without(model.predictor, model.fit, values, families[name], noise, mask)
+        error = error_without(model.predictor, model.fit, values, families[name], noise)
         found.append(HeldOut(f'{name}, left out', error))
     return tuple(found)
 

@@ -9,7 +9,7 @@ import dataclasses
 import fnmatch
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from sysid_ros.errors import ConfigError, ResultError, how_many, listed, nearest
 from sysid_ros.estimation.residuals import DIVERGED
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.model.description import changes, stated
+from sysid_ros.model.description import Stated, changes, stated
 from sysid_ros.model.elements import sensor_unit
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.estimators import driven
@@ -37,8 +37,8 @@ from sysid_ros.pipeline.predictions import residuals_of
 from sysid_ros.pipeline.problem import CalibrationBag, Problem, bags_of
 from sysid_ros.pipeline.validation import horizon_errors
 from sysid_ros.pipeline.writing import write
+from sysid_ros.results.checks import counted, headline
 from sysid_ros.results.comparison import (
-    ROUNDING,
     Case,
     CaseKind,
     Place,
@@ -47,8 +47,8 @@ from sysid_ros.results.comparison import (
     check_tolerance,
     what_changed,
 )
-from sysid_ros.results.headline import counted, headline
 from sysid_ros.results.result import (
+    ROUNDING,
     CalibrationResult,
     Document,
     EstimatorKind,
@@ -65,20 +65,15 @@ _HORIZON = (0.2, 1.0)
 
 
 class PredictionError(Frozen):
-    """Root mean square error of one sensor in one recording, in the sensor's unit.
-
-    Over the whole recording where ``seconds`` is None, NaN where the simulation became unstable;
-    else so many seconds after measured states, where ``coasting`` is that of a joint that keeps its
-    velocity. ``subject`` is what the sensor measures, as ``joint/elbow``.
-    """
+    """Root mean square error of one sensor in one recording, in the sensor's unit."""
 
     bag: str
     sensor: str
     unit: str
-    subject: str
-    error: MaybeFloat
-    seconds: float | None = None
-    coasting: MaybeFloat = math.nan
+    subject: str  # what the sensor measures, as ``joint/elbow``
+    error: MaybeFloat  # NaN where the simulation became unstable
+    seconds: float | None = None  # after measured states; None for the whole recording
+    coasting: MaybeFloat = math.nan  # error of a joint that keeps its velocity
 
     @property
     def name(self) -> str:
@@ -96,23 +91,19 @@ class ModelValue(Frozen):
     key: str
     value: str
     file: Path
-    line: int
+    line: int  # 0 where no line of the file holds it
 
 
 class Evaluation(Document):
-    """How well a model as it is predicts recordings; nothing was fitted.
-
-    ``bags`` has the SHA-256 of each recording, ``versions`` those of the software, ``warnings``
-    what to know of model and recordings, a sentence each.
-    """
+    """How well a model as it is predicts recordings; nothing was fitted."""
 
     schema_version: int = 2
     model: str
     values: tuple[ModelValue, ...]
-    bags: dict[str, str]
+    bags: dict[str, str]  # SHA-256 of each recording
     errors: tuple[PredictionError, ...]
-    versions: dict[str, str]
-    warnings: tuple[str, ...] = ()
+    versions: dict[str, str]  # of the software
+    warnings: tuple[str, ...] = ()  # on model and recordings, a sentence each
 
 
 def evaluate(
@@ -133,9 +124,6 @@ def evaluate(
             calibration.yaml has it.
         horizon: Seconds after measured states at which errors of positions are given as well.
         observer: Is told of stages.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with the model or a recording.
     """
     observer = observer or Nobody()
     forecast = forecaster(model)
@@ -179,24 +167,23 @@ def _warnings(problem: Problem) -> Iterator[str]:
 
 
 def _config(forecast: Forecaster, bags: Sequence[str], data: DataConfig) -> CalibrationConfig:
-    """Return how recordings are read: as what predicts has it, but for what was said."""
+    """Return how recordings are read: as what predicts has it, but for what was said.
+
+    What is said of segments of other recordings is left aside.
+    """
     said = DataConfig.model_fields.keys() & data.model_fields_set
     given = {key: getattr(data, key) for key in said}
     selected = tuple(BagSelection(path=bag) for bag in bags)
-    return _with_segments_of(forecast.config.model_copy(update={**given, 'bags': selected}))
-
-
-def _with_segments_of(config: CalibrationConfig) -> CalibrationConfig:
-    """Leave aside what is said of segments of other recordings than those of a configuration."""
+    config = forecast.config.model_copy(update={**given, 'bags': selected})
     names = [path.name for path, _ in bags_of(config)]
     kept = {
         key: {
             pattern: ranges
-            for pattern, ranges in said.items()
+            for pattern, ranges in own.items()
             if any(fnmatch.fnmatchcase(name, pattern) for name in names)
         }
         for key in ('times', 'without')
-        if isinstance(said := getattr(config.segments, key), dict)
+        if isinstance(own := getattr(config.segments, key), dict)
     }
     return config.model_copy(update={'segments': config.segments.model_copy(update=kept)})
 
@@ -265,17 +252,12 @@ def judge_evaluation(
     An error is right when it is below the least of its limits: those whose pattern its sensor
     matches, and ``growth`` times what it was for the same recording. A model is right when it
     states what it did.
-
-    Raises:
-        ConfigError: A limit is for no sensor, or for an error that no recording has.
     """
     cases = [] if baseline is None else list(_model_cases(found, baseline))
     changed = [case for case in cases if not case.passed]
     blame = f'; the model has another {listed(c.name for c in changed)}' if changed else ''
     before = {(e.bag, e.name): e.error for e in (baseline.errors if baseline else ())}
-    places = {'': Place(found.model, 0)}
-    for value in found.values:
-        places.setdefault(value.key.rpartition('/')[0], Place(str(value.file), value.line))
+    places = _places(Path(found.model), found.values)
     own_limits: dict[float | None, dict[str, float]] = {None: thresholds.limits}
     own_limits.update(thresholds.horizon.items())
     for seconds, limits in own_limits.items():
@@ -316,15 +298,25 @@ def judge_evaluation(
     return tuple(cases)
 
 
+def _places(model: Path, values: Iterable[Stated | ModelValue]) -> dict[str, Place]:
+    """Return where a model has an element, by the beginning of a key; by an empty one its file."""
+    places = {'': Place(str(model), 0)}
+    for value in values:
+        places.setdefault(value.key.rpartition('/')[0], Place(str(value.file), value.line))
+    return places
+
+
 def _model_cases(found: Evaluation, baseline: Evaluation) -> Iterator[Case]:
     """Yield a failed case for each attribute that a model states otherwise; or one for all."""
     now = {entry.key: entry for entry in found.values}
-    same = True
-    for key, old, new in changes(
-        {entry.key: entry.value for entry in baseline.values},
-        {key: entry.value for key, entry in now.items()},
-    ):
-        at, same = now.get(key), False
+    changed = list(
+        changes(
+            {entry.key: entry.value for entry in baseline.values},
+            {key: entry.value for key, entry in now.items()},
+        )
+    )
+    for key, old, new in changed:
+        at = now.get(key)
         place = Place(found.model, 0) if at is None else Place(str(at.file), at.line)
         sentence = f'is {new}, was not there' if new else f'was {old}, is gone'
         if old and new:
@@ -332,7 +324,7 @@ def _model_cases(found: Evaluation, baseline: Evaluation) -> Iterator[Case]:
             with contextlib.suppress(ValueError, ZeroDivisionError):
                 sentence += f' ({100 * (float(new) / float(old) - 1):+.3g} %)'
         yield Case(CaseKind.MODEL, key, passed=False, sentence=sentence, place=place)
-    if same:
+    if not changed:
         yield Case(CaseKind.MODEL, 'all numbers', place=Place(found.model, 0))
 
 
@@ -351,23 +343,15 @@ def differences(found: Evaluation, baseline: Evaluation, cases: Sequence[Case]) 
 
 
 class Found(NamedTuple):
-    """An evaluation or a result, and how it compares with its baseline.
-
-    ``path`` is where that is, or will be; None where there is to be none. ``notes`` say what is to
-    be known beside the ``cases``, a sentence each, first of all what changed.
-    """
+    """An evaluation or a result, and how it compares with its baseline."""
 
     made: Evaluation | CalibrationResult
-    path: Path | None
+    path: Path | None  # of the baseline, or where it will be; None where there is to be none
     cases: tuple[Case, ...]
-    notes: tuple[str, ...]
+    notes: tuple[str, ...]  # beside the cases, a sentence each, first of all what changed
 
     def write(self) -> Path:
-        """Write it as the new baseline, and return where.
-
-        Raises:
-            ResultError: There is to be none, or it cannot be written.
-        """
+        """Write it as the new baseline, and return where."""
         if self.path is None:
             raise ResultError('Expected a baseline, a folder, to write to, found none.')
         made = self.made
@@ -384,9 +368,6 @@ def find_predictions(
     """Evaluate the model of a thresholds file and compare it with limits and baseline.
 
     A baseline may be absent with ``update``, as it is to be written.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with the model, a recording or a limit.
     """
     path = None if thresholds.baseline is None else thresholds.baseline / EVALUATION
     known = path is not None and _is_there(path, update=update)
@@ -425,9 +406,6 @@ def find_parameters(
         output: Folder for result and report of the fit.
         command: How the user asked for it, for the provenance.
         observer: Is told of stages and iterations.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with the calibration.
     """
     config = load_calibration(calibration, overrides)
     path = baseline if baseline.suffix == '.json' else baseline / RESULT
@@ -448,10 +426,8 @@ def find_parameters(
     ]
     cases: tuple[Case, ...] = ()
     if before is not None:
-        places = {'': Place(str(config.model), 0)}
-        for entry in stated(identified.model.description) if identified.model else ():
-            place = Place(str(entry.file), entry.line)
-            places.setdefault(entry.key.rpartition('/')[0], place)
+        model = identified.model
+        places = _places(config.model, stated(model.description) if model else ())
         tolerance, factor = config.check.tolerance, config.check.held_out_factor
         cases = agreement(result, before, tolerance, factor, places)
         notes = [*causes(result, before, cases), *notes]
@@ -459,11 +435,7 @@ def find_parameters(
 
 
 def _is_there(path: Path, *, update: bool) -> bool:
-    """Whether a baseline is there.
-
-    Raises:
-        ResultError: It is not, and it is not to be written either.
-    """
+    """Whether a baseline is there; it has to be where it is not to be written."""
     if not path.is_file() and not update:
         raise ResultError(f'There is no baseline {str(path)!r}; `sysid check --update` writes it.')
     return path.is_file()

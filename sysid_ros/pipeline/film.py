@@ -94,7 +94,10 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
     times = _moments(table.trajectories[place])
     motions = _motions(model, table, place, times)
     try:
-        models = _models(fitted)
+        spec, path = lit(problem.spec), problem.source.description.path
+        # Delays would give the model another state, and are not seen.
+        values = [each for each in fitted.values if each[0].role is not Acting.COMMAND]
+        models = compile_spec(spec, path), fitted_model(path, values, spec)
     except SysidError as err:
         return Motion(missing=str(err))
     rows = _farthest_apart(list(motions.values()), round(LONGEST * FRAMERATE))
@@ -176,14 +179,6 @@ def _joint_of(model: mujoco.MjModel, name: str) -> int:
     if joint < 0 and name.endswith('_qpos'):
         joint = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_JOINT, name.removesuffix('_qpos'))
     return joint
-
-
-def _models(fitted: Fitted) -> tuple[mujoco.MjModel, mujoco.MjModel]:
-    """Return what the nominal and the fitted robot look like."""
-    spec, path = lit(fitted.problem.spec), fitted.problem.source.description.path
-    # Delays would give the model another state, and are not seen.
-    values = [each for each in fitted.values if each[0].role is not Acting.COMMAND]
-    return compile_spec(spec, path), fitted_model(path, values, spec)
 
 
 def _states(model: mujoco.MjModel, times: Values, qpos: Values) -> Values:

@@ -1,27 +1,43 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a result, for notebooks as PNG and for the report as SVG."""
+"""Figures of a result: PNG for notebooks, SVG for the report, and curves for its script."""
 
 from __future__ import annotations
 
+import base64
 import io
+import itertools
 import math
 import warnings
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import matplotlib as mpl
 import numpy as np
+from jinja2.utils import htmlsafe_json_dumps
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.alignment.health import Grade
-from sysid_ros.errors import one_line, short
-from sysid_ros.report import signals
+from sysid_ros.alignment.health import Grade, Span
+from sysid_ros.config.schema import GateConfig, Role
+from sysid_ros.errors import listed, one_line, short
 from sysid_ros.report.numbers import significant
-from sysid_ros.results.result import ROLE_NAMES, ROLES, CalibrationResult, ParameterResult
+from sysid_ros.results.result import (
+    MORE,
+    MUCH,
+    ROLE_NAMES,
+    ROLES,
+    SOME,
+    CalibrationResult,
+    ParameterResult,
+    RecordedBag,
+    SensorError,
+    SignalPlot,
+)
 
 #: Colours that people with any colour vision tell apart, and by lightness in grey.
 MEASURED, BEFORE, AFTER, INK = '#8a8f98', '#c2570c', '#0b5cad', '#22262b'
@@ -38,22 +54,207 @@ _ON_DARK = {
 }
 _GRADES = {Grade.FAULT: _FAULT, Grade.CAUTION: _CAUTION, Grade.NOTE: MEASURED}
 
-_DPI = 120
-_WIDTH, _NARROW = 12.0, 7.5  # inches
-_PANEL_HEIGHT = 2.1  # inches
-_ROW_HEIGHT = 0.28  # inches
-_COLUMNS = 3
-_TICKS, _DECADE = 6, 10.0
+#: Of a wide and a narrow figure, of a panel and of a row, in inches; and panels side by side.
+_WIDTH, _NARROW, _PANEL_HEIGHT, _ROW_HEIGHT, _COLUMNS = 12.0, 7.5, 2.1, 0.28, 3
+#: What an axis is wider than what is on it, as a part of that.
+_MARGIN = 0.05
 #: Of longer names, the middle is left out.
 _LONGEST = 60
-#: Ratios further apart than this go on a logarithmic axis.
-_LINEAR_SPREAD = 6.0
-#: An axis of ratios is at least this wide, so that a change of a thousandth looks like one.
-_LEAST_SPAN = 0.1
-#: Intervals may widen an axis by this share of what the points need, and are cut beyond.
-_INTERVAL_SHARE, _MARGIN = 0.6, 0.05
-#: An event that takes no time is this part of the longest recording wide.
-_NARROWEST = 0.003
+#: Values are 16-bit counts of steps from their middle; the lowest count is a gap.
+_COUNTS = np.iinfo(np.int16)
+#: Residuals of these units are mostly small beside them, and are said in thousandths.
+_THOUSANDTHS = {'rad': 'mrad', 'm': 'mm', 'rad/s': 'mrad/s', 'm/s': 'mm/s'}
+
+
+# Signals by sequence
+
+
+class SignalFigure(NamedTuple):
+    """One plot of the report: its number among all plots, its data and its caption's numbers."""
+
+    number: int
+    plot: SignalPlot
+    error: SensorError | None
+
+    @property
+    def has_strip(self) -> bool:
+        """Whether the command needs an axis of its own, as it has another unit."""
+        return bool(self.plot.command) and self.plot.command_unit != self.plot.unit
+
+
+class SequenceFigures(NamedTuple):
+    """All plots of one sequence."""
+
+    sequence: str
+    role: Role
+    figures: tuple[SignalFigure, ...]
+
+
+def sequences(result: CalibrationResult) -> list[SequenceFigures]:
+    """Group the plots by sequence, held-out sequences first."""
+    errors = {(error.sensor, error.role): error for error in result.errors}
+    groups: dict[tuple[Role, str], list[SignalPlot]] = {}
+    for plot in sorted(result.plots, key=lambda plot: plot.role != 'validate'):
+        groups.setdefault((plot.role, plot.sequence), []).append(plot)
+    number = itertools.count()
+    return [
+        SequenceFigures(
+            name,
+            role,
+            tuple(SignalFigure(next(number), own, errors.get((own.sensor, role))) for own in plots),
+        )
+        for (role, name), plots in groups.items()
+    ]
+
+
+def limits(plot: SignalPlot) -> tuple[float, float] | None:
+    """Return where a plot's axis ends when a prediction goes far beyond what was measured.
+
+    A model may diverge with its nominal parameters; drawn in full, it would hide everything else.
+    """
+    measured = np.asarray(plot.measured, dtype=np.float64)
+    measured = measured[np.isfinite(measured)]
+    span = float(np.ptp(measured)) if len(measured) else 0.0
+    if span == 0:
+        return None
+    low = float(measured.min()) - MORE * span
+    high = float(measured.max()) + MORE * span
+    predicted = np.concatenate([plot.before, plot.after, *edges(plot)])
+    predicted = predicted[np.isfinite(predicted)]
+    if np.all((low <= predicted) & (predicted <= high)):
+        return None
+    bottom, top = min(measured.min(), predicted.min()), max(measured.max(), predicted.max())
+    margin = _MARGIN * span
+    return max(low, float(bottom) - margin), min(high, float(top) + margin)
+
+
+def edges(plot: SignalPlot) -> tuple[NDArray[np.float64], ...]:
+    """Return both edges of a plot's band; none where it has none."""
+    if not plot.band:
+        return ()
+    after, band = np.asarray(plot.after), np.asarray(plot.band)
+    return after - band, after + band
+
+
+class Packed(NamedTuple):
+    """Values as 16-bit little-endian counts in base64: ``middle + step * count``, or a gap."""
+
+    middle: float
+    step: float
+    text: str
+
+
+def packed(values: ArrayLike) -> Packed:
+    """Pack (n,) values; what is not finite becomes a gap."""
+    given = np.asarray(values, dtype=np.float64)
+    known = np.isfinite(given)
+    low, high = (given[known].min(), given[known].max()) if known.any() else (0.0, 0.0)
+    most = _COUNTS.max
+    middle, step = low / 2 + high / 2, high / (2 * most) - low / (2 * most) or 1.0
+    counts = np.clip(np.round(np.where(known, given - middle, 0.0) / step), -most, most)
+    stored = np.where(known, counts, _COUNTS.min).astype('<i2')
+    return Packed(float(middle), float(step), base64.b64encode(stored.tobytes()).decode())
+
+
+def curves_json(result: CalibrationResult, groups: Sequence[SequenceFigures]) -> Markup:
+    """Pack all plots in the order of the report.
+
+    Arrays that plots share, as stamps and commands, are stored once, and named by their place.
+    """
+    shared: dict[Packed, int] = {}
+    sigmas = {scale.sensor: scale.sigma for scale in result.noise}
+    plots = [_plot(figure, sigmas, shared) for group in groups for figure in group.figures]
+    # Safe inside a script element, whatever the strings hold.
+    return htmlsafe_json_dumps(
+        {'plots': plots, 'shared': list(shared)}, allow_nan=False, separators=(',', ':')
+    )
+
+
+def _plot(
+    figure: SignalFigure, sigmas: dict[str, float], shared: dict[Packed, int]
+) -> dict[str, Any]:
+    """Return one plot; far predictions end where nobody sees it, to leave the steps to the others.
+
+    Measured minus fitted is packed by itself, as it may be smaller than a step of these.
+    """
+    plot = figure.plot
+    ends = limits(plot)
+    low, high = (
+        (-math.inf, math.inf) if ends is None else (2 * ends[0] - ends[1], 2 * ends[1] - ends[0])
+    )
+    nominal, fitted = (np.clip(own, low, high) for own in (plot.before, plot.after))
+    residual = np.subtract(plot.measured, fitted)
+    # The noise of a sensor with several components is that of all of them.
+    sigma = sigmas.get(plot.sensor, sigmas.get(plot.sensor.partition('[')[0], math.nan))
+    known = np.abs(residual[np.isfinite(residual)])
+    small = plot.unit in _THOUSANDTHS and len(known) > 0 and float(np.median(known)) < SOME
+
+    def place(values: Sequence[float]) -> int:
+        return shared.setdefault(packed(values), len(shared))
+
+    return {
+        'times': place(plot.times),
+        'unit': plot.unit,
+        'range': ends,
+        'measured': packed(plot.measured),
+        'fitted': packed(fitted),
+        'nominal': packed(nominal),
+        'residual': packed(residual),
+        'residualUnit': [1e3, _THOUSANDTHS[plot.unit]] if small else [1.0, plot.unit],
+        'sigma': sigma if math.isfinite(sigma) else None,
+        'band': packed(plot.band) if plot.band else None,
+        'command': place(plot.command) if plot.command else None,
+        'commandUnit': plot.command_unit,
+        'strip': figure.has_strip,
+        'lags': [float(f'{lag:.3g}') for lag in plot.lags],
+        'autocorrelation': packed(plot.autocorrelation),
+        'samples': plot.samples,
+    }
+
+
+class Event(NamedTuple):
+    """Something that has times: what it is, and when, s from the start of the bag."""
+
+    grade: Grade
+    what: str
+    spans: tuple[Span, ...]
+
+    @property
+    def when(self) -> str:
+        """The first times in words."""
+        ends = ((f'{begin:.2f}', f'{end:.2f}') for begin, end in self.spans)
+        return listed((f'{a} s' if a == b else f'{a} to {b} s' for a, b in ends))
+
+
+def events(result: CalibrationResult) -> list[tuple[RecordedBag, tuple[Event, ...]]]:
+    """Return what happened at a certain time in each recording, the worst first."""
+    grades = list(Grade)
+    return [
+        (bag, tuple(sorted(_events(result, bag), key=lambda event: grades.index(event.grade))))
+        for bag in result.recordings
+    ]
+
+
+def _events(result: CalibrationResult, bag: RecordedBag) -> Iterator[Event]:
+    begins = {sequence.name: sequence.begin for sequence in bag.sequences}
+    for finding in result.health:
+        if finding.spans and finding.bag in {bag.bag, *begins}:
+            told = finding.subject == finding.bag or finding.subject in finding.kind
+            where = '' if told else f' in {finding.subject}'
+            yield Event(finding.kind.grade, f'{finding.kind}{where}', finding.spans)
+    # What part of its range a position may stand still for, as was asked for.
+    gate = result.provenance.config.get('gate')
+    share = gate.get('stuck_share') if isinstance(gate, dict) else None
+    allowed = float(share) if isinstance(share, int | float) else GateConfig().stuck_share
+    for still in result.diagnostics.standstills:
+        stuck = still.predicted_movement > still.least_movement(allowed)
+        if stuck and still.sequence in begins:
+            begin = begins[still.sequence] + still.start
+            span = (begin, begin + still.seconds)
+            yield Event(Grade.FAULT, f'standstill in {still.sensor}', (span,))
+
+
+# Figures
 
 
 class Drawing(Figure):
@@ -61,7 +262,7 @@ class Drawing(Figure):
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()
-        self.savefig(buffer, dpi=_DPI)
+        self.savefig(buffer)
         return buffer.getvalue()
 
 
@@ -123,10 +324,8 @@ def _logarithmic(axes: Axes, which: Literal['x', 'y']) -> None:
     axes.set(**{f'{which}scale': 'log'})
     low, high = getattr(axes, f'get_{which}lim')()
     axis: Axis = getattr(axes, f'{which}axis')
-    wide = high > _DECADE * low
-    axis.set_major_locator(
-        LogLocator(subs=(1, 2, 5), numticks=_TICKS) if wide else MaxNLocator(_TICKS)
-    )
+    wide = math.log10(high / low) > 1
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if wide else MaxNLocator('auto'))
     axis.set_major_formatter(lambda value, _: significant(value))
     axis.set_minor_formatter(NullFormatter())
 
@@ -162,7 +361,7 @@ def _draw_intervals(
     initial, value, true, *ends = np.array(numbers).T
     low, high = np.sort(ends, axis=0)
     points = np.concatenate([initial, value, true[np.isfinite(true)]])
-    if points.min() > 0 and points.max() / points.min() > _LINEAR_SPREAD:
+    if points.min() > 0 and math.log10(points.max() / points.min()) > 1:
         positive = low > 0
         logs = (np.log10(side[positive]) for side in (low, high))
         left, right = (10**end for end in _limits(np.log10(points), *logs))
@@ -171,7 +370,6 @@ def _draw_intervals(
     else:
         left, right = _limits(points, low, high)
         axes.set_xlim(left, right)
-        axes.xaxis.set_major_locator(MaxNLocator(_TICKS))
     rows = np.arange(len(parameters))
     known = np.isfinite(value) & ~np.isnan(low) & ~np.isnan(high)
     drawn = np.clip(low, left, right), np.clip(high, left, right)
@@ -196,8 +394,8 @@ def _draw_intervals(
 def _limits(points: np.ndarray, *ends: np.ndarray) -> tuple[float, float]:
     """Return the ends of an axis on which all points are seen, and most of the intervals."""
     middle, half = (points.max() + points.min()) / 2, np.ptp(points) / 2
-    half = max(half, _LEAST_SPAN / 2)
-    most = (1 + 2 * _INTERVAL_SHARE) * half
+    half = max(half, SOME / 2)
+    most = (1 + 2 * MUCH) * half
     finite = np.concatenate([own[np.isfinite(own)] for own in ends])
     left = max(middle - most, min([middle - half, *finite]))
     right = min(middle + most, max([middle + half, *finite]))
@@ -233,13 +431,14 @@ def draw_recordings(result: CalibrationResult, most: int) -> Drawing:
     longest = max(bag.seconds for bag in bags)
     figure = blank(_ROW_HEIGHT * len(bags) + 0.6, _NARROW)
     axes = figure.subplots()
-    for row, (bag, found) in enumerate(signals.events(result)[:most]):
+    for row, (bag, found) in enumerate(events(result)[:most]):
         axes.broken_barh([(0, bag.seconds)], (row - 0.25, 0.5), color=_GRID)
         used = [(own.begin, own.end - own.begin) for own in bag.sequences]
         axes.broken_barh(used, (row - 0.25, 0.5), color=AFTER, alpha=0.3, linewidth=0)
         for event in reversed(found):
-            spans = [(a, max(b - a, _NARROWEST * longest)) for a, b in event.spans]
-            axes.broken_barh(spans, (row - 0.4, 0.8), color=_GRADES[event.grade])
+            # The edge shows what takes no time.
+            spans = [(a, b - a) for a, b in event.spans]
+            axes.broken_barh(spans, (row - 0.4, 0.8), color=_GRADES[event.grade], linewidth=1.5)
     _rows(axes, [bag.bag for bag in bags])
     _label(axes.xaxis, 'time since the first measurement in s')
     axes.set_xlim(0, longest)
@@ -265,7 +464,7 @@ def draw_trace(result: CalibrationResult) -> Drawing:
 
 def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawing:
     """Draw all sensors or one of a sequence, held out where any is: measured and predicted."""
-    group = signals.sequences(result)[0]
+    group = sequences(result)[0]
     entries = [entry for entry in group.figures if sensor in {None, entry.plot.sensor}]
     count = len(entries)
     columns = min(_COLUMNS, count)
@@ -279,9 +478,9 @@ def draw_sensors(result: CalibrationResult, sensor: str | None = None) -> Drawin
         axes.plot(plot.times, plot.before, '--', color=BEFORE, linewidth=1.0, label='nominal')
         axes.plot(plot.times, plot.after, color=AFTER, linewidth=1.0, label='fitted')
         if plot.band:
-            low, high = signals.edges(plot)
+            low, high = edges(plot)
             axes.fill_between(plot.times, low, high, color=AFTER, alpha=0.15, linewidth=0)
-        ends = signals.limits(plot)
+        ends = limits(plot)
         if ends is not None:
             axes.set_ylim(*ends)
         _title(axes, f'{plot.sensor} [{plot.unit or "1"}]')

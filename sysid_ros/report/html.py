@@ -24,40 +24,27 @@ from pydantic import ValidationError
 
 from sysid_ros.alignment.health import aggregated
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import one_line
+from sysid_ros.errors import MOST_NAMED, one_line
 from sysid_ros.files import replace_file
-from sysid_ros.report import figures, numbers, signals, tables
+from sysid_ros.report import figures, numbers, tables
 from sysid_ros.report.rendering import Film
-from sysid_ros.results import headline as headlines
-from sysid_ros.results.checks import next_steps
+from sysid_ros.results.checks import counted, headline, next_steps
+from sysid_ros.results.checks import figures as figures_of
 from sysid_ros.results.result import (
+    MOST,
+    MUCH,
     ROLE_NAMES,
     ROLES,
+    ROUNDING,
     CalibrationResult,
-    LinkNumber,
     ModelChange,
-    ParameterResult,
+    WithInterval,
 )
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')
-#: Correlations of this size are listed by name; of this one, little is known of each alone.
-_STRONG, _VERY_STRONG = 0.5, 0.9
-#: So many pairs of correlated parameters, and events of a recording, are written.
-_MOST_PAIRS, _MOST_EVENTS = 20, 6
-#: Parameters up to this number get a table of all their correlations, …
-_MOST_CORRELATED = 30
-#: … and recordings a picture of what was found in them.
-_MOST_DRAWN = 30
-#: Numbers of a text and of a result are the same when they differ by less than this part.
-_SAME = 1e-9
-
-
-def _sentence(result: CalibrationResult) -> str:
-    """Say how much of the error is left, or what is not met."""
-    if result.accepted:
-        return headlines.headline(result).sentence
-    return f'Not met: {", ".join(check.name for check in result.gate if not check.passed)}.'
+#: So many rows of a table, or recordings in a picture, are looked through.
+_MOST_ROWS = 30
 
 
 def strong_pairs(result: CalibrationResult) -> list[tuple[str, str, float]]:
@@ -69,7 +56,7 @@ def strong_pairs(result: CalibrationResult) -> list[tuple[str, str, float]]:
         (names[i], names[j], correlation)
         for i, row in enumerate(result.inference.correlation)
         for j, correlation in enumerate(row[:i])
-        if abs(correlation) >= _STRONG
+        if abs(correlation) >= MUCH
     ]
     return sorted(pairs, key=lambda pair: -abs(pair[2]))
 
@@ -79,7 +66,7 @@ def _meaning(correlation: float) -> str:
     opposite = correlation < 0
     move = 'one rises as the other falls' if opposite else 'they rise together'
     known = 'a weighted sum of them' if opposite else 'their ratio or weighted difference'
-    if abs(correlation) < _VERY_STRONG:
+    if abs(correlation) < MOST:
         return f'{move}; {known} is known better than each'
     return f'{move}; only {known} is known well'
 
@@ -126,11 +113,10 @@ def _half_width(result: CalibrationResult, change: ModelChange, number: float) -
 
     It is a parameter's value or a link's number, or what a parameter's target names in other units.
     """
-    known: list[ParameterResult | LinkNumber] = [*result.parameters]
-    known += (own for link in result.links for own in link.numbers)
-    for own in known:
-        if math.isclose(number, own.value, rel_tol=_SAME):
-            return (own.high - own.low) / 2
+    known: list[WithInterval] = [*result.parameters]
+    for own in known + [number for link in result.links for number in link.numbers]:
+        if math.isclose(number, own.value, rel_tol=ROUNDING):
+            return own.half_width
     written = f'{change.element}/{change.attribute}'
     for parameter in result.parameters:
         if parameter.value and any(t.partition('[')[0] == written for t in parameter.targets):
@@ -145,12 +131,14 @@ def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str
         drawn['parameters'] = figures.draw_parameters(result, truth)
     if len({point.seconds for point in result.horizon}) > 1:
         drawn['horizon'] = figures.draw_horizon(result)
-    if any(bag.seconds > 0 for bag in result.recordings[:_MOST_DRAWN]):
-        drawn['recordings'] = figures.draw_recordings(result, _MOST_DRAWN)
+    if any(bag.seconds > 0 for bag in result.recordings[:_MOST_ROWS]):
+        drawn['recordings'] = figures.draw_recordings(result, _MOST_ROWS)
     if result.solver.trace:
         drawn['trace'] = figures.draw_trace(result)
-    texts = {name: figures.svg(drawing).encode() for name, drawing in drawn.items()}
-    return {name: base64.b64encode(text).decode() for name, text in texts.items()}
+    return {
+        name: base64.b64encode(figures.svg(drawing).encode()).decode()
+        for name, drawing in drawn.items()
+    }
 
 
 def _yaml_lines(config: dict[str, Any]) -> list[str]:
@@ -192,7 +180,7 @@ def _environment() -> jinja2.Environment:
         bounds=numbers.bounds,
         changed=numbers.change,
         duration=numbers.duration,
-        figures=headlines.figures,
+        figures=figures_of,
         interval=numbers.interval,
         meaning=_meaning,
         number=_number,
@@ -221,7 +209,7 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     errors = {(error.sensor, error.role): error for error in result.errors}
     units = {error.sensor: error.unit for error in result.errors}
     verdicts = Counter(parameter.verdict_kind for parameter in result.parameters)
-    groups = signals.sequences(result)
+    groups = figures.sequences(result)
     bags = list(dict.fromkeys(topic.bag for topic in result.topics))
     ends = sorted(start.cost for start in result.solver.starts if math.isfinite(start.cost))
     config = json.loads(json.dumps(result.provenance.config, default=str))
@@ -233,13 +221,12 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     scripts = (_text('vendor', 'uPlot.iife.min.js'), _text('templates', 'report.js'))
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     last_first = result.bases[::-1]
-    few = result.inference is not None and 1 < len(result.parameters) <= _MOST_CORRELATED
+    few = result.inference is not None and 1 < len(result.parameters) <= _MOST_ROWS
     return {
         'result': result,
         'truth': known,
-        'sentence': _sentence(result),
-        'counted': headlines.counted(result),
-        'headline': headlines.headline(result),
+        'counted': counted(result),
+        'headline': headline(result),
         'next_steps': next_steps(result),
         'pictures': _pictures(result, known),
         'known_links': tables.link_rows(result, known=True),
@@ -251,16 +238,16 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         'model_diff': model_diff(result),
         'findings': findings,
         'grades_in_words': tables.grades_in_words(findings),
-        'events': signals.events(result),
-        'most_events': _MOST_EVENTS,
+        'events': figures.events(result),
+        'most_events': MOST_NAMED,
         'sensors': [
             {'sensor': name, 'unit': unit, **{role: errors.get((name, role)) for role in ROLES}}
             for name, unit in units.items()
         ],
         'sequences': groups,
         'pairs': strong_pairs(result),
-        'most_pairs': _MOST_PAIRS,
-        'strong': _STRONG,
+        'most_pairs': _MOST_ROWS,
+        'strong': MUCH,
         'correlations': result.inference.correlation if result.inference and few else (),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
@@ -269,7 +256,7 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         # These hold no text of the user's.
         'style': Markup(_text('vendor', 'uPlot.min.css') + _text('templates', 'report.css')),  # noqa: S704
         'scripts': [Markup(script) for script in scripts],  # noqa: S704
-        'curves': signals.curves_json(result, groups),
+        'curves': figures.curves_json(result, groups),
         'script_sources': ' '.join(f"'sha256-{digest.decode()}'" for digest in hashes),
     }
 
@@ -289,7 +276,7 @@ def render_report(
         truth: True values by parameter name or target, where they are known (a simulated robot);
             they add a column to the table and a mark to the interval figure.
         title: Stands above all; the name of the model unless given.
-        films: Of the motion, shown before the signals.
+        films: Of the motion, shown before the figures.
         no_film: Why there is none, in a sentence, where there should be one.
     """
     page = _environment().get_template('report.html.j2')
@@ -305,13 +292,10 @@ def write_report(
     films: Sequence[Film] = (),
     no_film: str = '',
 ) -> None:
-    """Write a result as one HTML file that opens offline.
+    """Write a result as one HTML file that opens offline; options as of `render_report`.
 
     The file carries its scripts, styles and data. Its content security policy lets it load nothing
-    else and run no script but its own. The options are those of :func:`render_report`.
-
-    Raises:
-        ResultError: The file cannot be written.
+    else and run no script but its own.
     """
     page = render_report(result, truth=truth, films=films, no_film=no_film)
     replace_file(path, page.encode('utf-8'))

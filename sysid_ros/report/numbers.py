@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import math
+import sys
+from decimal import Decimal
 
 #: Digits of a number whose interval is not known.
 PLAIN_DIGITS = 4
@@ -12,16 +14,9 @@ PLAIN_DIGITS = 4
 COLUMN_DIGITS = 3
 #: Digits of a 95 % interval's half width that are worth reading.
 INTERVAL_DIGITS = 2
-#: No number is written with more digits than a double holds.
-_MOST_DIGITS = 15
 #: Outside these powers of ten a number is written with an exponent.
 _SMALLEST_POWER = -4
 _LARGEST_POWER = 6
-#: Powers of ten below this are not exact in a double.
-_SMALLEST_FACTOR = -300
-
-#: A value that changed by more than this part of it is written instead of the part.
-_LARGEST_CHANGE = 10.0
 
 MISSING = '\N{EN DASH}'
 TIMES = '\N{MULTIPLICATION SIGN}'
@@ -41,9 +36,7 @@ def _write(value: float, last: int, power: int) -> str:
     elif _SMALLEST_POWER < power < _LARGEST_POWER:
         text = f'{round(value, -last):.0f}'
     else:
-        # In two steps, because 10.0 ** power is zero for the smallest doubles.
-        first = max(power, _SMALLEST_FACTOR)
-        mantissa = f'{value / 10.0**first / 10.0 ** (power - first):.{max(power - last, 0)}f}'
+        mantissa = f'{Decimal(repr(float(value))).scaleb(-power):.{max(power - last, 0)}f}'
         text = f'{mantissa}{TIMES}10{str(power).translate(_SUPERSCRIPTS)}'
     if not any(digit in text.partition(TIMES)[0] for digit in '123456789'):
         text = text.lstrip('-')
@@ -77,7 +70,7 @@ def significant(value: float, digits: int = PLAIN_DIGITS) -> str:
 def _last_digit(largest: float, half_width: float) -> int:
     """Return the power of ten of the last digit worth writing."""
     half_width = float(f'{half_width:.{INTERVAL_DIGITS - 1}e}')
-    return max(_power(half_width) - INTERVAL_DIGITS + 1, _power(largest) - _MOST_DIGITS)
+    return max(_power(half_width) - INTERVAL_DIGITS + 1, _power(largest) - sys.float_info.dig)
 
 
 def rounded(value: float, half_width: float) -> str:
@@ -126,7 +119,7 @@ def times(before: float, after: float) -> str:
 
 def change(nominal: float, value: float, half_width: float) -> str:
     """Write what became of a nominal value: ``+12 %`` of it, or ``0 → 3.5``."""
-    if nominal and abs(value - nominal) < _LARGEST_CHANGE * abs(nominal):
+    if nominal:
         percent = 100 * (value - nominal) / abs(nominal)
         return f'{"+" if percent > 0 else ""}{significant(percent, COLUMN_DIGITS)} %'
     return f'{significant(nominal)} → {rounded(value, half_width)}'

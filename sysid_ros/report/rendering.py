@@ -45,8 +45,6 @@ _MOVING = mujoco.mjtCatBit.mjCAT_DYNAMIC.value
 #: Geoms of this group are drawn only where a moving body has none in the groups before it.
 _SPARE_GROUP = 3
 _SCENE_GEOMS = 10_000
-#: A copy that gets farther than the last one by more than this part of its way leaves the picture.
-_SLACK = 1.0
 #: A frame's row may be this fraction of a step early: stamps are sums of rounded steps.
 _ROUNDING = 1e-6
 _GL_OFF = ('disable', 'disabled', 'off', 'false', '0')
@@ -60,17 +58,11 @@ LONGEST = 6.0
 #: The copies of the model and their colours, which are those of the report's curves.
 NOMINAL, FITTED, MEASURED = 'nominal', 'fitted', 'measured'
 COLORS = {NOMINAL: '#c2570c', FITTED: '#0b5cad', MEASURED: '#9aa0a9'}
-_OPACITY = 0.6
-#: Of WebP: of pictures, 0 to 100, and of the search for a small file, 0 to 6.
-_QUALITY, _METHOD = 50, 4
 #: Colours above and below the horizon, and the light from all sides.
 _SKY, _GROUND, _AMBIENT = (0.97, 0.98, 0.99), (0.82, 0.84, 0.87), 0.35
 _TEXELS = 64
-#: Without a graphics card, smoothing edges takes as long as all else.
-_SAMPLES = 0
 #: How long drawing may take, s: some hundred times what it takes.
 _PATIENCE = 120.0
-_BAD_INPUT = 2
 _SCENE, _FILM = 'scene.npz', 'film.webp'
 _OTHER = 'choose another OpenGL platform, as MUJOCO_GL=osmesa with apt install libosmesa6.'
 
@@ -90,8 +82,7 @@ def render_rollout(  # noqa: PLR0913 (the call form of mujoco.sysid)
     """Draw a motion, or several in one scene, as frames of a film.
 
     Frame k shows every motion where it was k / ``framerate`` seconds after the first state, by the
-    times in the states; ``mujoco.sysid`` counts steps instead, which leaves out the first states
-    and slows the film down where there are fewer steps than frames. No display is needed.
+    times in the states. No display is needed.
 
     Args:
         model: The model, or one per motion; all with the same assets.
@@ -269,7 +260,8 @@ def _look_at(
             highs.append(np.max(places + reach, axis=(0, 1)))
     if not lows:
         return
-    slack = _SLACK * (highs[-1] - lows[-1]).max()
+    # A copy that gets farther than the last one by more than its way leaves the picture.
+    slack = (highs[-1] - lows[-1]).max()
     low = np.maximum(np.min(lows, axis=0), lows[-1] - slack)
     high = np.minimum(np.max(highs, axis=0), highs[-1] + slack)
     half = np.tan(np.radians(models[0].vis.global_.fovy) / 2)
@@ -279,8 +271,6 @@ def _look_at(
 
 
 def _add_spotlight(scene: mujoco.MjvScene, position: Sequence[float]) -> None:
-    if scene.nlight >= len(scene.lights):
-        return
     light = scene.lights[scene.nlight]
     light.type = mujoco.mjtLightType.mjLIGHT_SPOT
     light.pos, light.dir = position, (0, 0, -1)
@@ -350,16 +340,11 @@ def gl_context(width: int, height: int) -> Iterator[None]:
 
 
 class Copy(NamedTuple):
-    """One of the robots in a film.
+    """One of the robots in a film."""
 
-    Attributes:
-        name: A key of `COLORS`.
-        model: What it looks like, from a spec that is `lit`.
-        states: (n, nstate) ``mjSTATE_FULLPHYSICS`` vectors; not finite where it is not drawn.
-    """
-
-    name: str
-    model: mujoco.MjModel
+    name: str  # a key of `COLORS`
+    model: mujoco.MjModel  # what it looks like, from a spec that is `lit`
+    #: (n, nstate) ``mjSTATE_FULLPHYSICS`` vectors; not finite where it is not drawn.
     states: NDArray[np.float64]
 
 
@@ -393,17 +378,13 @@ def lit(spec: mujoco.MjSpec) -> mujoco.MjSpec:
             height=6 * _TEXELS,
         )
     copy.visual.headlight.ambient = np.maximum(copy.visual.headlight.ambient, _AMBIENT)
-    copy.visual.quality.offsamples = _SAMPLES
+    # Without a graphics card, smoothing edges takes as long as all else.
+    copy.visual.quality.offsamples = 0
     return copy
 
 
 def draw_film(sequence: str, copies: Sequence[Copy], *, note: str = '') -> Film:
-    """Draw copies of a robot in one scene, as the times in their states say.
-
-    Args:
-        sequence: What is filmed.
-        copies: All with the same number of states at the same times.
-        note: For the caption.
+    """Draw copies of a robot, which have states at the same times, in one scene.
 
     Raises:
         ModelError: Nothing can be drawn here; the sentence says what to install.
@@ -427,8 +408,8 @@ def draw_film(sequence: str, copies: Sequence[Copy], *, note: str = '') -> Film:
         except subprocess.TimeoutExpired as err:
             raise ModelError(f'Drawing took longer than {_PATIENCE:g} s; {_OTHER}') from err
         last = done.stderr.strip().rpartition('\n')[2]
-        if done.returncode == _BAD_INPUT:
-            raise ModelError(last)
+        if known := last.partition(f'{ModelError.__name__}: ')[2]:
+            raise ModelError(known)
         if done.returncode:
             last = last or f'code {done.returncode}'
             raise ModelError(f'OpenGL ended the process that drew it ({last}); {_OTHER}')
@@ -436,7 +417,7 @@ def draw_film(sequence: str, copies: Sequence[Copy], *, note: str = '') -> Film:
     return Film(sequence, webp, tuple((name, COLORS[name]) for name in names), note)
 
 
-def main(folder: Path) -> int:
+def main(folder: Path) -> None:
     """Draw what a folder holds into a film in that folder."""
     from PIL import Image, ImageColor  # noqa: PLC0415 (only the process that draws needs it)
 
@@ -447,26 +428,14 @@ def main(folder: Path) -> int:
         for number in range(len(states))
     ]
     parts = (ImageColor.getrgb(COLORS[name]) for name in names)
-    colors: list[Color] = [(r / 255, g / 255, b / 255, _OPACITY) for r, g, b, *_ in parts]
-    try:
-        pictures = render_rollout(
-            models, None, states, FRAMERATE, width=WIDTH, height=HEIGHT, colors=colors
-        )
-    except ModelError as err:
-        print(err, file=sys.stderr)  # noqa: T201 (read by the process that asked for it)
-        return _BAD_INPUT
-    first, *others = map(Image.fromarray, pictures)
-    first.save(
-        folder / _FILM,
-        save_all=True,
-        append_images=others,
-        duration=round(1000 / FRAMERATE),  # ms
-        loop=0,
-        quality=_QUALITY,
-        method=_METHOD,
+    colors: list[Color] = [(r / 255, g / 255, b / 255, TINTS[0][3]) for r, g, b, *_ in parts]
+    pictures = render_rollout(
+        models, None, states, FRAMERATE, width=WIDTH, height=HEIGHT, colors=colors
     )
-    return 0
+    first, *others = map(Image.fromarray, pictures)
+    milliseconds = round(1000 / FRAMERATE)
+    first.save(folder / _FILM, save_all=True, append_images=others, duration=milliseconds, loop=0)
 
 
 if __name__ == '__main__':
-    sys.exit(main(Path(sys.argv[1])))
+    main(Path(sys.argv[1]))

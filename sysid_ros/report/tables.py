@@ -1,14 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What is found as tables for terminals, ``print(result)`` and notebooks."""
+"""What is found as tables for terminals and notebooks, and as cases for CI."""
 
 from __future__ import annotations
 
+import html
 import io
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
+from xml.etree import ElementTree as ET
 
 from rich.cells import cell_len
 from rich.console import Console  # noqa: TID251 (for the one that takes its place)
@@ -22,22 +25,18 @@ from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed, one_line, short
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
-from sysid_ros.results.checks import next_steps
-from sysid_ros.results.comparison import SideBySide
-from sysid_ros.results.headline import headline_lines
+from sysid_ros.results.checks import headline_lines, next_steps
+from sysid_ros.results.comparison import Case, SideBySide
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 10_000
-_INDENT = 4
 _NOTHING = {'', '-', MISSING}
 #: So many explanations are printed; the report has all.
 _LINES = 15
 _PARAMETER_COLUMNS = ('parameter', '>value', '>95 % interval', 'unit', '>nominal', 'verdict')
 #: The ratio is below 1 where a fit made the error smaller.
 _ERROR_COLUMNS = ('>nominal', '>fitted', '>fitted/nominal')
-#: So many terms of a sum are printed.
-_TERMS = 3
 
 _PAIR_COLUMNS = ('in the model', 'role', 'in the bag', '>scale', '>offset')
 _SEQUENCE_COLUMNS = ('name', '>duration/s', '>measured samples', '>command samples')
@@ -85,7 +84,6 @@ def print_result(
     numbers = result.of_links
     _print_parameters(console, [p for p in result.parameters if p.name not in numbers], truth)
     _print_links(console, result)
-    _print_bases(console, result)
     _print_trust(console, result)
     _print_errors(console, result)
     if result.folds:
@@ -136,7 +134,7 @@ def link_rows(result: CalibrationResult, *, known: bool) -> list[list[str]]:
     return [
         [
             f'{link.body} {number.name}',
-            rounded(number.value, (number.high - number.low) / 2),
+            rounded(number.value, number.half_width),
             interval(number.low, number.high),
             number.unit,
             significant(number.initial),
@@ -165,33 +163,12 @@ def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
             f'Of the {len(rows) + len(wide)} masses, centres and moments of links, {len(wide)} '
             'stay wide and are in the report only.',
         )
-        console.print()
-
-
-def _print_bases(console: LiteralConsole, result: CalibrationResult) -> None:
-    """Print the sums of numbers of links that are known, those of the last links first."""
-    known = [base for base in reversed(result.bases) if base.known]
-    if not known:
-        return
-    title = (
-        f'Base parameters: {len(known)} of the {len(result.bases)} sums that forces can tell '
-        'are known to 10 % of their largest term'
-    )
-    rows = [
-        (
-            base.expression(_TERMS),
-            rounded(base.value, base.half_width),
-            significant(base.half_width, 2),
-            base.unit,
+    if result.bases:
+        console.print(
+            f'Base parameters: {sum(base.known for base in result.bases)} of the '
+            f'{len(result.bases)} sums that forces can tell are known to 10 % of their largest '
+            'term; the report has them.'
         )
-        for base in known[:_LINES]
-    ]
-    print_table(console, title, ('sum', '>value', '>95 % ±', 'unit'), rows)
-    more = f'… and {len(known) - len(rows)} more. ' if len(rows) < len(known) else ''
-    console.print(
-        f'{more}m are masses, m·c first moments and I moments of inertia about the origins of '
-        'bodies; the report has all terms.',
-    )
     console.print()
 
 
@@ -278,10 +255,7 @@ def print_findings(
 ) -> None:
     """Print a line per kind of finding, the worst first, and what to do about faults and cautions.
 
-    Args:
-        console: Where to.
-        findings: Of any number of bags.
-        bags: Whether bags are named; not where all is about a bag that is named above.
+    Bags are named unless all is about one that is named above.
     """
     found = aggregated(findings)
     if not found:
@@ -299,11 +273,8 @@ def print_table(
 ) -> None:
     """Print a table in which texts are folded, or a paragraph per row where not even that fits.
 
-    Args:
-        console: Where to.
-        title: Above it.
-        headers: Of the columns; ``>`` before one says that it is of numbers, aligned on the right.
-        rows: Their cells, a name first. A column that says nothing of any row is left out.
+    ``>`` before a header says that the column is of numbers, aligned on the right. Rows begin with
+    a name; a column that says nothing of any row is left out.
     """
     # In the table the title would be folded at the table's width.
     console.print(title, style='italic')
@@ -337,7 +308,7 @@ def print_table(
 
 
 def _indented(text: str) -> Padding:
-    return Padding(text, (0, 0, 0, _INDENT), expand=False)
+    return Padding.indent(text, 4)
 
 
 def alignment_text(alignment: Alignment) -> str:
@@ -392,7 +363,7 @@ def _known(value: float, digits: int) -> str:
 
 
 def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
-    """Print standing, parameters, errors and what else differs."""
+    """Print standing, parameters, errors, and in sentences what differs."""
     names = [result.name for result in found.results]
     rows = [(own.name, own.standing, own.acceptance, own.created) for own in found.results]
     print_table(console, 'Results', ('result', 'standing', 'why', 'made'), rows)
@@ -408,11 +379,6 @@ def print_side_by_side(console: LiteralConsole, found: SideBySide) -> None:
     ]
     title = f'Errors on {role} recordings, nominal → fitted'
     print_table(console, title, ('sensor', *(f'>{name}' for name in names), 'unit'), errors)
-    different = [
-        (name, *(text or MISSING for text in own)) for name, own in found.different.items()
-    ]
-    if different:
-        print_table(console, 'What differs', ('', *names), different)
     for result in found.results[1:]:
         console.print(result.sentence)
 
@@ -443,3 +409,92 @@ def _value(found: ParameterResult | None) -> str:
     value = rounded(found.value, found.half_width)
     unsure = math.isnan(found.half_width)
     return value if unsure else f'{value} {interval(found.low, found.high)}'
+
+
+# Cases of continuous integration
+
+
+def said(case: Case) -> str:
+    """Return what is to be known of a case in one line: what is wrong, with its numbers."""
+    numbers = [
+        f'{name} {significant(number)}'
+        for name in ('value', 'limit', 'baseline')
+        if math.isfinite(number := getattr(case, name))
+    ]
+    unit = f' {case.unit}' if case.unit not in ('', '1') and numbers else ''
+    figures = f' ({", ".join(numbers)}{unit})' if numbers else ''
+    where = f' in {case.bag}' if case.bag else ''
+    return f'{case.name}{where}: {case.sentence or "as it has to be"}{figures}'
+
+
+def junit(suite: str, cases: Sequence[Case]) -> bytes:
+    """Return cases as JUnit XML, with their numbers as properties."""
+    failed = sum(not case.passed for case in cases)
+    root = ET.Element('testsuites')
+    counts = {'tests': len(cases), 'failures': failed, 'errors': 0}
+    parent = _node(root, 'testsuite', name=suite, **counts)
+    for case in cases:
+        classname = '.'.join(filter(None, (str(case.kind), case.bag)))
+        place = {} if case.place is None else {'file': case.place.file, 'line': case.place.line}
+        node = _node(parent, 'testcase', classname=classname, name=case.name, time=0, **place)
+        names = ('value', 'baseline', 'limit', 'low', 'high')
+        known = {name: getattr(case, name) for name in names}
+        known = {name: repr(float(x)) for name, x in known.items() if math.isfinite(x)}
+        known |= {'unit': case.unit} if case.unit else {}
+        if known:
+            holder = _node(node, 'properties')
+            for name, value in known.items():
+                _node(holder, 'property', name=name, value=value)
+        if not case.passed:
+            _node(node, 'failure', message=said(case), type=case.kind).text = _xml(said(case))
+    ET.indent(root)
+    return bytes(ET.tostring(root, 'UTF-8', xml_declaration=True))
+
+
+def _node(parent: ET.Element, tag: str, **attributes: object) -> ET.Element:
+    texts = {name: _xml(str(value)) for name, value in attributes.items()}
+    return ET.SubElement(parent, tag, texts)
+
+
+def workflow_commands(cases: Iterable[Case]) -> Iterator[str]:
+    """Yield a workflow command of GitHub for each case that failed, which marks its line.
+
+    https://docs.github.com/en/actions/reference/workflow-commands-for-github-actions
+    """
+    for case in cases:
+        if not case.passed:
+            marks = {'title': case.name}
+            if case.place is not None:
+                line = {'line': str(case.place.line)} if case.place.line else {}
+                marks = {'file': case.place.file, **line, **marks}
+            written = ','.join(
+                f'{name}={_data(text).replace(":", "%3A").replace(",", "%2C")}'
+                for name, text in marks.items()
+            )
+            yield f'::error {written}::{_data(said(case))}'
+
+
+def markdown(title: str, cases: Sequence[Case], notes: Sequence[str] = ()) -> str:
+    """Return what failed as a list of Markdown, below how many did."""
+    failed = [case for case in cases if not case.passed]
+    word = f'{len(failed)} of {len(cases)} failed' if failed else f'all {len(cases)} passed'
+    lines = [f'### {_cell(title)}: {word}', '', *(f'- {_cell(note)}' for note in notes)]
+    for case in failed:
+        place = '' if case.place is None else f' ({case.place})'
+        lines.append(f'- {_cell(said(case))}{_cell(place)}')
+    return '\n'.join([*lines, ''])
+
+
+def _xml(text: str) -> str:
+    # Two more that XML cannot hold.
+    return re.sub('[\ufffe\uffff]', '\N{REPLACEMENT CHARACTER}', one_line(text))
+
+
+def _cell(text: str) -> str:
+    """Escape a line for Markdown, in which nothing of it is markup."""
+    escaped = html.escape(one_line(text), quote=False)
+    return re.sub(r'([\\`*_\[\]|#~])', r'\\\1', escaped)
+
+
+def _data(text: str) -> str:
+    return one_line(text).replace('%', '%25')

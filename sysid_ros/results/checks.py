@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""One table of all that is checked of a result, and what to do next where a check is not passed.
+"""One table of all checks of a result, what to do where one is not passed, and what is said first.
 
 A check that fails rejects the result, one that reserves is said with an accepted one, and a note is
 said in any case.
@@ -18,14 +18,18 @@ import numpy as np
 from scipy.special import stdtrit
 
 from sysid_ros.alignment.health import FindingKind, Grade
-from sysid_ros.config.schema import GateConfig, VerdictKind
+from sysid_ros.config.schema import GateConfig, Role, VerdictKind
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
 from sysid_ros.inference.model_errors import TermKind
-from sysid_ros.results.diagnostics import MOTION, moving
-from sysid_ros.results.headline import headline
 from sysid_ros.results.result import (
+    FROM_RESIDUALS,
+    MORE,
+    MOST,
+    MOTION,
+    MUCH,
     SHORT_HORIZON,
+    SOME,
     Action,
     CalibrationResult,
     Check,
@@ -35,58 +39,190 @@ from sysid_ros.results.result import (
     ParameterResult,
     SensorError,
     SolverStatus,
+    moving,
 )
 from sysid_ros.results.store import CURRENT, RESULT
+
+# What is said first
+
+#: What sensors of a unit measure, the unit in which it is said, and by what factor.
+_PHYSICAL = (
+    ('rad', 'positions', 'mrad', 1e3),
+    ('m', 'slides', 'mm', 1e3),
+    ('rad/s', 'velocities', 'rad/s', 1.0),
+    ('m/s', 'velocities', 'm/s', 1.0),
+    ('N·m', 'torques', 'N·m', 1.0),
+    ('N', 'forces', 'N', 1.0),
+)
+_CIRCULAR = 'estimated from these residuals, so training is 1 by construction'
+
+
+def short(value: float) -> str:
+    """Write a number with three digits."""
+    return np.format_float_positional(value, precision=3, fractional=False, trim='-')
+
+
+class PhysicalError(NamedTuple):
+    """Root mean square error of all sensors of a kind, nominal and fitted."""
+
+    what: str
+    before: float
+    after: float
+    unit: str
+
+    @property
+    def ratio(self) -> float:
+        """Fitted over nominal; NaN where the nominal model errs by nothing."""
+        return self.after / self.before if self.before else math.nan
+
+    def __str__(self) -> str:
+        """Return it as a clause."""
+        return f'{self.what} {short(self.before)} → {short(self.after)} {self.unit}'
+
+
+class Headline(NamedTuple):
+    """How far the predictions of a result are off, nominal and fitted.
+
+    Physical units come first: noise that is estimated from the residuals makes every model look as
+    good as its noise on training data.
+    """
+
+    role: Role  # held-out data, or training data where nothing is held out
+    over: str  # A clause on over what errors are where that is not whole recordings
+    errors: tuple[PhysicalError, ...]  # of each kind of sensor
+    growth: float  # held-out over training error
+    before: float  # error of the nominal model in units of the noise
+    after: float  # of the fitted model
+    scale: str  # where the noise is known from
+
+    @property
+    def name(self) -> str:
+        """Whose errors these are, in words."""
+        held_out = self.role == 'validate'
+        return (
+            'Held-out error' if held_out else 'Training error (nothing is held out)'
+        ) + self.over
+
+    @property
+    def sentence(self) -> str:
+        """How much of the nominal model's error is left, of what comes first."""
+        of, before, after = '', self.before, self.after
+        if self.errors:
+            what, before, after, _ = self.errors[0]
+            of = f' of {what}'
+        if not before > 0:
+            return f'{self.name}{of}: {self.figures}.'
+        return f"{self.name}{of}: {100 * after / before:.2g} % of the nominal model's."
+
+    @property
+    def figures(self) -> str:
+        """The errors in one clause; in units of the noise only where no other unit is known."""
+        return ', '.join(map(str, self.errors)) or self.in_noise
+
+    @property
+    def in_noise(self) -> str:
+        """The error in units of the noise, with where these are from."""
+        source = f' ({self.scale})' if self.scale else ''
+        return f'{short(self.before)} → {short(self.after)} times the noise{source}'
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What follows the standing, a line each."""
+        found = [f'{self.name}, nominal → fitted: {self.figures}.']
+        if math.isfinite(self.growth):
+            found.append(f'Held-out over training error: {self.growth:.2f}.')
+        if self.errors:
+            found.append(f'Beside the noise: {self.in_noise}.')
+        return tuple(found)
+
+
+def headline(result: CalibrationResult) -> Headline:
+    """Return how far the predictions of a result are off."""
+    role = result.judged_role
+    before, after = result.training_before, result.training_after
+    if role == 'validate':
+        before, after = result.held_out_before, result.held_out_after
+    sources = dict.fromkeys(scale.source for scale in result.noise)
+    scale = '; others '.join(
+        _CIRCULAR if source == FROM_RESIDUALS else f'from {source}' for source in sources
+    )
+    errors = tuple(_physical_errors(result, role))
+    return Headline(role, result.solver.over_windows, errors, result.growth, before, after, scale)
+
+
+def _physical_errors(result: CalibrationResult, role: Role) -> Iterator[PhysicalError]:
+    """Yield the errors of each kind of sensor that was compared."""
+    for unit, what, shown, factor in _PHYSICAL:
+        own = [e for e in result.errors if e.role == role and e.unit == unit]
+        own = [e for e in own if e.samples and math.isfinite(e.before + e.after)]
+        if own:
+            squares = [(e.before**2, e.after**2) for e in own]
+            usual = np.sqrt(np.average(squares, axis=0, weights=[e.samples for e in own]))
+            before, after = (factor * usual).tolist()
+            yield PhysicalError(what, before, after, shown)
+
+
+def counted(result: CalibrationResult) -> str:
+    """Say how many parameters are identified."""
+    found = sum(own.identified for own in result.parameters)
+    return f'{found} of {how_many(result.parameters, "parameter")} identified.'
+
+
+def verdict_line(result: CalibrationResult) -> str:
+    """Return whether a result may be used, which is the last line that commands print."""
+    word = str(result.standing).upper()
+    return f'{word}: {counted(result)}' if result.accepted else f'{word}: no model is written.'
+
+
+def headline_lines(result: CalibrationResult) -> tuple[str, ...]:
+    """Return the parameters identified, standing, errors, and the reasons, a line each."""
+    word = str(result.standing).upper()
+    end = '' if result.accepted else ': the identified model is not written.'
+    said = [f'  {check.text}' for check in result.reservations]
+    if not result.accepted:
+        wrong = [check for check in result.gate if not check.passed]
+        said = [f'  {check.name}: {check.text}{figures(check)}' for check in wrong]
+    return (counted(result), f'{word}{end}', *headline(result).lines, *said)
+
+
+def figures(check: Check) -> str:
+    """Return what was measured beside its limit, in brackets; what is counted is in the text."""
+    if math.isnan(check.measured) or not check.limit:
+        return ''
+    unit = f' {check.unit}'.rstrip()
+    return f' ({short(check.measured)}{unit}, at most {short(check.limit)}{unit})'
+
+
+# The table
 
 #: What is there or is not: the optimum may be none of it.
 _MAY_BE_ABSENT = frozenset({'armature', 'damping', 'frictionloss', 'stiffness', 'delay', 'kv'})
 #: What parameters of times write, and what the model lacks that all values make up for.
 _TIMES = frozenset({'delay', 'arrival_offset', 'trajectory_offset'})
 _WRONG_TIMES = frozenset({TermKind.DELAY, TermKind.OFFSET, TermKind.DRIFT})
-#: A lack of those refutes values where it explains more than this part of the remaining cost.
-_MOST_SHARE = 0.1
-#: As much of a sensor has to be unexplained before it is compared with its like, of which there
-#: have to be so many that one can stand out.
-_UNEXPLAINED, _FEWEST_ALIKE = 0.2, 3
-#: Correlation from which on two curves are the same motion.
-_SAME_MOTION = 0.8
-#: Errors and correlations that differ by less than this part are alike.
-_SLIGHT = 0.05
-#: Chance makes a right model seem worse than the nominal one in any sensor with this probability.
-_CHANCE = 0.01
 #: Motion and errors below this, in SI units or as part of what a sensor moves by, do not matter.
 _TINY = 1e-3
 #: A sensor that never changes should, where it is predicted to by so many times its like's noise.
 _STILL_NOISE = 5.0
 #: Sequences from which on their errors say how far those of sequences of one robot are apart.
 _FEWEST_SEQUENCES = 10
-#: Neither spread nor a hard motion excuses an error of more than e to this power, 20 times the
-#: others'.
-_MOST_LOG = 3.0
-#: A motion is hard, and not another robot's, where the fit left at most so many times the part of
-#: the nominal model's error that is usual.
-_AS_USUAL = 1.5
+#: Neither spread nor a hard motion excuses an error of more than so many times the others'.
+_LARGEST_SPREAD = 20.0
 #: What raises the limits at which a fit stops before it converges.
 _LIMITED: dict[str, str] = {
     SolverStatus.ITERATIONS: 'max_iterations',
     SolverStatus.TIME: 'time',
 }
-#: What this part of the whole is, or correlates by more than this, is much.
-_MUCH = 0.5
-#: Errors of more than so many times the noise, or those of training, are larger than these. Of
-#: right models of a simulated arm residuals are 1.7 times what the sensor itself errs by at most,
-#: of wrong ones 12 times at least, of real ones 3 to 35 times: beyond the second number, they
-#: refute a result.
-_MORE, _FAR_MORE = 2.0, 50.0
-#: Bands that should hold 95 % of what was held out are too narrow where they hold less.
-_LEAST_INSIDE = 0.8
+#: Of right models of a simulated arm residuals are 1.7 times what the sensor itself errs by at
+#: most, of wrong ones 12 times at least, of real ones 3 to 35 times: beyond this, they refute a
+#: result.
+_FAR_MORE = 50.0
 #: So many actions are enough.
 _MOST_STEPS = 3
-_NO_NUMBERS = (math.nan, math.nan, '')
 
 
 class _Seen(NamedTuple):
-    """What a look at a result saw: a sentence on what is wrong, if anything, and one if nothing is.
+    """A sentence on what is wrong, if anything, one if nothing is, and what was measured.
 
     ``measured`` may be ``limit`` at most, both in ``unit``. ``level`` is another than the rule's.
     """
@@ -109,17 +245,19 @@ class _Rule(NamedTuple):
 
     def checks(self, result: CalibrationResult, config: GateConfig) -> Iterator[Check]:
         """Yield what was seen, with what helps where a configuration can be changed."""
-        for wrong, right, measured, limit, unit, level in self.look(result, config):
-            helps = wrong and self.action and 'bags' in result.provenance.config
+        for seen in self.look(result, config):
+            remedy = None
+            if seen.wrong and self.action and 'bags' in result.provenance.config:
+                remedy = _Steps(result, config).step(self.action)
             yield Check(
                 name=self.name,
-                level=level or self.level,
-                passed=not wrong,
-                text=wrong or right,
-                measured=measured,
-                limit=limit,
-                unit=unit,
-                remedy=_Steps(result).step(self.action) if helps and self.action else None,
+                level=seen.level or self.level,
+                passed=not seen.wrong,
+                text=seen.wrong or seen.right,
+                measured=seen.measured,
+                limit=seen.limit,
+                unit=seen.unit,
+                remedy=remedy,
             )
 
 
@@ -149,6 +287,32 @@ def _judged(result: CalibrationResult) -> list[SensorError]:
     return [error for error in result.errors if error.role == result.judged_role]
 
 
+class _Measured(NamedTuple):
+    """A number that may be ``limit`` at most, of what, and what to say where it is more."""
+
+    name: str
+    number: float
+    limit: float
+    unit: str
+    wrong: str
+
+
+def _worst(measured: Iterable[_Measured], right: str) -> _Seen:
+    """Return what is nearest to its limit or farthest beyond, with the names of others beyond."""
+    found = [each for each in measured if not math.isnan(each.limit)]
+    if not found:
+        return _Seen('', right)
+    used = [each.number / each.limit if each.limit else each.number for each in found]
+    order = np.argsort(used)  # NaN is the worst
+    found = [found[place] for place in order]
+    *others, worst = found
+    wrong = ''
+    if not worst.number <= worst.limit:
+        same = listed(dict.fromkeys(o.name for o in others[::-1] if not o.number <= o.limit))
+        wrong = f'{worst.wrong}; the same of {same}.' if same else f'{worst.wrong}.'
+    return _Seen(wrong, right, worst.number, worst.limit, worst.unit)
+
+
 # Conditions on the fit
 
 
@@ -160,15 +324,16 @@ def _better(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
         found += f'; held-out over training error {head.growth:.2f}'
     ratio = head.after / head.before if head.before else math.nan
     numbers = ratio, 1 - config.margin, 'of nominal'
-    chance = [t.p_value for t in result.diagnostics.improvements if t.role == head.role]
+    chance = {test.role: test.p_value for test in result.diagnostics.improvements}
+    p_value = chance.get(head.role, 0.0)
     wrong = ''
     if not head.after < head.before:
         wrong = f'{head.name} did not fall: {found}.'
     elif ratio > 1 - config.margin:
         wrong = f'{head.name} fell by less than {100 * config.margin:g} %: {found}.'
-    elif chance and chance[0] > config.significance:
-        wrong = f'{head.name} fell, but no more than by chance (p = {chance[0]:.2g}): {found}.'
-        numbers = chance[0], config.significance, 'probability'
+    elif p_value > config.significance:
+        wrong = f'{head.name} fell, but no more than by chance (p = {p_value:.2g}): {found}.'
+        numbers = p_value, config.significance, 'probability'
     yield _Seen(wrong, f'{head.name} fell: {found}.', *numbers)
 
 
@@ -199,10 +364,10 @@ def _times(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     if delays:
         wrong += f' Beside that, {listed(delays)} cannot be right: make it a parameter, too.'
     yield _Seen(
-        wrong if share > _MOST_SHARE else '',
+        wrong if share > SOME else '',
         'No other delay or clock explains what is left.',
         100 * share,
-        100 * _MOST_SHARE,
+        100 * SOME,
         '% of the remaining cost',
         Level.FAIL if delays else Level.NOTE,
     )
@@ -224,8 +389,9 @@ def _stable(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 
 def _live(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     """Look at sensors that never change although the model says that they should."""
-    stuck = FindingKind.STUCK
-    found = [f'{item.detail} in {item.bag}' for item in result.health if item.kind is stuck]
+    found = [
+        f'{item.detail} in {item.bag}' for item in result.health if item.kind is FindingKind.STUCK
+    ]
     for error in _judged(result):
         alike = [scale.sigma for scale in result.noise if scale.unit == error.unit]
         still = error.measured_deviation == 0 and error.unit in MOTION
@@ -241,46 +407,31 @@ def _live(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 
 def _moving(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Look for positions that stand still for a while in which they should move."""
-    limits = [
-        (item, item.least_movement(config.stuck_share)) for item in result.diagnostics.standstills
-    ]
-    limits.sort(key=lambda pair: pair[0].predicted_movement - pair[1], reverse=True)
-    numbers, wrong = _NO_NUMBERS, ''
-    if limits:
-        worst, limit = limits[0]
-        numbers = worst.predicted_movement, limit, worst.unit
-    if limits and worst.predicted_movement > limit:
-        others = [item.sensor for item, limit in limits[1:] if item.predicted_movement > limit]
-        wrong = (
-            f'{worst.sensor} stands still for {worst.seconds:.2g} s in {worst.sequence} while it '
-            f'should move by {worst.predicted_movement:.2g} {worst.unit}: a stuck encoder or joint'
-            f'{_same_of(others)}.'
+    found = (
+        _Measured(
+            still.sensor,
+            still.predicted_movement,
+            still.least_movement(config.stuck_share),
+            still.unit,
+            f'{still.sensor} stands still for {still.seconds:.2g} s in {still.sequence} while it '
+            f'should move by {still.predicted_movement:.2g} {still.unit}: a stuck encoder or joint',
         )
-    yield _Seen(wrong, 'No position stands still while it should move.', *numbers)
-
-
-def _same_of(names: Iterable[str]) -> str:
-    """Return a clause on where else the same is wrong; empty where it is not."""
-    others = listed(dict.fromkeys(names))
-    return f'; the same of {others}' if others else ''
+        for still in result.diagnostics.standstills
+    )
+    yield _worst(found, 'No position stands still while it should move.')
 
 
 def _explained(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Ask every position and velocity that moves to be predicted better than by its mean."""
-    errors = sorted(moving(_judged(result)), key=lambda error: error.explained)
-    most = 1 - config.least_explained
-    bad = [error for error in errors if not 1 - error.explained <= most]
-    numbers, wrong, right = _NO_NUMBERS, '', 'No position or velocity moves.'
-    if errors:
-        worst = errors[0]
-        of = f'of the variance of {worst.sensor} is predicted'
-        numbers = 100 * (1 - worst.explained), 100 * most, '% not explained'
-        right = f'At least {100 * worst.explained:.3g} % {of}.'
-    if bad:
-        part = 100 * worst.explained
-        only = 'None' if part <= 0 else f'Only {part:.3g} %'
-        wrong = f'{only} {of}{_doubt(worst)}{_same_of(error.sensor for error in bad[1:])}.'
-    yield _Seen(wrong, right, *numbers)
+    found, right = [], 'No position or velocity moves.'
+    for error in sorted(moving(_judged(result)), key=lambda error: -error.explained):
+        part, of = 100 * error.explained, f'of the variance of {error.sensor} is predicted'
+        only = f'Only {part:.3g} %' if part > 0 else 'None'
+        limit = 100 * (1 - config.least_explained)
+        wrong = f'{only} {of}{_doubt(error)}'
+        found.append(_Measured(error.sensor, 100 - part, limit, '% not explained', wrong))
+        right = f'At least {part:.3g} % {of}.'
+    yield _worst(found, right)
 
 
 def _doubt(error: SensorError) -> str:
@@ -289,63 +440,42 @@ def _doubt(error: SensorError) -> str:
     What the nominal model predicts for it may be measured with the other sign, or elsewhere.
     """
     like = error.likeness
-    if like is not None and like.own < -_SAME_MOTION:
+    if like is None:
+        return ''
+    if like.own < -MOST:
         return ': it runs against the model, as with a wrong sign'
-    if (
-        like is not None
-        and like.best != error.sensor
-        and abs(like.correlation) > max(_SAME_MOTION, like.own)
-    ):
+    if like.best != error.sensor and abs(like.correlation) > max(MOST, like.own):
         return f': {like.best} moves as it should, as with swapped joints'
     return ''
 
 
-def _balanced(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
-    """Look for a sensor that the model explains far worse than the others of its kind."""
-    errors, wrong, nearest = moving(_judged(result)), [], _NO_NUMBERS
-    missed = {error.sensor: math.sqrt(max(1 - error.explained, 0.0)) for error in errors}
-    for error in errors:
-        alike = [missed[other.sensor] for other in errors if other.unit == error.unit]
-        if len(alike) < _FEWEST_ALIKE:
-            continue
-        part, usual = missed[error.sensor], float(np.median(alike))
-        limit = max(config.imbalance * usual, _UNEXPLAINED)
-        if not part / limit < nearest[0] / nearest[1]:
-            nearest = 100 * part, 100 * limit, '% not explained'
-        if part > limit:
-            wrong.append(
-                f'{100 * part:.2g} % of the movement of {error.sensor} is not explained, of the '
-                f'others {100 * usual:.2g} %{_doubt(error)}.'
-            )
-    right = 'No sensor is explained far worse than its like.'
-    yield _Seen(' '.join(wrong), right, *nearest)
-
-
 def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
-    """Look for recordings that are not of the robot that the others are of."""
-    sequences = sorted(result.diagnostics.sequences, key=lambda item: item.error, reverse=True)
+    """Look for recordings that are not of the robot that the others are of.
+
+    A motion is hard, and not another robot's, where the fit lowered the nominal model's error about
+    as much as usual.
+    """
+    sequences = result.diagnostics.sequences
     trained = [item for item in sequences if item.role == 'train']
     errors = [item.error for item in trained]
-    usual = float(np.median(errors)) if errors else math.nan
+    usual = float(np.median(errors)) if errors else math.inf
     growth = max(config.sequence_growth, _by_chance(errors, len(sequences), config))
     shares = [item.error / item.before for item in trained if item.before > 0]
-    share = min(_MUCH, _AS_USUAL * float(np.median(shares)) if shares else 0.0)
-    judged = [
-        item
+    share = min(MUCH, MORE * float(np.median(shares)) if shares else 0.0)
+    found = (
+        _Measured(
+            item.sequence,
+            item.error / usual,
+            growth,
+            'times the usual',
+            f'The error in {item.sequence} is {item.error / usual:.3g} times that of training '
+            'sequences: another robot, load or mapping, or motion that training does not cover',
+        )
         for item in sequences
         if item.error <= growth * usual
-        or not (item.error <= share * item.before and item.error <= math.exp(_MOST_LOG) * usual)
-    ]
-    wrong = ''
-    if far := [item for item in judged if item.error > growth * usual]:
-        wrong = (
-            f'The error in {far[0].sequence} is {far[0].error / usual:.3g} times that of training '
-            'sequences: another robot, load or mapping, or motion that training does not cover'
-            f'{_same_of(item.sequence for item in far[1:])}.'
-        )
-    worst = judged[0].error / usual if judged else math.nan
-    right = 'All sequences are predicted about equally well.'
-    yield _Seen(wrong, right, worst, growth, 'times the usual')
+        or not (item.error <= share * item.before and item.error <= _LARGEST_SPREAD * usual)
+    )
+    yield _worst(found, 'All sequences are predicted about equally well.')
 
 
 def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> float:
@@ -359,60 +489,58 @@ def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> floa
     logs = np.log(np.maximum(trained, np.finfo(float).tiny))
     spread = float(np.median(np.abs(logs - np.median(logs)))) / MAD_OF_NORMAL
     quantile = float(stdtrit(len(trained) - 1, 1 - config.significance / count))
-    return math.exp(min(spread * quantile, _MOST_LOG))
+    return math.exp(min(spread * quantile, math.log(_LARGEST_SPREAD)))
 
 
 def _no_sensor_worse(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     noise = {scale.sensor: scale.sigma for scale in result.noise}
-    limits = [
-        (error, max((1 + config.sensor_growth) * error.before, error.before + sigma))
+    found = (
+        _Measured(
+            error.sensor,
+            error.after,
+            max((1 + config.sensor_growth) * error.before, error.before + sigma),
+            error.unit,
+            f'The error of {error.sensor} grew, {error.before:.3g} to {error.after:.3g} '
+            f'{error.unit}, although that of all together fell',
+        )
         for error in _judged(result)
         if (sigma := noise.get(error.sensor.split('[')[0])) is not None
-    ]
-    limits.sort(key=lambda pair: pair[0].after / pair[1], reverse=True)
-    worse = [error for error, limit in limits if error.after > limit]
-    numbers, wrong = _NO_NUMBERS, ''
-    if limits:
-        worst, limit = limits[0]
-        numbers = worst.after, limit, worst.unit
-    if worse:
-        wrong = (
-            f'The error of {worst.sensor} grew, {worst.before:.3g} to {worst.after:.3g} '
-            f'{worst.unit}, although that of all together fell'
-            f'{_same_of(error.sensor for error in worse[1:])}.'
-        )
-    yield _Seen(wrong, "No sensor's error grew beyond its noise.", *numbers)
+    )
+    yield _worst(found, "No sensor's error grew beyond its noise.")
 
 
 def _left_out(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
-    growth = {fold.name: fold.after / fold.before for fold in result.folds}
-    most = 1 + config.sensor_growth
-    worse = ', '.join(name for name, ratio in growth.items() if ratio > most)
-    wrong = f'A fit to the other bags predicts {worse} worse than the nominal model does.'
-    right = 'Each part of the training data is predicted by a fit to the others.'
-    if growth:
-        yield _Seen(wrong if worse else '', right, max(growth.values()), most, 'of nominal')
+    found = [
+        _Measured(
+            fold.name,
+            fold.after / fold.before,
+            1 + config.sensor_growth,
+            'of nominal',
+            f'A fit to the other bags predicts {fold.name} worse than the nominal model does',
+        )
+        for fold in result.folds
+    ]
+    if found:
+        yield _worst(found, 'Each part of the training data is predicted by a fit to the others.')
 
 
 def _motion(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Ask the motion from measured states to be predicted no worse than by the nominal model."""
-    if result.solver.estimator is not EstimatorKind.TORQUE:
-        return
-    role, most = result.judged_role, 1 + config.sensor_growth
-    points = [p for p in result.horizon if p.role == role and p.seconds <= SHORT_HORIZON]
-    wrong, right = '', 'Nothing says how well the motion is predicted from measured states.'
-    numbers = _NO_NUMBERS
-    if points:
-        worst = max(points, key=lambda point: point.after / point.before)
-        figures = f'{worst.before:.3g} to {worst.after:.3g} times the noise'
-        numbers = worst.after / worst.before, most, 'of nominal'
-        right = f'The motion within {worst.seconds:g} s is predicted no worse: {figures}.'
-        if numbers[0] > most:
-            wrong = (
-                f'The motion within {worst.seconds:g} s after measured states is predicted worse '
-                f'than by the nominal model, {figures}, although forces are explained better.'
+    if result.solver.estimator is EstimatorKind.TORQUE:
+        found = (
+            _Measured(
+                f'{point.seconds:g} s',
+                point.after / point.before,
+                1 + config.sensor_growth,
+                'of nominal',
+                f'The motion within {point.seconds:g} s after measured states is predicted worse '
+                f'than by the nominal model, {point.before:.3g} to {point.after:.3g} times the '
+                'noise, although forces are explained better',
             )
-    yield _Seen(wrong, right, *numbers)
+            for point in result.horizon
+            if point.role == result.judged_role and point.seconds <= SHORT_HORIZON
+        )
+        yield _worst(found, 'Nothing says that the motion from measured states is predicted worse.')
 
 
 # Conditions on values, and reservations
@@ -468,61 +596,25 @@ def _held_out(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 
 
 def _generalises(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
-    if result.growth > _MORE:
-        yield _Seen(
+    if result.growth > MORE:
+        wrong = (
             f'The held-out error is {result.growth:.3g} times that of training: training motion '
-            'does not cover it, or the model lacks something.',
-            '',
-            result.growth,
-            _MORE,
-            'times training',
+            'does not cover it, or the model lacks something.'
         )
+        yield _Seen(wrong, '', result.growth, MORE, 'times training')
 
 
-def _bands(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
-    outside = [
-        f'{100 * error.inside:.0f} % of {error.sensor}'
-        for error in result.errors
-        if error.inside < _LEAST_INSIDE
-    ]
-    # Where a recording starts is not in them: small errors may leave them.
-    if outside and result.held_out_after > _MORE:
-        yield _Seen(
-            f'Bands that should hold 95 % of the held-out samples hold {listed(outside)}: the '
-            'model errs by more than noise and intervals say.'
-        )
-
-
-def _predicted_worse(result: CalibrationResult) -> list[SensorError]:
-    """Return the sensors that the nominal model predicts better, by more than chance."""
-    errors = _judged(result)
-    return [
-        error
-        for error in errors
-        if error.after > (1 + _SLIGHT) * error.before
-        and not error.by_chance * len(errors) > _CHANCE
-    ]
-
-
-def _each_sensor(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
-    worse = [
-        f'{error.sensor} ({error.before:.3g} to {error.after:.3g} {error.unit}'.rstrip() + ')'
-        for error in _predicted_worse(result)
-    ]
-    if worse:
-        yield _Seen(f'The nominal model predicts better: {listed(worse)}.')
-
-
-def _ahead(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
+def _ahead(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Compare positions shortly after measured states with those of two who know less."""
+    allowed = 1 + config.sensor_growth
     noise = {scale.sensor: scale.sigma for scale in result.noise}
     for baseline, said in (('before', 'the nominal model'), ('coasting', 'keeping its velocity')):
         worse = {}
         for seconds, joint in result.positions_ahead:
             other = getattr(joint, baseline)
-            if joint.after > max((1 + _SLIGHT) * other, other + noise.get(joint.sensor, 0.0)):
-                figures = f'{other:.3g} to {joint.after:.3g} {joint.unit} at {seconds:g} s'
-                worse[joint.sensor] = f'{joint.sensor} ({figures})'
+            if joint.after > max(allowed * other, other + noise.get(joint.sensor, 0.0)):
+                shown = f'{other:.3g} to {joint.after:.3g} {joint.unit} at {seconds:g} s'
+                worse[joint.sensor] = f'{joint.sensor} ({shown})'
         if worse:
             found = listed(worse.values())
             yield _Seen(f'Shortly after measured states, {said} predicts better: {found}.')
@@ -537,8 +629,8 @@ def _coloured(result: CalibrationResult) -> list[SensorError]:
         error
         for error in result.errors
         if error.role == 'train'
-        and error.usual > max(_MORE * error.scatter, _TINY * error.measured_deviation)
-        and error.autocorrelation > _MUCH
+        and error.usual > max(MORE * error.scatter, _TINY * error.measured_deviation)
+        and error.autocorrelation > MUCH
     ]
     return sorted(found, key=lambda error: error.usual / error.scatter, reverse=True)
 
@@ -606,7 +698,7 @@ def _time_step(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
     """Compare the step of the written model with that of the predictions."""
     solver, change = result.solver, result.solver.timestep_change
     what = f'changes them by {change:.2g} times what they leave unexplained'
-    if solver.timestep is not None and not change <= _MUCH:
+    if solver.timestep is not None and not change <= MUCH:
         yield _Seen(
             f'All predictions are with a time step of {solver.timestep:g} s, which the recordings '
             "follow. The model's own, with which it is written, "
@@ -623,7 +715,7 @@ def _mapping(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
         for error in result.errors
         if error.role == 'train'
         and (like := error.likeness) is not None
-        and like.second > abs(like.own) - _SLIGHT
+        and like.second > (1 - SOME) * abs(like.own)
     ]
     if unsure and FindingKind.ASSUMED_ORDER in kinds:
         yield _Seen(
@@ -650,12 +742,10 @@ _REFUTING = (
     _Rule('live sensors', _live, Action.LOOK),
     _Rule('no stuck position', _moving, Action.LOOK),
     _Rule('explained', _explained),
-    _Rule('balanced', _balanced),
     _Rule('consistent', _consistent, Action.LOOK),
     _Rule('no sensor worse', _no_sensor_worse),
     _Rule('left out in turn', _left_out),
     _Rule('motion', _motion),
-    _Rule('each sensor', _each_sensor, level=Level.RESERVE),
     _Rule('residuals', _far_off, level=Level.NOTE),
     _Rule('asked', _asked, Action.WIDEN, Level.NOTE),
 )
@@ -666,7 +756,6 @@ _OTHERS = (
     _Rule('verdicts', _verdicts, Action.EXCITE),
     _Rule('held out', _held_out, Action.RECORD, Level.RESERVE),
     _Rule('generalises', _generalises, level=Level.RESERVE),
-    _Rule('bands', _bands, level=Level.RESERVE),
     _Rule('motion ahead', _ahead, level=Level.RESERVE),
     _Rule('identified', _identified, Action.EXCITE, Level.RESERVE),
     _Rule('model', _model, level=Level.RESERVE),
@@ -692,7 +781,7 @@ def next_steps(result: CalibrationResult) -> tuple[NextStep, ...]:
     steps = sorted(found.values(), key=lambda step: list(Action).index(step.action))
     useful = result.mjcf and any(own.identified for own in result.parameters)
     if result.accepted and useful and 'bags' in result.provenance.config:
-        steps = [*steps[: _MOST_STEPS - 1], _Steps(result).step(Action.USE)]
+        steps = [*steps[: _MOST_STEPS - 1], _Steps(result, GateConfig()).step(Action.USE)]
     return tuple(steps[:_MOST_STEPS])
 
 
@@ -703,18 +792,19 @@ class _Steps:
     to type.
     """
 
-    def __init__(self, result: CalibrationResult) -> None:
+    def __init__(self, result: CalibrationResult, gate: GateConfig) -> None:
         made = result.provenance
         files = [Path(file.path) for file in made.files if file.role != 'model']
         folders = {file.parent for file in files if file.name == 'metadata.yaml'}
         words = made.command.split()
-        self.result = result
+        self.result, self.gate = result, gate
         self.config = next((word for word in words if word.endswith(('.yaml', '.yml'))), '')
         self.model = Path(result.model)
         self.output = Path(str(made.config.get('output', 'out')))
         self.bags = [file.parent if file.parent in folders else file for file in files]
         self.bags = self.bags or [Path('bags/train_1')]
         self.doubtful = [error.sensor for error in result.errors if _doubt(error)]
+        self.calibrate = ('sysid', 'calibrate', self.config)
 
     def step(self, action: Action) -> NextStep:
         """Return what to do; instead of a search, a mapping that is doubtful is looked at."""
@@ -724,14 +814,11 @@ class _Steps:
         typed = tuple(shlex.join(map(str, words)) for words in commands if self.config)
         return NextStep(action=action, sentence=sentence, commands=typed)
 
-    def _calibrate(self, *more: str) -> tuple[object, ...]:
-        return ('sysid', 'calibrate', self.config, *more)
-
     def _map(self) -> tuple[Any, ...]:
         of = f' of {listed(dict.fromkeys(self.doubtful))}' if self.doubtful else ''
         say = f'Check the mapping{of}: propose it from the motion, look, and calibrate with it.'
         propose = ('sysid', 'map', self.bags[0], self.model, '-o', 'mapping.yaml')
-        return say, propose, self._calibrate('--set', 'mapping=mapping.yaml')
+        return say, propose, (*self.calibrate, '--set', 'mapping=mapping.yaml')
 
     def _look(self) -> tuple[Any, ...]:
         """Look into the recording that is at fault, else that of the largest error."""
@@ -752,7 +839,7 @@ class _Steps:
         if solver.status is SolverStatus.TIME:
             key = f'solver.time={math.ceil(2 * solver.seconds)}'
         say = 'Let the solver go on until the cost falls no more.'
-        return say, self._calibrate('--set', key)
+        return say, (*self.calibrate, '--set', key)
 
     def _free(self) -> tuple[Any, ...]:
         title, _ = _lacking_times(self.result)
@@ -760,7 +847,7 @@ class _Steps:
             f'Make delays parameters{title and f", for {title}"}, as by {{target: actuator/*/delay,'
             ' shared: true, bounds: [0.0, 0.1]}, or stamp commands and states by one clock.'
         )
-        return say, self._calibrate()
+        return say, self.calibrate
 
     def _widen(self) -> tuple[Any, ...]:
         names = [
@@ -769,7 +856,7 @@ class _Steps:
             if own.verdict_kind is VerdictKind.AT_BOUND and (own.value or own.asked)
         ]
         say = f'Widen the bounds of {listed(names)} if physics allows it, and calibrate again.'
-        return say, self._calibrate()
+        return say, self.calibrate
 
     def _record(self) -> tuple[Any, ...]:
         taken = {bag.name for bag in self.bags}
@@ -777,7 +864,7 @@ class _Steps:
         bag = self.bags[0].parent / next(name for name in names if name not in taken)
         say = f'Record another motion, and calibrate again with {{path: {bag}, role: validate}}.'
         record = ('ros2', 'launch', 'sysid_ros', 'record.launch.xml', f'output:={bag}')
-        return say, record, self._calibrate()
+        return say, record, self.calibrate
 
     def _excite(self) -> tuple[Any, ...]:
         blind = (VerdictKind.NOT_EXCITED, VerdictKind.CONFOUNDED)
@@ -795,7 +882,9 @@ class _Steps:
             'Find what the robot does and the model does not: friction that depends on direction, '
             'play, an elastic joint; or a mass, length, gain or unit of efforts that is wrong.'
         )
-        if worse := {error.sensor for error in _predicted_worse(self.result)}:
+        growth = 1 + self.gate.sensor_growth
+        worse = {e.sensor for e in _judged(self.result) if e.after > growth * e.before}
+        if worse:
             say += f' Or leave {listed(sorted(worse))} out of sensors.'
         return say, ('sysid', 'inspect', self.bags[0], self.model)
 

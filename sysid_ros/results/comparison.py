@@ -7,12 +7,12 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,14 @@ from sysid_ros.config.schema import MemoryConfig, Role
 from sysid_ros.errors import ResultError, listed, nearest
 from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
-from sysid_ros.results.headline import headline
+from sysid_ros.results.checks import headline
 from sysid_ros.results.result import (
     ROLE_NAMES,
     ROLES,
+    ROUNDING,
     CalibrationResult,
     Compared,
     Drift,
-    EstimatorKind,
     FileHash,
     ParameterResult,
     SensorError,
@@ -36,18 +36,11 @@ from sysid_ros.results.result import (
 )
 from sysid_ros.results.store import RESULT, find, history
 
-#: What rounding may change on another machine, as a part.
-ROUNDING = 1e-6
 #: Settings that change no number of a fit: paths, whose content is compared, and what is done with
 #: the result.
 _NOT_FITTED = frozenset(
     {'model', 'bags', 'output', 'package_path', 'check', 'memory', 'gate', 'report'}
 )
-_COMPARED = {
-    EstimatorKind.SIMULATION: 'simulations of whole recordings',
-    EstimatorKind.WINDOWS: 'simulations of windows',
-    EstimatorKind.TORQUE: 'forces along the motion',
-}
 
 
 # Two results
@@ -61,7 +54,8 @@ def compare(before: CalibrationResult, after: CalibrationResult, previous: str =
     one's configuration; ``previous`` names the earlier one.
     """
     memory = MemoryConfig.model_validate(after.provenance.config.get('memory') or {})
-    targets = {p.name: frozenset(p.targets) for p in after.parameters}
+    now = {p.name: p for p in after.parameters}
+    targets = {name: frozenset(p.targets) for name, p in now.items()}
     new = known_of(after, targets)
     old = known_of(before, {name: targets[name] for name in new.names}, memory.wander)
     own = new.estimate.of([new.names.index(name) for name in old.names])
@@ -71,19 +65,18 @@ def compare(before: CalibrationResult, after: CalibrationResult, previous: str =
         # Two estimates of which one follows from others leave no distance to judge by.
         blank = JointEstimate(own.x, np.full_like(own.covariance, np.nan), own.freedom)
         seen = difference(old.estimate, blank, memory.level)
-    units = {p.name: p.unit for p in after.parameters}
-    drift = describe(previous, old, own.x, units, seen)
+    drift = describe(previous, old, own.x, {name: p.unit for name, p in now.items()}, seen)
     known = {row.name: row for row in drift.parameters}
-    values = {p.name: p.value for p in after.parameters}
     rows = []
-    for own_before in before.parameters:
-        name, value = own_before.name, values.pop(own_before.name, math.nan)
-        row = known.get(name) or Compared(
-            name=name, unit=own_before.unit, before=own_before.value, after=value
+    for then in before.parameters:
+        gone = now.pop(then.name, None)
+        value = math.nan if gone is None else gone.value
+        row = known.get(then.name) or Compared(
+            name=then.name, unit=then.unit, before=then.value, after=value
         )
-        rows.append(row.model_copy(update={'allowed': _allowed(own_before, value)}))
-    for name, value in values.items():
-        rows.append(Compared(name=name, unit=units[name], before=math.nan, after=value))
+        rows.append(row.model_copy(update={'allowed': _allowed(then, value)}))
+    for name, p in now.items():
+        rows.append(Compared(name=name, unit=p.unit, before=math.nan, after=p.value))
     return drift.model_copy(update={'parameters': tuple(rows)})
 
 
@@ -193,22 +186,16 @@ def causes(
     after: CalibrationResult, before: CalibrationResult, cases: Iterable[Case] = ()
 ) -> Iterator[str]:
     """Say, a sentence each, what is another than when an earlier result was made."""
-    config, old = after.provenance.config, before.provenance.config
-    models = [
-        sorted(f.sha256 for f in result.provenance.files if f.role == 'model')
-        for result in (after, before)
-    ]
+    new, old = after.provenance, before.provenance
+    models = [{f.sha256 for f in made.files if f.role == 'model'} for made in (new, old)]
     changed = [Path(after.model).name] if models[0] != models[1] else []
     changed += [
         f'{key} of the configuration'
-        for key, value in config.items()
-        if key not in _NOT_FITTED and old.get(key, value) != value
+        for key, value in new.config.items()
+        if key not in _NOT_FITTED and old.config.get(key, value) != value
     ]
-    recordings, versions = (
-        (_recordings(after), _recordings(before)),
-        (after.provenance.versions, before.provenance.versions),
-    )
-    return what_changed(changed, recordings, versions, cases)
+    recordings = _recordings(after), _recordings(before)
+    return what_changed(changed, recordings, (new.versions, old.versions), cases)
 
 
 def what_changed(
@@ -246,12 +233,17 @@ def what_changed(
     if robot:
         yield f'Robot changed: {listed(robot)}.'
     if code:
-        newer = [
-            f'{name} {versions[1].get(name, "none")} → {version}'
-            for name, version in versions[0].items()
-            if versions[1].get(name) != version
-        ]
-        yield f'Code changed ({", ".join(newer) or "the versions are the same"}): {listed(code)}.'
+        newer = _newer(*versions) or 'the versions are the same'
+        yield f'Code changed ({newer}): {listed(code)}.'
+
+
+def _newer(now: Mapping[str, str], then: Mapping[str, str]) -> str:
+    """Return the versions that are others than they were."""
+    return ', '.join(
+        f'{name} {then.get(name, "none")} → {version}'
+        for name, version in now.items()
+        if then.get(name) != version
+    )
 
 
 def _recordings(result: CalibrationResult) -> dict[str, str]:
@@ -292,27 +284,20 @@ class Place(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One thing that was checked for continuous integration.
-
-    ``name`` is that of a parameter, of a sensor with what its error in a ``bag`` is over, or of an
-    attribute. ``value`` and ``baseline`` are what was found and what it was, NaN where that is no
-    number; ``limit`` is the largest error, or the largest difference from the baseline; ``low`` and
-    ``high`` are the 95 % interval of a parameter. ``sentence`` says what is wrong or to be known,
-    ``place`` where to mend it.
-    """
+    """One thing that was checked for continuous integration; NaN where it has no number."""
 
     kind: CaseKind
-    name: str
+    name: str  # A parameter, a sensor with what its error in a ``bag`` is over, or an attribute
     bag: str = ''
     value: float = math.nan
     unit: str = ''
     baseline: float = math.nan
-    limit: float = math.inf
-    low: float = math.nan
+    limit: float = math.inf  # the largest error, or the largest difference from the baseline
+    low: float = math.nan  # the 95 % interval of a parameter
     high: float = math.nan
     passed: bool = True
-    sentence: str = ''
-    place: Place | None = None
+    sentence: str = ''  # what is wrong or to be known
+    place: Place | None = None  # where to mend it
 
 
 def agreement(
@@ -341,8 +326,7 @@ def agreement(
         ResultError: A tolerance names no parameter.
     """
     check_tolerance(tolerance, baseline)
-    expected = {parameter.name: parameter for parameter in baseline.parameters}
-    found = {parameter.name: parameter for parameter in result.parameters}
+    expected, found = ({p.name: p for p in own.parameters} for own in (baseline, result))
     cases = []
     for row in compare(baseline, result).parameters:
         before, now = expected.get(row.name), found.get(row.name)
@@ -361,20 +345,42 @@ def agreement(
             if now.verdict != before.verdict:
                 said.append(f'now {now.verdict}')
         keys = [t.rpartition('/')[0] for t in (now.targets if now else (row.name,))]
-        place = (
-            next((places[key] for key in (*keys, '') if key in places), None) if places else None
-        )
         low, high = (now.low, now.high) if now else (math.nan, math.nan)
         cases.append(
             Case(
-                CaseKind.PARAMETER, row.name, '', row.after, row.unit, row.before, allowed, low,
-                high, passed, '; '.join(said), place,
+                CaseKind.PARAMETER,
+                row.name,
+                value=row.after,
+                unit=row.unit,
+                baseline=row.before,
+                limit=allowed,
+                low=low,
+                high=high,
+                passed=passed,
+                sentence='; '.join(said),
+                place=next((places[key] for key in (*keys, '') if key in places), None),
             )
-        )  # fmt: skip
-    cases.append(_held_out(result, baseline, held_out_factor, places.get('')))
+        )
+    held_out = baseline.judged_role == 'validate'
+    error, was = (
+        own.held_out_after if held_out else own.training_after for own in (result, baseline)
+    )
+    passed = error <= held_out_factor * was
+    cases.append(
+        Case(
+            CaseKind.PARAMETER,
+            'held-out error' if held_out else 'training error',
+            value=error,
+            unit='1',
+            baseline=was,
+            limit=(held_out_factor - 1) * was,
+            passed=passed,
+            sentence='' if passed else f'grew to {error / was:.3g} times',
+            place=places.get(''),
+        )
+    )
     unmet = {check.name for check in baseline.gate if not check.passed}
-    new = [check for check in result.gate if not check.passed and check.name not in unmet]
-    checks = (
+    cases += [
         Case(
             CaseKind.CHECK,
             check.name,
@@ -385,29 +391,10 @@ def agreement(
             sentence=check.text,
             place=places.get(''),
         )
-        for check in new
-    )
-    return (*cases, *checks)
-
-
-def _held_out(
-    result: CalibrationResult, baseline: CalibrationResult, factor: float, place: Place | None
-) -> Case:
-    held_out = baseline.judged_role == 'validate'
-    before = baseline.held_out_after if held_out else baseline.training_after
-    now = result.held_out_after if held_out else result.training_after
-    passed = now <= factor * before
-    return Case(
-        CaseKind.PARAMETER,
-        'held-out error' if held_out else 'training error',
-        value=now,
-        unit='1',
-        baseline=before,
-        limit=(factor - 1) * before,
-        passed=passed,
-        sentence='' if passed else f'grew to {now / before:.3g} times',
-        place=place,
-    )
+        for check in result.gate
+        if not check.passed and check.name not in unmet
+    ]
+    return tuple(cases)
 
 
 def check_tolerance(tolerance: Iterable[str], baseline: CalibrationResult) -> None:
@@ -435,25 +422,30 @@ def _matches(name: str, pattern: str) -> bool:
 class Entry(NamedTuple):
     """One of several results.
 
-    ``name`` is as it was asked for, or of its folder; ``acceptance`` says why it has its standing;
-    ``error`` is that of the fitted model, held out where anything is. ``drift`` and ``sentence``
-    say what is another than in the first result or, over time, in the accepted one before. Over
-    time, ``current`` is the one in use.
+    Attributes:
+        drift: What is another than in the first result or, over time, in the accepted one before.
     """
 
-    name: str
+    name: str  # as it was asked for, or of its folder
     created: str
     standing: Standing
-    acceptance: str
-    error: str
+    acceptance: str  # why it has its standing
+    error: str  # of the fitted model, held out where anything is
     identified: int
     parameters: tuple[ParameterResult, ...]
     drift: Drift | None
-    sentence: str
-    current: bool = False
+    sentence: str  # the same in words
+    current: bool = False  # whether it is the one in use, over time
 
 
-def _entry(name: str, result: CalibrationResult, drift: Drift | None, sentence: str) -> Entry:
+def _entry(
+    name: str,
+    result: CalibrationResult,
+    drift: Drift | None = None,
+    sentence: str = '',
+    *,
+    current: bool = False,
+) -> Entry:
     head = headline(result)
     shown = [f'{error.after:.3g} {error.unit}' for error in head.errors]
     error = ', '.join(shown) or f'{head.after:.3g} times the noise'
@@ -467,6 +459,7 @@ def _entry(name: str, result: CalibrationResult, drift: Drift | None, sentence: 
         result.parameters,
         drift,
         sentence,
+        current,
     )
 
 
@@ -487,8 +480,7 @@ def read_history(output: Path) -> tuple[Entry, ...]:
         if drift is None and before is not None and result.accepted:
             drift = compare(before[1], result, before[0])
         said = changes(drift.parameters) or 'nothing' if drift and drift.freedom else ''
-        entry = _entry(stored.name, result, drift, said)
-        found.append(entry._replace(current=stored.current))
+        found.append(_entry(stored.name, result, drift, said, current=stored.current))
         if result.accepted:
             before = stored.name, result
     return tuple(found)
@@ -498,13 +490,12 @@ class SideBySide(NamedTuple):
     """Results beside each other, in one order; those after the first are compared with it.
 
     ``errors`` of sensors are held-out ones where there are any, by ``role``, and None in a result
-    that has none. ``different`` is what is not the same of models, recordings and software.
+    that has none.
     """
 
     results: tuple[Entry, ...]
     role: Role
     errors: dict[str, tuple[SensorError | None, ...]]
-    different: dict[str, tuple[str | None, ...]]
 
 
 def read_side_by_side(places: Sequence[Path]) -> SideBySide:
@@ -520,43 +511,20 @@ def read_side_by_side(places: Sequence[Path]) -> SideBySide:
 def side_by_side(names: Sequence[str], results: Sequence[CalibrationResult]) -> SideBySide:
     """Put results beside each other, compared with the first of them."""
     first = results[0]
-    entries = [_entry(names[0], first, None, '')]
+    entries = [_entry(names[0], first)]
     for name, result in zip(names[1:], results[1:], strict=True):
         drift = compare(first, result, names[0])
         agree = f'{drift.freedom} parameters agree, p = {drift.p_value:.2g}'
         said = changes(drift.parameters) or agree
         if not drift.freedom:
             said = 'no parameter is determined by both'
-        sentence = ' '.join((f'{name} against {names[0]}: {said}.', *causes(result, first)))
+        newer = _newer(result.provenance.versions, first.provenance.versions)
+        other = [*causes(result, first), *([f'Versions changed: {newer}.'] if newer else [])]
+        sentence = ' '.join((f'{name} against {names[0]}: {said}.', *other))
         entries.append(_entry(name, result, drift, sentence))
     held_out = any(e.role == 'validate' for result in results for e in result.errors)
     role: Role = 'validate' if held_out else 'train'
-    texts = _sides(results, _of_model) | _sides(results, _recordings)
-    texts |= _sides(results, lambda result: result.provenance.versions)
-    return SideBySide(
-        tuple(entries),
-        role,
-        _sides(results, lambda result: {e.sensor: e for e in result.errors if e.role == role}),
-        {name: own for name, own in texts.items() if len(set(own)) > 1},
-    )
-
-
-def _sides(
-    results: Sequence[CalibrationResult], of: Callable[[CalibrationResult], Mapping[str, Any]]
-) -> dict[str, tuple[Any, ...]]:
-    """Return what each result says by a name that any of them has; None where it says nothing."""
-    tables = [of(result) for result in results]
-    names = dict.fromkeys(name for table in tables for name in table)
-    return {name: tuple(table.get(name) for table in tables) for name in names}
-
-
-def _of_model(result: CalibrationResult) -> dict[str, str]:
-    hashes = [file.sha256[:8] for file in result.provenance.files if file.role == 'model']
-    identified = sum(parameter.identified for parameter in result.parameters)
-    return {
-        'nominal model': result.model,
-        'SHA-256 of it': ', '.join(hashes),
-        'identified': f'{identified} of {len(result.parameters)} parameters',
-        'compared with': _COMPARED[result.solver.estimator],
-        'solver': f'{result.solver.backend}, {result.solver.loss} loss',
-    }
+    tables = [{e.sensor: e for e in result.errors if e.role == role} for result in results]
+    sensors = dict.fromkeys(sensor for table in tables for sensor in table)
+    errors = {sensor: tuple(table.get(sensor) for table in tables) for sensor in sensors}
+    return SideBySide(tuple(entries), role, errors)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.inertia import THETA_NAMES, body_from_theta, pi_from_theta
 from sysid_ros.results.result import (
+    ROUNDING,
     BaseParameter,
     InferenceSummary,
     LinkNumber,
@@ -35,8 +36,9 @@ Array = NDArray[np.float64]
 #: What a log-Cholesky inertia and an armature are written to.
 _INERTIA, _ARMATURE = re.compile(r'body/(.+)/inertia\[(\d)\]'), re.compile(r'joint/(.+)/armature')
 _COUNT = len(THETA_NAMES)
-#: Step of the differences, in the numbers' own unit: they are logarithms, ratios and metres.
-_STEP = 1e-5
+#: Step of the differences, in the numbers' own unit: they are logarithms, ratios and metres. The
+#: cube root of the rounding error balances it with that of the third derivative.
+_STEP = float(np.cbrt(np.finfo(float).eps))
 #: Name and unit of each number of a link.
 _PHYSICAL = (
     ('mass', 'kg'),
@@ -50,8 +52,6 @@ _LINEAR = (
     *((f'm·c{axis}', 'kg·m') for axis in 'xyz'),
     ('m', 'kg'),
 )
-#: What is left of a column, or a factor, below this part is a rounding error.
-_ROUNDING = 1e-8
 
 
 def links(
@@ -59,31 +59,27 @@ def links(
 ) -> tuple[LinkResult, ...]:
     """Return what a reader wants to know of the links whose ten numbers were all fitted.
 
-    Intervals are those of the numbers' covariance in first order (the delta method). They are NaN
-    where a number has none.
-
-    Args:
-        parameters: All of a result.
-        inference: With the covariance of these parameters.
+    Intervals are those of the parameters' covariance in first order (the delta method). They are
+    NaN where a number has none.
     """
     result = []
     for body, places in link_places([parameter.targets for parameter in parameters]).items():
-        own = tuple(parameters[place] for place in places)
+        own = [parameters[place] for place in places]
         covariance = np.full((_COUNT, _COUNT), np.nan)
         if inference is not None:
             covariance = np.array(inference.covariance)[np.ix_(places, places)]
-        names = tuple(parameter.name for parameter in own)
-        numbers = tuple(_numbers(own, covariance))
-        result.append(LinkResult(body=body, parameters=names, numbers=numbers))
+        result.append(
+            LinkResult(
+                body=body,
+                parameters=tuple(parameter.name for parameter in own),
+                numbers=tuple(_numbers(own, covariance)),
+            )
+        )
     return tuple(result)
 
 
 def link_places(targets: Sequence[Sequence[str]]) -> dict[str, list[int]]:
-    """Return body to the places of its ten numbers, of bodies that have all of them.
-
-    Args:
-        targets: The paths that each parameter is written to.
-    """
+    """Return body to the places of its ten numbers, where the targets write all of them."""
     bodies: dict[str, dict[int, int]] = {}
     for place, paths in enumerate(targets):
         for path in paths:
@@ -97,10 +93,8 @@ def link_places(targets: Sequence[Sequence[str]]) -> dict[str, list[int]]:
 
 
 def _numbers(parameters: Sequence[ParameterResult], covariance: Array) -> Iterator[LinkNumber]:
-    value, initial = (
-        np.array([getattr(parameter, name) for parameter in parameters])
-        for name in ('value', 'initial')
-    )
+    value = np.array([parameter.value for parameter in parameters])
+    initial = np.array([parameter.initial for parameter in parameters])
     per_deviation = _half_per_deviation(parameters, np.diag(covariance))
     slopes = _slopes(_physical, value)
     rows = zip(_PHYSICAL, _physical(value), _physical(initial), slopes, strict=True)
@@ -140,28 +134,18 @@ def _physical(theta: Array) -> Array:
 
 
 def _linear(theta: Array) -> Array:
-    """Return (…, 10) what forces are linear in."""
     return pi_from_theta(theta)[..., IN_PI]
 
 
 class _Term(NamedTuple):
-    """A number that forces are linear in.
+    """A number that forces are linear in."""
 
-    Attributes:
-        kind: What it is …
-        owner: … of which link or joint.
-        unit: Its unit.
-        value: The number.
-        slope: (p,) derivatives by the parameters.
-        forces: (rows,) what a unit of it adds to the forces.
-    """
-
-    kind: str
-    owner: str
+    kind: str  # what it is …
+    owner: str  # … of which link or joint
     unit: str
     value: float
-    slope: Array
-    forces: Array
+    slope: Array  # (p,) derivatives by the parameters
+    forces: Array  # (rows,) what a unit of it adds to the forces
 
 
 def base_parameters(
@@ -174,15 +158,9 @@ def base_parameters(
     They are those of the model's kinematics, whatever the data; there are none where joints move
     about more than one axis. Intervals are those of the covariance in first order; those that have
     none are left out.
-
-    Args:
-        model: The compiled model.
-        parameters: All of a result.
-        inference: With the covariance of these parameters.
     """
     places = link_places([parameter.targets for parameter in parameters])
-    scalar = np.isin(model.jnt_type, SCALAR_JOINTS).all()
-    if inference is None or not places or not scalar:
+    if inference is None or not places or not np.isin(model.jnt_type, SCALAR_JOINTS).all():
         return ()
     terms = list(_terms(model, parameters, places))
     kept, factors = _independent(np.stack([term.forces for term in terms], axis=1))
@@ -260,19 +238,19 @@ def _independent(columns: Array) -> tuple[list[int], Array]:
     size = np.linalg.norm(columns, axis=0)
     kept: list[int] = []
     basis = np.zeros((len(columns), 0))
-    for place in np.flatnonzero(size > _ROUNDING * size.max(initial=0.0)).tolist():
+    for place in np.flatnonzero(size > ROUNDING * size.max(initial=0.0)).tolist():
         column = columns[:, place] / size[place]
         for _ in range(2):  # once more: the first time rounding errors stay
             column = column - basis @ (basis.T @ column)
         left = np.linalg.norm(column)
-        if left > _ROUNDING:
+        if left > ROUNDING:
             kept.append(place)
             basis = np.column_stack([basis, column / left])
     own = columns[:, kept] / size[kept]
     factors = np.linalg.lstsq(own, columns, rcond=None)[0] / size[kept, None]
     factors[:, kept] = np.eye(len(kept))
     largest = np.abs(factors).max(axis=1, keepdims=True, initial=0.0)
-    factors[np.abs(factors) < _ROUNDING * largest] = 0.0
+    factors[np.abs(factors) < ROUNDING * largest] = 0.0
     return kept, factors
 
 

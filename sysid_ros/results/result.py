@@ -1,23 +1,20 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The result of a calibration, the one object that everything else renders, and its parts."""
+"""The result of a calibration, the one object that everything else renders, and its parts.
+
+Errors are root mean squares, ``before`` of the nominal model and ``after`` of the fitted one.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    computed_field,
-)
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, computed_field
 
 from sysid_ros.alignment.health import HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind, explain
@@ -31,10 +28,18 @@ ROLES: tuple[Role, ...] = ('train', 'validate')
 ROLE_NAMES: dict[Role, str] = {'train': 'training', 'validate': 'held out'}
 #: Predictions that are right hold so far ahead, s; longer, small errors grow.
 SHORT_HORIZON = 0.5
+#: What part of a whole is worth naming, is much of it, and is most of it.
+SOME, MUCH, MOST = 0.1, 0.5, 0.8
+#: What is larger than another by more than this factor is not alike.
+MORE = 2.0
+#: So many values are the fewest that say how far they are apart.
+FEWEST = 4
+#: Numbers that differ by less than this part are one: another machine rounds otherwise.
+ROUNDING = 1e-6
 
 
 def _nan_for_null(value: object) -> object:
-    """Read null as NaN, also inside of arrays and objects: JSON has no NaN and no infinity."""
+    """Read null as NaN, also inside of arrays and objects: JSON has no NaN."""
     if isinstance(value, (list, tuple)):
         return tuple(map(_nan_for_null, value))
     if isinstance(value, dict):
@@ -91,30 +96,37 @@ class Document(Frozen):
             raise ResultError(f'The {what} is damaged: {explain(err, cls, str(path))}') from err
 
 
-class ParameterResult(Frozen):
-    """One identified parameter.
+class WithInterval(Frozen):
+    """A value with a 95 % interval, NaN where there is none."""
 
-    ``low`` and ``high`` bound the 95 % interval; both are NaN when the data do not determine it.
-    ``noise_low`` and ``noise_high`` would bound it if the model lacked nothing and few recordings
-    agreed. ``confounded_with`` names the parameters that it cannot be told from. ``explanation``
-    says what is determined instead and what would help; empty where identified. ``targets`` are
-    the paths that the value is written to, as ``joint/elbow/armature``. ``asked`` is the value
-    that the data ask for far beyond a bound; None where they do not.
-    """
-
-    name: str
-    targets: tuple[str, ...]
     unit: str
-    initial: float
     value: float
     low: MaybeFloat
     high: MaybeFloat
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the interval."""
+        return (self.high - self.low) / 2
+
+
+class ParameterResult(WithInterval):
+    """One parameter with its 95 % interval, NaN where the data do not determine it.
+
+    Attributes:
+        noise_low: What would bound it if the model lacked nothing and few recordings agreed.
+        asked: The value that the data ask for far beyond a bound; None where they do not.
+    """
+
+    name: str
+    targets: tuple[str, ...]  # the paths that the value is written to, as ``joint/elbow/armature``
+    initial: float
     bounds: tuple[float, float]
     verdict_kind: VerdictKind
-    confounded_with: tuple[str, ...] = ()
-    explanation: str = ''
+    confounded_with: tuple[str, ...] = ()  # names of the parameters that it cannot be told from
+    explanation: str = ''  # what is determined instead and what would help; empty where identified
     noise_low: MaybeFloat = math.nan
-    noise_high: MaybeFloat = math.nan
+    noise_high: MaybeFloat = math.nan  # the same above
     asked: float | None = None
 
     @computed_field  # type: ignore[prop-decorator]
@@ -128,92 +140,58 @@ class ParameterResult(Frozen):
         """Whether the data determine it."""
         return self.verdict_kind is VerdictKind.IDENTIFIED
 
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval; NaN when there is none."""
-        return (self.high - self.low) / 2
+
+#: A link's centre of mass is known within so many m: priors alone leave 10 cm.
+_KNOWN_PLACE = 0.01
 
 
-#: A link's mass or moment is known when its interval is narrower than this factor, and its centre
-#: of mass when it is within so many m: priors alone leave a factor of 10 and 10 cm.
-_KNOWN_FACTOR, _KNOWN_PLACE = 1.5, 0.01
-
-
-class LinkNumber(Frozen):
-    """A number of a link: its mass, where its centre of mass is, or a principal moment of inertia.
-
-    ``low`` and ``high`` bound the 95 % interval; NaN where there is none.
-    """
+class LinkNumber(WithInterval):
+    """A number of a link: mass, place of its centre of mass, or principal moment of inertia."""
 
     name: str
-    unit: str
-    value: float
     initial: float
-    low: MaybeFloat
-    high: MaybeFloat
 
     @property
     def known(self) -> bool:
         """Whether its interval is narrow enough to be of use."""
         if self.unit == 'm':
-            return (self.high - self.low) / 2 <= _KNOWN_PLACE
-        return self.high <= _KNOWN_FACTOR * self.low
+            return self.half_width <= _KNOWN_PLACE
+        return self.high <= MORE * self.low
 
 
 class LinkResult(Frozen):
-    """What the ten numbers that a link's inertia was fitted by say of it.
-
-    ``parameters`` are their names; the centre of mass is in the frame of the body.
-    """
+    """What the ten ``parameters`` of a link's inertia say of it, in the frame of its body."""
 
     body: str
     parameters: tuple[str, ...]
     numbers: tuple[LinkNumber, ...]
 
 
-#: A sum is known when its half-width is at most this part of its largest term.
-_KNOWN_SHARE = 0.1
-
-
-class BaseParameter(Frozen):
+class BaseParameter(WithInterval):
     """A sum of inertial numbers that the forces of a chain can determine, as Izz + 0.1·m·cx + ….
 
-    ``terms`` are written with their signs and factors: ``m`` masses, ``m·c`` first moments and
-    ``I`` moments of inertia of links about the origin and axes of their bodies, and armatures of
-    joints. ``parameters`` are those that the sum was computed from; ``low`` and ``high`` bound the
-    95 % interval, and ``largest`` is the size of its largest term.
+    Attributes:
+        terms: With signs and factors: ``m`` masses, ``m·c`` first moments and ``I`` moments of
+            inertia of links about the origin and axes of their bodies, and armatures of joints.
     """
 
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...]  # those that the sum was computed from
     terms: tuple[str, ...]
-    unit: str
-    value: float
-    low: float
-    high: float
-    largest: float
-
-    @property
-    def half_width(self) -> float:
-        """Half the width of the 95 % interval."""
-        return (self.high - self.low) / 2
+    largest: float  # size of the largest term
 
     @property
     def known(self) -> bool:
         """Whether its interval is narrow against its largest term."""
-        return self.half_width <= _KNOWN_SHARE * self.largest
+        return self.half_width <= SOME * self.largest
 
-    def expression(self, most: int | None = None) -> str:
-        """Return the sum, of more terms than ``most`` the first."""
-        shown = self.terms[:most]
-        return ' '.join(shown) + (' + …' if len(shown) < len(self.terms) else '')
+    @property
+    def expression(self) -> str:
+        """The sum as it is written."""
+        return ' '.join(self.terms)
 
 
 class Disagreement(Frozen):
-    """A few recordings disagree by more than noise explains; intervals allow for it.
-
-    They are ``times`` as far apart as noise would have them, over all parameters, and disagree most
-    about ``most``.
-    """
+    """A few recordings are ``times`` as far apart as noise has them, most about ``most``."""
 
     recordings: int
     times: float
@@ -221,11 +199,7 @@ class Disagreement(Frozen):
 
 
 class LackingTerm(Frozen):
-    """A term that the model lacks and residuals follow.
-
-    ``lack`` is what it is, ``title`` that and where, ``share`` the part of the remaining cost that
-    it removes after those before it.
-    """
+    """A term that the model lacks: it removes ``share`` of the cost left by those before it."""
 
     lack: str
     title: str
@@ -235,30 +209,26 @@ class LackingTerm(Frozen):
 class InferenceSummary(Frozen):
     """How intervals were found.
 
-    ``effective_samples`` is the number of independent samples that say as much as the ``samples``
-    residuals do. ``covariance`` and ``correlation`` are p × p in the order of the parameters, the
-    former in their units; rows of parameters without interval are NaN. ``notes`` are sentences
-    that a reader of the intervals has to know. Half-widths times ``all_at_once`` hold all
-    parameters at once. ``disagreement`` is of few recordings, where there is any.
+    Attributes:
+        effective_samples: Independent samples that say as much as the ``samples`` residuals do.
+        covariance: (p, p) in the order and the units of the parameters; NaN rows without interval.
     """
 
     method: str
     samples: int
     effective_samples: MaybeFloat
     covariance: tuple[Samples, ...]
-    correlation: tuple[Samples, ...]
-    notes: tuple[str, ...] = ()
-    all_at_once: float | None = None
+    correlation: tuple[Samples, ...]  # the same without units
+    notes: tuple[str, ...] = ()  # sentences that a reader of the intervals has to know
+    all_at_once: float | None = None  # half-widths times this hold all parameters at once
     disagreement: Disagreement | None = None
     lacking: tuple[LackingTerm, ...] = ()
 
 
 class Fold(Frozen):
-    """A fit without some bags, judged on them.
+    """A fit without a bag or a family of bags, judged on that in units of the noise.
 
-    ``name`` is what was held out: a bag, or a family of bags. ``before`` and ``after`` are the
-    root mean square residuals on it, in units of the noise, of the nominal model and of the fit
-    to all other bags; ``values`` are that fit's parameters, in the result's order.
+    ``values`` are its parameters, in the result's order.
     """
 
     name: str
@@ -268,10 +238,7 @@ class Fold(Frozen):
 
 
 class HorizonJoint(Frozen):
-    """Error of one position so far ahead, root mean square in its unit.
-
-    Of the nominal model, of the fitted one, and of a joint that ``coasts``: keeps its velocity.
-    """
+    """Error of one position so far ahead, also of a joint that coasts: keeps its velocity."""
 
     sensor: str
     unit: str
@@ -281,11 +248,7 @@ class HorizonJoint(Frozen):
 
 
 class HorizonPoint(Frozen):
-    """Error of predictions so many seconds after a start from the measured state.
-
-    Root mean square in units of the noise over all starts, of the nominal model and the fitted;
-    ``joints`` says the same of each position.
-    """
+    """Error, in units of the noise, so many seconds after starts from measured states."""
 
     seconds: float
     role: Role
@@ -303,10 +266,9 @@ class Standing(StrEnum):
 
 
 class ModelChange(Frozen):
-    """An attribute that the text of the fitted model has another value of, empty where none.
+    """An attribute of another value in the text of the fitted model, empty where it has none.
 
-    ``file`` and ``line`` are of the user's text, ``line`` 0 where that is in no file; ``element``
-    is as ``joint/elbow`` or ``option``.
+    ``line`` is of the user's file, 0 where that has none; ``element`` is as ``joint/elbow``.
     """
 
     file: str
@@ -355,11 +317,7 @@ class NextStep(Frozen):
 
 
 class Check(Frozen):
-    """One thing that was looked at, whether it is as it has to be, and what helps if it is not.
-
-    ``measured`` is the number that may be ``limit`` at most, both in ``unit``; NaN where there is
-    no number.
-    """
+    """One thing that was looked at: ``measured`` may be ``limit`` at most, NaN without number."""
 
     name: str
     level: Level
@@ -379,8 +337,8 @@ class Check(Frozen):
 class Compared(Frozen):
     """A parameter in two results; NaN where one of them has none.
 
-    ``deviations`` is the change in its standard errors, NaN unless both determine it, ``changed``
-    whether it is more than chance. ``allowed`` is how far noise alone may move it.
+    Attributes:
+        deviations: The change in its standard errors; NaN unless both determine it.
     """
 
     name: str
@@ -388,16 +346,15 @@ class Compared(Frozen):
     before: MaybeFloat
     after: MaybeFloat
     deviations: MaybeFloat = math.nan
-    changed: bool = False
-    allowed: MaybeFloat = math.nan
+    changed: bool = False  # whether that is more than chance
+    allowed: MaybeFloat = math.nan  # how far noise alone may move it
 
 
 class Drift(Frozen):
     """Whether the robot changed since an earlier result.
 
     ``statistic`` is the squared Mahalanobis distance between the earlier values and those that
-    the new data alone say, chi-squared with ``freedom`` degrees of freedom if nothing changed.
-    It is over the ``parameters`` with deviations, which both determine.
+    the new data alone say, over the ``freedom`` parameters that both determine.
     """
 
     previous: str
@@ -410,30 +367,24 @@ class Drift(Frozen):
 
 
 class Likeness(Frozen):
-    """How a sensor moves beside what the nominal model predicts for it, as correlations.
+    """Correlations of what the nominal model predicts for a sensor with its like.
 
-    ``own`` is the correlation of that prediction with the sensor, ``correlation`` that with the
-    sensor ``best``, the one of the same unit that moves most like it, in either direction.
-    ``second`` is the size of that with the most alike of the other sensors; NaN where there are
-    none.
+    Attributes:
+        second: Size of that with the most alike of the other sensors; NaN where there are none.
     """
 
-    own: float
-    best: str
-    correlation: float
+    own: float  # with the sensor itself
+    best: str  # the sensor of the same unit that moves most like it, in either direction
+    correlation: float  # with that
     second: MaybeFloat = math.nan
 
 
 class SensorError(Frozen):
-    """Error of one sensor over all sequences of one role: root mean square, sensor's unit.
+    """Error of one sensor over all sequences of one role, in the sensor's unit.
 
-    ``measured_deviation`` and ``predicted_deviation`` are standard deviations of what was measured
-    and of what the fitted model predicts. ``inside`` is the part of the measured samples in bands
-    that should hold 95 %. ``scatter`` is the sensor's own noise, a standard deviation to which
-    neither motion nor a smooth error of the model adds; ``usual`` is ``after`` by the median, to
-    which a short disturbance does not add; ``autocorrelation`` is that of neighbouring residuals.
-    ``by_chance`` is how likely chance lets the error grow so from the nominal model's.
-    ``likeness`` is known of positions and velocities.
+    Attributes:
+        scatter: The sensor's own noise, to which neither motion nor a smooth error adds.
+        usual: ``after`` by the median, to which a short disturbance does not add.
     """
 
     sensor: str
@@ -442,14 +393,13 @@ class SensorError(Frozen):
     before: MaybeFloat
     after: MaybeFloat
     samples: int
-    measured_deviation: MaybeFloat = math.nan
-    predicted_deviation: MaybeFloat = math.nan
-    inside: MaybeFloat = math.nan
-    likeness: Likeness | None = None
+    measured_deviation: MaybeFloat = math.nan  # standard deviation of what was measured
+    predicted_deviation: MaybeFloat = math.nan  # that of what the fitted model predicts
+    inside: MaybeFloat = math.nan  # part of the measured samples in bands that should hold 95 %
+    likeness: Likeness | None = None  # known of positions and velocities
     scatter: MaybeFloat = math.nan
     usual: MaybeFloat = math.nan
-    autocorrelation: MaybeFloat = math.nan
-    by_chance: MaybeFloat = math.nan
+    autocorrelation: MaybeFloat = math.nan  # of neighbouring residuals
 
     @property
     def explained(self) -> float:
@@ -457,18 +407,28 @@ class SensorError(Frozen):
         return 1 - (self.after / self.measured_deviation) ** 2
 
 
-class ToolError(Frozen):
-    """How far a point is from where the measured joint positions put it, root mean square, m.
+#: Units of positions, and of positions and velocities.
+POSITIONS = frozenset({'rad', 'm'})
+MOTION = POSITIONS | {'rad/s', 'm/s'}
 
-    ``point`` is ``site/NAME``, or ``body/NAME`` for the centre of mass of the last body; ``poses``
-    is how many were compared.
+
+def moving(errors: Sequence[SensorError]) -> list[SensorError]:
+    """Return the positions and velocities that move by a share of the most of their kind.
+
+    Where neither was compared, it is the forces that change so. It is enough that they should move;
+    those that never do are not among them.
     """
-
-    point: str
-    role: Role
-    before: float
-    after: float
-    poses: int
+    most: dict[str, float] = {}
+    for error in errors:
+        most[error.unit] = float(np.fmax(most.get(error.unit, 0.0), error.measured_deviation))
+    compared = MOTION if most.keys() & MOTION else most.keys()
+    return [
+        error
+        for error in errors
+        if error.unit in compared
+        and error.measured_deviation > 0
+        and max(error.measured_deviation, error.predicted_deviation) > SOME * most[error.unit]
+    ]
 
 
 class Improvement(Frozen):
@@ -479,9 +439,9 @@ class Improvement(Frozen):
 
 
 class SequenceError(Frozen):
-    """Error of the fitted model in one sequence, all sensors together, in units of the noise.
+    """Error in one sequence in units of the noise, the worst of the time left aside.
 
-    ``error`` leaves the worst quarter of the time aside; ``before`` is the nominal model's.
+    All sensors together; ``before`` is the nominal model's.
     """
 
     sequence: str
@@ -490,42 +450,29 @@ class SequenceError(Frozen):
     before: MaybeFloat = math.nan
 
 
-#: Steps of an encoder that a position may move by before the encoder says so.
-_STEPS = 3.0
-
-
 class Standstill(Frozen):
-    """Of one position, the stretch of equal values in which it should move most.
-
-    ``start`` is in s from the start of the sequence, ``predicted_movement`` what the fitted model
-    moves by meanwhile, ``measured_range`` all that the sensor moves by in any sequence, and
-    ``resolution`` the smallest change between neighbouring samples.
-    """
+    """Of one position, the stretch of equal values in which it should move most."""
 
     sensor: str
     unit: str
     sequence: str
     role: Role
-    start: float
+    start: float  # in s from the start of the sequence
     seconds: float
-    predicted_movement: float
-    measured_range: float
-    resolution: float
+    predicted_movement: float  # what the fitted model moves by meanwhile
+    measured_range: float  # all that the sensor moves by in any sequence
+    resolution: float  # the smallest change between neighbouring samples
 
     def least_movement(self, share: float) -> float:
-        """Return the movement beyond which it is no rest: a share of its range, or a few steps.
+        """Return the movement beyond which it is no rest: a share of its range, or more than steps.
 
         A coarse encoder says the same until its next step, which is no standstill.
         """
-        return max(share * self.measured_range, _STEPS * self.resolution)
+        return max(share * self.measured_range, MORE * self.resolution)
 
 
 class FitDiagnostics(Frozen):
-    """What the curves of a fit say beyond the errors of single sensors.
-
-    All of it is computed from every sample that was compared, not from the plots of the result,
-    which are thinned.
-    """
+    """What all samples say beyond the errors of single sensors; the plots are thinned."""
 
     improvements: tuple[Improvement, ...] = ()
     sequences: tuple[SequenceError, ...] = ()
@@ -550,26 +497,20 @@ class RecordedBag(Frozen):
 
 
 class SignalPlot(Frozen):
-    """Measured and predicted samples of one sensor in one sequence, thinned for display.
-
-    ``times`` are seconds from the start of the sequence. ``band`` is how far measured samples are
-    from those after the fit at most, with 95 %. ``command`` is what the actuator of the sensor's
-    joint was told, in ``command_unit``, empty where that is none of the joint's.
-    ``autocorrelation`` is that of the residuals at ``lags`` in s, of all ``samples``.
-    """
+    """Measured and predicted samples of one sensor in one sequence, thinned for display."""
 
     sequence: str
     role: Role
     sensor: str
     unit: str
-    times: Samples
+    times: Samples  # in s from the start of the sequence
     measured: Samples
     before: Samples
     after: Samples
-    band: Samples = ()
-    command: Samples = ()
-    command_unit: str = ''
-    lags: Samples = ()
+    band: Samples = ()  # how far measured samples are from those after the fit at most, with 95 %
+    command: Samples = ()  # to the actuator of the sensor's joint
+    command_unit: str = ''  # empty where that is none of the joint's
+    lags: Samples = ()  # in s, of the ``autocorrelation`` of all ``samples``
     autocorrelation: Samples = ()
     samples: int = 0
 
@@ -577,9 +518,8 @@ class SignalPlot(Frozen):
 class TraceEntry(Frozen):
     """One iteration of the solver.
 
-    ``jacobian`` says how the derivative came about: ``forward`` differences, ``central`` ones where
-    a column is, or another word of the solver's. ``regulariser`` is the damping of the step
-    relative to the Hessian's diagonal; NaN for solvers that limit the step's length instead.
+    ``jacobian`` is the solver's word for how the derivative came about; ``regulariser`` the damping
+    of the step relative to the Hessian's diagonal.
     """
 
     number: int
@@ -592,11 +532,7 @@ class TraceEntry(Frozen):
 
 
 class StartEntry(Frozen):
-    """One of several starts: its cost there and at the end, with the first noise scales.
-
-    ``status`` is the solver's word, ``not solved`` for those that were too bad to go on with
-    (``cost`` is NaN then), or ``failed``.
-    """
+    """One of several starts: its cost there and at the end, NaN where it was not solved."""
 
     start_cost: MaybeFloat
     cost: MaybeFloat
@@ -633,16 +569,13 @@ class StartKind(StrEnum):
 
 
 class SolverSummary(Frozen):
-    """How the fit went. ``seconds`` is wall time; it is the one field that a rerun may change.
+    """How the fit went.
 
-    ``central`` names the parameters that were differenced centrally at the end. ``starts`` is
-    empty for one start, else in the order of the costs there. ``start`` says where the fit began,
-    ``start_sentence`` where those values are from. ``window`` is the length of the windows that
-    the values rest on, s, and of those over which errors are given; None where these are whole
-    sequences. ``estimator`` is what the model was compared with, ``estimator_sentence`` why.
-    ``left`` is how far the fit ended from the optimum, in standard errors. ``timestep`` is that of
-    the predictions, s, where it is not the model's own, ``timestep_change`` by what part of what
-    they leave unexplained the model's own changes them; not finite where it is unstable.
+    Attributes:
+        central: Names of the parameters that were differenced centrally at the end.
+        window: Length of the windows over which errors are given, s; None for whole sequences.
+        timestep_change: By what part of what they leave unexplained the model's own changes them;
+            not finite where it is unstable.
     """
 
     backend: str
@@ -655,17 +588,17 @@ class SolverSummary(Frozen):
     diverged: int
     initial_cost: MaybeFloat
     final_cost: MaybeFloat
-    seconds: float
+    seconds: float  # wall time, the one field that a rerun may change
     trace: tuple[TraceEntry, ...]
     central: tuple[str, ...] = ()
-    starts: tuple[StartEntry, ...] = ()
+    starts: tuple[StartEntry, ...] = ()  # in the order of the costs there; empty for one start
     start: StartKind = StartKind.NOMINAL
-    start_sentence: str = ''
+    start_sentence: str = ''  # where the values are from with which the fit began
     window: float | None = None
     estimator: EstimatorKind = EstimatorKind.SIMULATION
-    estimator_sentence: str = ''
-    left: MaybeFloat = math.nan
-    timestep: float | None = None
+    estimator_sentence: str = ''  # why the model was compared with that
+    left: MaybeFloat = math.nan  # how far the fit ended from the optimum, in standard errors
+    timestep: float | None = None  # of the predictions, s, where it is not the model's own
     timestep_change: MaybeFloat = 0.0
 
     @property
@@ -677,8 +610,8 @@ class SolverSummary(Frozen):
 class NoiseScale(Frozen):
     """Standard deviation by which one sensor's residuals were divided, and where it came from.
 
-    ``autocorrelation`` is that of neighbouring residuals at the end, ``effective`` the number of
-    independent samples that say as much as the ``samples`` that there are.
+    ``autocorrelation`` is that of neighbouring residuals, ``effective`` the number of independent
+    samples that say as much as the ``samples`` that there are.
     """
 
     sensor: str
@@ -688,6 +621,10 @@ class NoiseScale(Frozen):
     samples: int = 0
     effective: MaybeFloat = math.nan
     autocorrelation: MaybeFloat = math.nan
+
+
+#: `NoiseScale.source` of a scale that the residuals gave.
+FROM_RESIDUALS = 'estimated from residuals'
 
 
 class FileHash(Frozen):
@@ -712,12 +649,10 @@ class Provenance(Frozen):
 class CalibrationResult(Document):
     """Everything a calibration found, immutable and versioned.
 
-    ``held_out_before`` and ``held_out_after`` are the root mean square of the residuals on
-    validation sequences in units of the noise scale (dimensionless), NaN when there are none.
-    ``checks`` are all that were made; the result is accepted when none of level ``fail`` is left.
-    ``diverged`` names the sequences in which the fitted model becomes unstable. ``mjcf`` is the
-    main file of the identified model, from the result's own folder; empty where there is none.
-    ``changes`` is what it changes in the text of the nominal one.
+    Attributes:
+        checks: All that were made; it is accepted when none of level ``fail`` is left.
+        held_out_before: Error on validation sequences in units of the noise; NaN without any.
+        mjcf: Main file of the identified model, from the result's own folder; empty without one.
     """
 
     schema_version: int = 4
@@ -743,12 +678,11 @@ class CalibrationResult(Document):
     folds: tuple[Fold, ...] = ()
     horizon: tuple[HorizonPoint, ...] = ()
     drift: Drift | None = None
-    diverged: tuple[str, ...] = ()
+    diverged: tuple[str, ...] = ()  # sequences in which the fitted model becomes unstable
     diagnostics: FitDiagnostics = FitDiagnostics()
     recordings: tuple[RecordedBag, ...] = ()
-    tool: tuple[ToolError, ...] = ()
     mjcf: str = ''
-    changes: tuple[ModelChange, ...] = ()
+    changes: tuple[ModelChange, ...] = ()  # what that changes in the text of the nominal one
 
     @computed_field  # type: ignore[prop-decorator]
     @property

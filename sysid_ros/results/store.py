@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fcntl
+import itertools
 import os
 import re
 import shutil
@@ -55,11 +56,7 @@ class Stored:
         return self.folder.name
 
     def load(self) -> CalibrationResult:
-        """Read the result.
-
-        Raises:
-            ResultError: This version cannot read it.
-        """
+        """Read the result."""
         return CalibrationResult.load(self.folder / RESULT)
 
 
@@ -71,22 +68,26 @@ class Draft:
         self.folder = output / _DRAFT
 
     def keep(self, *, accepted: bool) -> Path:
-        """Give the folder its name, switch the link, and return the folder."""
-        _flush(self.folder)
-        kept = _free(self._output, dt.datetime.now(dt.UTC))
+        """Give the folder its name, switch the link, and return the folder.
+
+        Results of one second are numbered.
+        """
+        for place, _, files in os.walk(self.folder):
+            for path in (*files, ''):
+                _flush(Path(place) / path)
+        name = dt.datetime.now(dt.UTC).strftime(_NAME)
+        numbered = (f'{name}-{number}' for number in itertools.count(2))
+        names = (self._output / each for each in itertools.chain([name], numbered))
+        kept = next(folder for folder in names if not os.path.lexists(folder))
         self.folder.rename(kept)
-        _flush_folder(self._output)
+        _flush(self._output)
         _switch(self._output, CURRENT if accepted else REJECTED, kept.name)
         return kept
 
 
 @contextlib.contextmanager
 def draft(output: Path) -> Iterator[Draft]:
-    """Begin a folder for a new result; another process that writes into the output is awaited.
-
-    Raises:
-        ResultError: It cannot be written.
-    """
+    """Begin a folder for a new result; another process that writes into the output is awaited."""
     with _writing(output):
         begun = Draft(output)
         begun.folder.mkdir()
@@ -117,11 +118,7 @@ def named(folder: Path) -> Path:
 
 
 def history(output: Path) -> tuple[Stored, ...]:
-    """Return the results in a folder in order of time.
-
-    Raises:
-        ResultError: There is no such folder, or no dated result in it.
-    """
+    """Return the results in a folder, at least one, in order of time."""
     folders = [entry.parent for entry in output.glob(f'*/{RESULT}')]
     dated = [
         (found[1], int(found[2] or 1), folder)
@@ -138,11 +135,7 @@ def history(output: Path) -> tuple[Stored, ...]:
 
 
 def use_again(output: Path, name: str) -> tuple[Stored, Stored]:
-    """Make an earlier accepted result current; return the one that was, and the one that is now.
-
-    Raises:
-        ResultError: There is no such result, it was rejected, or none is current.
-    """
+    """Make an earlier accepted result current; return the one that was, and the one that is now."""
     stored = {entry.name: entry for entry in history(output)}
     before = next((entry for entry in stored.values() if entry.current), None)
     if before is None:
@@ -165,11 +158,7 @@ def use_again(output: Path, name: str) -> tuple[Stored, Stored]:
 
 
 def prune(output: Path, keep: int) -> tuple[str, ...]:
-    """Remove the oldest results but ``keep``, never those in use, and return their names.
-
-    Raises:
-        ResultError: There is no such folder, or it cannot be written.
-    """
+    """Remove the oldest results but ``keep``, never those in use, and return their names."""
     with _writing(output):
         linked_to = {linked(output, link) for link in (CURRENT, REJECTED)}
         stored = [entry.folder for entry in history(output)]
@@ -205,30 +194,12 @@ def _switch(output: Path, link: str, name: str) -> None:
     """Let a link lead to a folder from now on."""
     (output / _LINK).symlink_to(name)
     (output / _LINK).replace(output / link)
-    _flush_folder(output)
+    _flush(output)
 
 
-def _free(output: Path, time: dt.datetime) -> Path:
-    """Return the folder of a time, or with a number after it where there is one already."""
-    name = time.strftime(_NAME)
-    folder, number = output / name, 1
-    while os.path.lexists(folder):
-        number += 1
-        folder = output / f'{name}-{number}'
-    return folder
-
-
-def _flush(folder: Path) -> None:
-    """Wait until all files below a folder, and their names, are on disk."""
-    for place, _, files in os.walk(folder):
-        for name in files:
-            with (Path(place) / name).open('rb') as stream:
-                os.fsync(stream.fileno())
-        _flush_folder(Path(place))
-
-
-def _flush_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -1,52 +1,92 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a fit and its curves say, as a result that is not judged yet."""
+"""What a fit and its curves say, at the rate and precision measured, as a result to be judged."""
 
 from __future__ import annotations
 
 import datetime as dt
 import importlib.metadata
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Role, VerdictKind
+from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.identification.fit import Fit
-from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
-from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
+    FEWEST,
+    FROM_RESIDUALS,
+    MOST,
+    MOTION,
+    POSITIONS,
     ROLES,
+    ROUNDING,
+    SOME,
     CalibrationResult,
     FileHash,
+    FitDiagnostics,
     Fold,
     HorizonPoint,
+    Improvement,
     InferenceSummary,
+    Likeness,
     NoiseScale,
     ParameterResult,
     Provenance,
+    SensorError,
+    SequenceError,
     SignalPlot,
     SolverSummary,
+    Standstill,
     StartKind,
-    ToolError,
+    moving,
 )
 from sysid_ros.version import __version__
 
 Values = NDArray[np.float64]
 
-#: Points that a report can show in all; and of one curve, or poses that are compared.
+#: Points that a report can show in all, and of one curve.
 _PLOT_POINTS, _POINTS = 100_000, 1000
 _LIBRARIES = ('numpy', 'scipy', 'rosbags')
-#: Words in the name of a site that is where a robot works.
-_TOOL = re.compile(
-    r'tool|tcp|ee$|ee_|eef|end_?effector|attachment|gripper|flange|tip|pinch', re.IGNORECASE
-)
-_WITH_POSITION = (int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE))
+#: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
+_FEWEST_STRETCHES = 12
+#: An autocorrelation has so many lags at most.
+_LAGS = 40
+
+
+@dataclass(frozen=True)
+class SignalCurve:
+    """One component of a sensor in one sequence: (n,) times, measured, before and after.
+
+    Attributes:
+        band: How far the measured are from ``after`` at most, with 95 %, where that is known.
+        command: To the actuator of the sensor's joint at these times, in ``command_unit``.
+    """
+
+    sequence: str
+    role: Role
+    sensor: str
+    name: str  # the sensor's, with the component's index where it has several
+    times: Values
+    measured: Values
+    before: Values
+    after: Values
+    diverged: bool  # whether the simulation became unstable after the fit
+    band: Values | None = None
+    command: Values | None = None
+    command_unit: str = ''
+
+    @property
+    def residual(self) -> Values:
+        """What the fit left: measured less predicted."""
+        return self.measured - self.after
 
 
 class Validation(NamedTuple):
@@ -73,8 +113,7 @@ def summarise(
     ``curves`` are of all sequences. ``advice`` says what to record for a parameter that is not
     identified, by its name.
     """
-    held_out = _whitened(curves, fit.noise, 'validate')
-    training = _whitened(curves, fit.noise, 'train')
+    held_out, training = (_whitened(curves, fit.noise, role) for role in ('validate', 'train'))
     points = min(_PLOT_POINTS // max(len(curves), 1), _POINTS)
     solution, found = fit.solution, fit.inference
     parameters, inference = tuple(_parameters(fit, advice)), _inference(fit)
@@ -215,7 +254,7 @@ def thinned_plots(
     """Yield curves with about so many points at most, and as many digits as a plot can show."""
     for curve in curves:
         stride = math.ceil(len(curve.times) / max(points, 1)) or 1
-        remembered = memory(curve)
+        lags, autocorrelation = memory(curve)
         shown = {
             name: _written(getattr(curve, name)[::stride])
             for name in ('times', 'measured', 'before', 'after', 'band', 'command')
@@ -227,9 +266,9 @@ def thinned_plots(
             sensor=curve.name,
             unit=units[curve.sensor],
             command_unit=curve.command_unit,
-            lags=_written(remembered.lags),
-            autocorrelation=_written(remembered.autocorrelation),
-            samples=remembered.samples,
+            lags=_written(lags),
+            autocorrelation=_written(autocorrelation),
+            samples=int(np.isfinite(curve.residual).sum()),
             **shown,
         )
 
@@ -239,83 +278,261 @@ def _written(values: Values) -> tuple[float, ...]:
     return tuple(float(f'{value:g}') for value in values.tolist())
 
 
-def tool_errors(model: mujoco.MjModel, curves: Sequence[SignalCurve]) -> tuple[ToolError, ...]:
-    """Return how far errors of joint positions move the end of the longest chain of joints.
+# What curves say
 
-    That is a site that is named as a tool is, else the centre of mass of the last body, by the
-    kinematics of the nominal model. Nothing where a joint on the way was not measured.
+
+def rms(values: Values) -> float:
+    """Return the root mean square of the finite values; NaN where there are none."""
+    values = values[np.isfinite(values)]
+    return float(np.sqrt(np.mean(values**2))) if len(values) else math.nan
+
+
+def sensor_errors(
+    curves: Sequence[SignalCurve], units: Mapping[str, str]
+) -> tuple[SensorError, ...]:
+    """Return the errors and the motion of each sensor over all sequences of each role."""
+    return tuple(error for role in ROLES for error in _errors_of_role(curves, units, role))
+
+
+def memory(curve: SignalCurve) -> tuple[Values, Values]:
+    """Return lags in s, like a geometric series, and the autocorrelation of the residual at them.
+
+    A constant error is remembered for ever: the mean is not taken off. Stamps count as even. Where
+    all errors are zero, or too few are known, there are no lags.
     """
-    chains = [_joints(model, body) for body in range(model.nbody)]
-    longest = max(map(len, chains))
-    ends = [body for body, chain in enumerate(chains) if len(chain) == longest]
-    sites = [site for site in range(model.nsite) if model.site_bodyid[site] in ends]
-    site = next((site for site in sites if _TOOL.search(model.site(site).name)), -1)
-    # The last of them: bodies come after their parents.
-    body = ends[-1] if site < 0 else int(model.site_bodyid[site])
-    sensors = _sensors(model, chains[body])
-    if not sensors:
-        return ()
-    name = f'body/{model.body(body).name}' if site < 0 else f'site/{model.site(site).name}'
-    data, found = mujoco.MjData(model), []
-    for role in ROLES:
-        poses = list(_poses([c for c in curves if c.role == role], sensors))
-        off = []
-        for pose in poses:
-            places = []
-            for values in pose:
-                data.qpos[list(sensors.values())] = values
-                mujoco.mj_kinematics(model, data)
-                places.append(np.copy(data.xipos[body] if site < 0 else data.site_xpos[site]))
-            off.append([np.linalg.norm(place - places[0]) for place in places[1:]])
-        if off:
-            before, after = np.sqrt(np.mean(np.square(off), axis=0)).tolist()
-            found.append(
-                ToolError(point=name, role=role, before=before, after=after, poses=len(poses))
-            )
-    return tuple(found)
+    residual = curve.residual
+    known = np.isfinite(residual)
+    samples, size = int(known.sum()), rms(residual)
+    longest = int(SOME * samples)
+    if longest < 1 or not size > 0:
+        return np.zeros(0), np.zeros(0)
+    steps = np.unique(np.round(np.geomspace(1, longest, _LAGS)).astype(int))
+    scaled = np.where(known, residual / size, 0.0)
+    found = np.array([np.dot(scaled[step:], scaled[:-step]) for step in steps]) / samples
+    return steps * float(np.median(np.diff(curve.times))), found
 
 
-def _joints(model: mujoco.MjModel, body: int) -> list[int]:
-    """Return the joints between the world and a body."""
-    found: list[int] = []
-    while body:
-        first = int(model.body_jntadr[body])
-        found += range(first, first + int(model.body_jntnum[body]))
-        body = int(model.body_parentid[body])
-    return found
-
-
-def _sensors(model: mujoco.MjModel, joints: Sequence[int]) -> dict[str, int] | None:
-    """Return the position sensor of each joint and where its value goes; None if one has none."""
-    by_joint = {
-        int(model.sensor_objid[sensor]): model.sensor(sensor).name
-        for sensor in np.flatnonzero(model.sensor_type == mujoco.mjtSensor.mjSENS_JOINTPOS)
-    }
-    if any(j not in by_joint or model.jnt_type[j] not in _WITH_POSITION for j in joints):
-        return None
-    return {by_joint[joint]: int(model.jnt_qposadr[joint]) for joint in joints}
-
-
-def _poses(curves: Sequence[SignalCurve], sensors: Mapping[str, int]) -> Iterator[Values]:
-    """Yield (3, n) positions: measured, predicted by the nominal model and by the fitted one.
-
-    At stamps of the first sensor, where others are interpolated if they have stamps of their own.
-    """
-    sequences: dict[str, dict[str, SignalCurve]] = {}
+def diagnose(
+    curves: Sequence[SignalCurve],
+    units: Mapping[str, str],
+    noise: Mapping[str, float],
+) -> FitDiagnostics:
+    """Return what the curves say beyond the errors of single sensors."""
+    sequences: dict[tuple[Role, str], list[SignalCurve]] = {}
     for curve in curves:
-        if curve.sensor in sensors:
-            sequences.setdefault(curve.sequence, {})[curve.sensor] = curve
-    for own in sequences.values():
-        if own.keys() != sensors.keys():
-            continue
-        times = own[next(iter(sensors))].times
-        stride = max(math.ceil(len(times) * len(sequences) / _POINTS), 1)
-        rows = np.stack([_at(times[::stride], own[sensor]) for sensor in sensors], axis=-1)
-        yield from np.moveaxis(rows, 0, 1)[np.isfinite(rows).all(axis=(0, 2))]
-
-
-def _at(times: Values, curve: SignalCurve) -> Values:
-    """Return (3, n) values of a curve at (n,) times."""
-    return np.array(
-        [np.interp(times, curve.times, v) for v in (curve.measured, curve.before, curve.after)]
+        sequences.setdefault((curve.role, curve.sequence), []).append(curve)
+    squared = {key: _squares(own, noise) for key, own in sequences.items()}
+    by_role = {role: [own for (of, _), own in squared.items() if of == role] for role in ROLES}
+    return FitDiagnostics(
+        improvements=tuple(
+            Improvement(role=role, p_value=_by_chance(own)) for role, own in by_role.items() if own
+        ),
+        sequences=tuple(
+            SequenceError(
+                sequence=name, role=role, error=_usual(own.after), before=_usual(own.before)
+            )
+            for (role, name), own in squared.items()
+            if np.isfinite(own.after).any()
+        ),
+        standstills=tuple(_standstills(curves, units)),
     )
+
+
+def _errors_of_role(
+    curves: Sequence[SignalCurve], units: Mapping[str, str], role: Role | None
+) -> Iterator[SensorError]:
+    """Yield the errors of each sensor in sequences of a role, or in all of them."""
+    parts: dict[str, list[SignalCurve]] = {}
+    for curve in curves:
+        if role in {None, curve.role}:
+            parts.setdefault(curve.name, []).append(curve)
+    joined = {name: _joined(own) for name, own in parts.items()}
+    for name, curve in joined.items():
+        known = np.isfinite(curve.residual)
+        measured, after, residual = (
+            values[known] for values in (curve.measured, curve.after, curve.residual)
+        )
+        some = len(measured) > 0
+        inside = math.nan
+        if curve.band is not None and some:
+            inside = float(np.mean(np.abs(residual) <= curve.band[known]))
+        moves = some and np.ptp(measured) > 0  # the deviation of equal values may be rounding
+        error = SensorError(
+            sensor=name,
+            unit=units[curve.sensor],
+            role=curve.role,
+            before=rms(curve.before - curve.measured),
+            after=rms(curve.residual),
+            samples=int(np.isfinite(curve.measured).sum()),
+            measured_deviation=float(np.std(measured)) if moves else 0.0 if some else math.nan,
+            predicted_deviation=float(np.std(after)) if some else math.nan,
+            inside=inside,
+            scatter=_scatter(parts[name]),
+            usual=float(np.median(np.abs(residual))) / MAD_OF_NORMAL if some else math.nan,
+            autocorrelation=_autocorrelation(parts[name]),
+        )
+        if role is None:
+            yield error
+            continue
+        likeness = _likeness(curve, joined, units) if units[curve.sensor] in MOTION else None
+        yield error.model_copy(update={'likeness': likeness})
+
+
+def _scatter(curves: Sequence[SignalCurve]) -> float:
+    """Return what a sensor errs by: what changes from sample to sample as no motion does.
+
+    That of what was measured, or of what is left of it where this is less: commands that jump
+    roughen the one, and a model that errs in jumps the other. An encoder says no more than its
+    steps.
+    """
+    measured = [c.measured[np.isfinite(c.measured)] for c in curves]
+    residuals = [c.residual[np.isfinite(c.residual)] for c in curves]
+    if not any(map(len, residuals)):
+        return math.nan
+    jumps = np.abs(np.concatenate([np.diff(own) for own in measured]))
+    step = float(jumps[jumps > 0].min(initial=np.inf))
+    least = step / math.sqrt(12) if math.isfinite(step) else 0.0
+    return min(noise_of(measured), max(noise_of(residuals), least))
+
+
+def _autocorrelation(curves: Sequence[SignalCurve]) -> float:
+    """Return that of neighbouring residuals about zero; NaN where there are none."""
+    products = np.concatenate([c.residual[1:] * c.residual[:-1] for c in curves])
+    size = rms(np.concatenate([c.residual for c in curves]))
+    products = products[np.isfinite(products)]
+    return float(np.mean(products)) / size**2 if len(products) and size > 0 else math.nan
+
+
+def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
+    """Put the curves of one component in several sequences one after the other."""
+    names = ['times', 'measured', 'before', 'after']
+    if all(curve.band is not None for curve in curves):
+        names.append('band')
+    parts: dict[str, Any] = {
+        part: np.concatenate([getattr(curve, part) for curve in curves]) for part in names
+    }
+    parts.setdefault('band', None)
+    return replace(curves[0], diverged=any(curve.diverged for curve in curves), **parts)
+
+
+def _likeness(
+    curve: SignalCurve, others: Mapping[str, SignalCurve], units: Mapping[str, str]
+) -> Likeness:
+    """Compare what the nominal model predicts for a sensor with what its like measured."""
+    like = {
+        name: _correlation(curve.before, other.measured)
+        for name, other in others.items()
+        if units[other.sensor] == units[curve.sensor]
+    }
+    best = max(like, key=lambda name: abs(like[name]))
+    apart = [abs(value) for name, value in like.items() if name != curve.name]
+    return Likeness(
+        own=like[curve.name],
+        best=best,
+        correlation=like[best],
+        second=max(apart, default=math.nan),
+    )
+
+
+def _correlation(one: Values, other: Values) -> float:
+    """Return the correlation of two curves; 0 where they cannot be compared or do not move."""
+    if len(one) != len(other):
+        return 0.0
+    known = np.isfinite(one) & np.isfinite(other)
+    one, other = one[known], other[known]
+    if len(one) < FEWEST or not np.ptp(one) or not np.ptp(other):
+        return 0.0
+    return float(np.corrcoef(one, other)[0, 1])
+
+
+class _Squares(NamedTuple):
+    """Squared residuals of all sensors in one sequence, in units of the noise; NaN for none."""
+
+    times: Values
+    before: Values
+    after: Values
+
+
+def _squares(curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squares:
+    joined = _joined(curves)
+    sigma = np.concatenate(
+        [np.full(len(curve.times), noise.get(curve.sensor, math.nan)) for curve in curves]
+    )
+    before, after = (
+        ((predicted - joined.measured) / sigma) ** 2 for predicted in (joined.before, joined.after)
+    )
+    before[~np.isfinite(before)] = after[~np.isfinite(after)] = np.nan
+    return _Squares(joined.times, before, after)
+
+
+def _by_chance(sequences: Sequence[_Squares]) -> float:
+    """Return how likely chance lets errors on stretches of time fall so from the nominal model's.
+
+    One-sided signed-rank test (Wilcoxon, Biometrics Bulletin 1, 1945) on the mean squares of
+    stretches, which are much longer than residuals remember.
+    """
+    from scipy.stats import wilcoxon  # noqa: PLC0415 (slow to import)
+
+    pieces = max(math.ceil(_FEWEST_STRETCHES / len(sequences)), 1)
+    pairs = []
+    for found in sequences:
+        both = np.isfinite(found.before + found.after)
+        for low, high in pairwise(np.linspace(found.times.min(), found.times.max(), pieces + 1)):
+            chosen = (found.times >= low) & (found.times <= high) & both
+            if chosen.any():
+                pairs.append((np.mean(found.before[chosen]), np.mean(found.after[chosen])))
+    before, after = np.array(pairs).reshape(-1, 2).T
+    if np.array_equal(before, after):
+        return 1.0
+    return float(wilcoxon(before, after, alternative='greater').pvalue)
+
+
+def _usual(squares: Values) -> float:
+    """Return the root mean square of most samples, without the worst.
+
+    A command that came late or a knock is no other robot.
+    """
+    known = np.sort(squares[np.isfinite(squares)])
+    return (
+        float(np.sqrt(np.mean(known[: math.ceil(MOST * len(known))]))) if len(known) else math.nan
+    )
+
+
+def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:
+    """Yield, of each position that moves, the standstill in which it should move most."""
+    for error in moving(list(_errors_of_role(curves, units, None))):
+        if error.unit not in POSITIONS:
+            continue
+        own = [curve for curve in curves if curve.name == error.sensor]
+        values = np.concatenate([curve.measured for curve in own])
+        extent = float(np.nanmax(values) - np.nanmin(values))
+        steps = np.concatenate([np.abs(np.diff(curve.measured)) for curve in own])
+        runs = (
+            (float(np.ptp(curve.after[run])), curve, run)
+            for curve in own
+            for run in _equal_runs(curve.measured, ROUNDING * extent)
+        )
+        found = [entry for entry in runs if math.isfinite(entry[0])]
+        if not found:
+            continue
+        movement, curve, run = max(found, key=lambda entry: entry[0])
+        yield Standstill(
+            sensor=error.sensor,
+            unit=error.unit,
+            sequence=curve.sequence,
+            role=curve.role,
+            start=float(curve.times[run.start]),
+            seconds=float(curve.times[run.stop - 1] - curve.times[run.start]),
+            predicted_movement=movement,
+            measured_range=extent,
+            resolution=min(steps[steps > ROUNDING * extent].tolist(), default=0.0),
+        )
+
+
+def _equal_runs(values: Values, tolerance: float) -> Iterator[slice]:
+    """Yield the stretches in which values stay the same within a tolerance."""
+    rounded = np.round(values / tolerance)
+    edges = np.concatenate([[0], np.flatnonzero(np.diff(rounded) != 0) + 1, [len(values)]])
+    for place in np.flatnonzero(np.diff(edges) >= FEWEST):
+        if np.isfinite(values[edges[place]]):
+            yield slice(int(edges[place]), int(edges[place + 1]))

@@ -25,9 +25,8 @@ from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.report import write_report
 from sysid_ros.results.checks import judge
-from sysid_ros.results.diagnostics import SignalCurve
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
-from sysid_ros.results.summary import provenance_now, summarise
+from sysid_ros.results.summary import SignalCurve, provenance_now, summarise
 from sysid_ros.servos.fit import POSITION, checked, fit_servo, values_of
 from sysid_ros.servos.logs import ServoLog, check_motor, read_logs, split
 from sysid_ros.servos.pendulum import errors_by_log, mean_error, predict, servo_for

@@ -34,8 +34,6 @@ from sysid_ros.toolbox.residual import (
     ModifyResidualFn,
     SignalTransform,
     build_residual_fn,
-    construct_ts_from_defaults,
-    model_residual,
     residual,
 )
 from sysid_ros.toolbox.timeseries import (
@@ -57,6 +55,7 @@ from sysid_ros.toolbox.trajectory import (
 )
 
 if TYPE_CHECKING:
+    from sysid_ros.toolbox import report
     from sysid_ros.toolbox.report import default_report, save_results
 
 _OF_REPORT = ('default_report', 'save_results')

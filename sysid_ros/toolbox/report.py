@@ -28,9 +28,8 @@ from sysid_ros.inference.combinations import exact_sets, partners
 from sysid_ros.inference.verdicts import widest
 from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
-from sysid_ros.results.diagnostics import SignalCurve, rms, sensor_errors
 from sysid_ros.results.result import CalibrationResult, Check, Level, ParameterResult, SolverSummary
-from sysid_ros.results.summary import provenance_now, thinned_plots
+from sysid_ros.results.summary import SignalCurve, provenance_now, rms, sensor_errors, thinned_plots
 from sysid_ros.text import file_stems, to_json
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
 from sysid_ros.toolbox.optimize import calculate_intervals

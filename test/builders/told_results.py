@@ -15,7 +15,6 @@ from sysid_ros.results.result import (
     ParameterResult,
     Provenance,
     SensorError,
-    ToolError,
 )
 
 
@@ -75,9 +74,6 @@ def arm(**changes: Any) -> CalibrationResult:
         'errors': tuple(errors),
         'noise': (
             NoiseScale(sensor='q', unit='rad', sigma=1e-3, source='estimated from residuals'),
-        ),
-        'tool': (
-            ToolError(point='site/tcp', role='validate', before=0.031, after=0.0008, poses=500),
         ),
         'provenance': Provenance(
             created='',

@@ -185,7 +185,5 @@ def test_base_parameters_stand_for_combinations_of_numbers_of_links(baseline: Ca
         'combinations': (of_links,),
     }
     lines = show(print_result, baseline.model_copy(update=told), width=80)
-    (row,) = [line for line in lines if 'Izz(tip)' in line]
-    assert ' '.join(row.split()) == 'Izz(tip) + m·cx(tip) - Ixx(tip) + … 0.500 0.01 kg·m²'
     assert 'Base parameters: 1 of the 2 sums' in ' '.join(lines)
     assert not any('Ixy(tip)' in line or 'a/b' in line for line in lines)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -89,18 +88,3 @@ def test_patterns_match_names_and_targets(workshop: Any):
 def test_one_model_cannot_be_compared(workshop: Any):
     with pytest.raises(ConfigError, match='two models or more'):
         compare_models([Candidate('only', workshop.config)], Nobody())
-
-
-def test_samples_that_one_model_has_not_do_not_count(workshop: Any):
-    problem = _problem(workshop, 0.0, 0, bags=2)
-    first = problem.recordings[-1]
-    (sequence,) = first.alignment.sequences
-    late = dataclasses.replace(sequence, origin_ns=sequence.origin_ns + 10**12)
-    alignment = dataclasses.replace(first.alignment, sequences=(late,))
-    moved = dataclasses.replace(
-        problem,
-        recordings=(*problem.recordings[:-1], dataclasses.replace(first, alignment=alignment)),
-    )
-    candidates = (Candidate('a', workshop.config), Candidate('b', workshop.config))
-    found = compare_problems(candidates, (problem, moved), Nobody())
-    assert np.isnan(found.models[0].parts[0].error)

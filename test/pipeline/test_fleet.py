@@ -25,8 +25,7 @@ from builders.fleets import STARTS, make_fleet
 from sysid_ros.config.files import load_fleet
 from sysid_ros.config.schema import Fleet
 from sysid_ros.errors import ConfigError
-from sysid_ros.pipeline.fleet import calibrate_fleet, calibrate_robot, content_hash
-from sysid_ros.results.fleet import FleetResult
+from sysid_ros.pipeline.fleet import FleetResult, calibrate_fleet, calibrate_robot, content_hash
 from sysid_ros.results.result import CalibrationResult
 
 pytestmark = pytest.mark.slow

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.report.cases import junit, markdown, said, workflow_commands
+from sysid_ros.report.tables import junit, markdown, said, workflow_commands
 from sysid_ros.results.comparison import Case, CaseKind, Place
 
 RIGHT = Case(CaseKind.ERROR, 'q, whole recording', 'run', value=0.1, unit='rad', limit=0.2)
@@ -34,7 +34,6 @@ TEXT = st.text(max_size=40) | st.sampled_from(['\ufffe', 'a\x00\x1b[0m', '::erro
 
 def test_junit_has_the_numbers_as_properties_and_what_failed():
     suite = ET.fromstring(junit('arm', [RIGHT, WRONG])).find('testsuite')  # noqa: S314 (ours)
-
     assert suite is not None
     assert (suite.get('tests'), suite.get('failures')) == ('2', '1')
     right, wrong = suite.findall('testcase')
@@ -57,7 +56,6 @@ def test_junit_has_the_numbers_as_properties_and_what_failed():
 
 def test_a_workflow_command_marks_the_line_of_what_failed():
     odd = WRONG._replace(name='a,b:c\nd', sentence='100 % off')
-
     (command,) = workflow_commands([RIGHT, odd])
     assert command == (
         '::error file=robot/arm.xml,line=7,title=a%2Cb%3Ac\\nd::a,b:c\\nd: 100 %25 off '
@@ -93,7 +91,6 @@ class _Tags(HTMLParser):
 @given(name=TEXT, bag=TEXT, sentence=TEXT, note=TEXT)
 def test_no_text_becomes_markup(name: str, bag: str, sentence: str, note: str):
     case = WRONG._replace(name=name, bag=bag, sentence=sentence, place=Place(name, 3))
-
     ET.fromstring(junit(name, [case]))  # noqa: S314 (our own text)
     (command,) = workflow_commands([case])
     assert len(command.splitlines()) == 1

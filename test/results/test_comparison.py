@@ -41,7 +41,6 @@ WORN = (*VALUES[:2], VALUES[2] + 0.7)
 
 def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() -> None:
     drift = compare(make_result(), make_result(*WORN), 'before')
-
     assert (drift.previous, drift.changed) == ('before', True)
     # Independent estimates: the variance of the difference is the sum of both.
     assert drift.parameters[2].deviations == pytest.approx(0.7 / (np.sqrt(2) * ERRORS[2]))
@@ -53,7 +52,6 @@ def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() 
 
 def test_what_may_be_chance_is_no_change() -> None:
     drift = compare(make_result(), make_result(0.051, 0.7, 3.6))
-
     assert not drift.changed
     assert drift.sentence.startswith('The robot did not change by more than chance: 3 compared')
     assert changes(drift.parameters) == ''
@@ -62,7 +60,6 @@ def test_what_may_be_chance_is_no_change() -> None:
 def test_the_statistic_is_the_mahalanobis_distance() -> None:
     later = make_result(0.05, 0.71, 3.45, correlation=-0.8)
     drift = compare(make_result(correlation=-0.8), later)
-
     step = np.array([0.0, 0.01, -0.05]) / np.array(ERRORS)
     mixed = np.array([[1, 0, 0], [0, 1, -0.8], [0, -0.8, 1]])
     assert drift.statistic == pytest.approx(step @ np.linalg.inv(2 * mixed) @ step)
@@ -112,7 +109,6 @@ def _of_recording() -> CalibrationResult:
 )
 def test_what_cannot_be_compared_has_no_deviation(result: CalibrationResult, compared: int) -> None:
     drift = compare(result, result)
-
     assert len(drift.parameters) == 3
     assert sum(math.isfinite(row.deviations) for row in drift.parameters) == compared
     assert (drift.changed, drift.freedom) == (False, compared)
@@ -132,9 +128,8 @@ def parameter(name: str, value: float, low: float, high: float, **changes: Any) 
         'low': low,
         'high': high,
         'bounds': (0.0, 100.0),
-        'verdict_kind': VerdictKind.IDENTIFIED,
     }
-    return ParameterResult(**{**fields, **changes})
+    return ParameterResult(**{**fields, 'verdict_kind': VerdictKind.IDENTIFIED, **changes})
 
 
 def make(*parameters: ParameterResult, **changes: Any) -> CalibrationResult:
@@ -168,29 +163,31 @@ def test_a_result_agrees_with_itself() -> None:
 )
 def test_a_value_agrees_within_the_interval(value: float, passed: bool) -> None:
     found = cases(with_a(value))
-    assert (found['a'].passed, found['b'].passed, found['held-out error'].passed) == (
-        passed,
-        True,
-        True,
-    )
-    assert (found['a'].baseline, found['a'].value, found['a'].limit) == (2.0, value, 0.5)
-    assert (found['a'].low, found['a'].high) == (value - 0.1, value + 0.1)
-    assert ('allowed 0.5' in found['a'].sentence) is not passed
+    assert [case.passed for case in found.values()] == [passed, True, True]
+    case = found['a']
+    assert (case.baseline, case.value, case.limit) == (2.0, value, 0.5)
+    assert (case.low, case.high) == (value - 0.1, value + 0.1)
+    assert ('allowed 0.5' in case.sentence) is not passed
 
 
-@pytest.mark.parametrize(('value', 'passed'), [(0.0, True), (3.4, True), (3.6, False)])
-def test_an_interval_that_ends_at_a_bound_allows_what_lies_in_it(
-    value: float, passed: bool
+@pytest.mark.parametrize(
+    ('before', 'value', 'passed'),
+    [
+        (parameter('a', 0.5, 0.0, 3.5), 0.0, True),  # an interval that ends at a bound
+        (parameter('a', 0.5, 0.0, 3.5), 3.4, True),
+        (parameter('a', 0.5, 0.0, 3.5), 3.6, False),
+        # What the model lacks hides no change.
+        (parameter('a', 2.0, 0.5, 3.5, noise_low=1.9, noise_high=2.1), 2.05, True),
+        (parameter('a', 2.0, 0.5, 3.5, noise_low=1.9, noise_high=2.1), 2.2, False),
+        # A rerun elsewhere rounds differently; nothing more is known without an interval.
+        (parameter('a', 2.0, NAN, NAN), 2.0 + 1e-12, True),
+        (parameter('a', 2.0, NAN, NAN), 2.0001, False),
+    ],
+)
+def test_an_interval_may_be_short_of_noise_alone_or_none(
+    before: ParameterResult, value: float, passed: bool
 ) -> None:
-    baseline = make(parameter('a', 0.5, 0.0, 3.5))
-    case = cases(make(parameter('a', value, 0.0, 9.0)), baseline)['a']
-    assert (case.passed, case.limit) == (passed, 3.0 if value > 0.5 else 0.5)
-
-
-@pytest.mark.parametrize(('value', 'passed'), [(2.05, True), (2.2, False)])
-def test_what_the_model_lacks_hides_no_change(value: float, passed: bool) -> None:
-    baseline = make(parameter('a', 2.0, 0.5, 3.5, noise_low=1.9, noise_high=2.1))
-    assert cases(make(parameter('a', value, 0.5, 3.5)), baseline)['a'].passed is passed
+    assert cases(make(parameter('a', value, 0.0, 9.0)), make(before))['a'].passed is passed
 
 
 def test_a_wider_tolerance_by_name_or_pattern_counts_instead_of_the_interval() -> None:
@@ -213,15 +210,6 @@ def test_a_parameter_that_is_gone_or_new_or_judged_otherwise_is_said() -> None:
     assert (blind.passed, blind.sentence) == (True, 'now not excited')
 
 
-def test_without_an_interval_only_the_same_value_agrees() -> None:
-    baseline = make(parameter('a', 2.0, NAN, NAN))
-    # A rerun elsewhere rounds differently.
-    assert cases(make(parameter('a', 2.0 + 1e-12, NAN, NAN)), baseline)['a'].passed
-    moved = make(parameter('a', 2.0001, NAN, NAN))
-    assert not cases(moved, baseline)['a'].passed
-    assert cases(moved, baseline, {'a': 0.001})['a'].passed
-
-
 @pytest.mark.parametrize(
     ('after', 'passed'), [(0.2, True), (1.2, True), (1.21, False), (NAN, False)]
 )
@@ -232,11 +220,10 @@ def test_held_out_error_may_grow_by_the_factor(after: float, passed: bool) -> No
     assert case.limit == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize(('after', 'passed'), [(2.1, True), (2.3, False)])
-def test_where_nothing_is_held_out_training_error_counts(after: float, passed: bool) -> None:
+def test_where_nothing_is_held_out_training_error_counts() -> None:
     baseline = make(held_out_after=NAN, training_after=2.0)
-    found = cases(make(held_out_after=0.0, training_after=after), baseline)
-    assert {name: case.passed for name, case in found.items()} == {'training error': passed}
+    found = cases(make(held_out_after=0.0, training_after=2.3), baseline)
+    assert {name: case.passed for name, case in found.items()} == {'training error': False}
 
 
 def test_a_condition_that_is_no_longer_met_is_a_case() -> None:
@@ -251,7 +238,6 @@ def test_a_condition_that_is_no_longer_met_is_a_case() -> None:
 
 def test_a_parameter_that_moved_differs_and_the_others_agree() -> None:
     found = side_by_side(('A', 'B', 'C'), (make_result(), make_result(*WORN), make_result()))
-
     first, second, third = found.results
     assert first.drift is None
     assert second.drift is not None
@@ -272,25 +258,20 @@ def test_recordings_of_one_name_and_other_content_are_told_apart() -> None:
             FileHash(path='bags/held/held.mcap', role='validate', sha256='c' * 64),
         )
 
-    results = [_from(make_result(), files=hashes(letter)) for letter in 'ab']
-    found = side_by_side(('A', 'B', 'C'), (*results, make_result()))
-
-    (train, *_, nothing), (held_out, same, _) = found.different.values()
-    assert list(found.different) == ['train_1', 'held']
-    assert str(train).startswith('training, SHA-256 ')
-    assert nothing is None
-    assert held_out == same
-    assert found.results[1].sentence.endswith('Recordings changed: train_1.')
+    first, other = (_from(make_result(), files=hashes(letter)) for letter in 'ab')
+    found = side_by_side(('A', 'B'), (first, _from(other, versions={'mujoco': '9'})))
+    said = found.results[1].sentence
+    assert 'Recordings changed: train_1.' in said
+    assert 'Versions changed: mujoco' in said
+    assert said.endswith(' → 9.')
 
 
 def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
     held_out = make_result()
     [error] = held_out.errors
     training = held_out.model_copy(update={'errors': (error.model_copy(update={'role': 'train'}),)})
-
     mixed = side_by_side(('A', 'B'), (held_out, training))
     alike = side_by_side(('A', 'B'), (training, training))
-
     assert (mixed.role, mixed.errors) == ('validate', {error.sensor: (error, None)})
     assert (alike.role, len(alike.errors)) == ('train', 1)
 
@@ -298,9 +279,7 @@ def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
 def test_a_result_is_found_by_file_by_dated_folder_and_by_the_link_to_it(tmp_path: Path) -> None:
     output = tmp_path / 'out'
     folder = keep(output, make_result())
-
     found = read_side_by_side([folder / 'result.json', output / 'current', output])
-
     names = [str(folder), str(output / 'current'), str(output)]
     assert [result.name for result in found.results] == names
 
@@ -318,9 +297,7 @@ def test_the_console_says_the_same_and_what_one_result_does_not_fit_has_no_value
     names = ('out/<b>old', 'out/current', 'out/few')
     found = side_by_side(names, (whole, make_result(*WORN), few))
     stream = io.StringIO()
-
     print_side_by_side(LiteralConsole(stream, 200), found)
-
     lines = stream.getvalue().splitlines()
     [friction] = [line for line in lines if line.startswith(NAMES[2])]
     numbers = '3.50 [3.30, 3.70] 4.20 [4.00, 4.40] – 4.9 differs – N·m'  # noqa: RUF001
@@ -337,9 +314,7 @@ def test_each_accepted_result_is_compared_with_the_accepted_one_before(tmp_path:
     keep(tmp_path, make_result(*WORN, checks=verdict(accepted=False)))
     second = keep(tmp_path, make_result(*WORN))
     keep(tmp_path, make_result(*WORN))
-
     entries = read_history(tmp_path)
-
     said = [entry.sentence.partition(' ')[0] for entry in entries]
     assert said == ['', '', 'joint/elbow/frictionloss', 'nothing']
     against = [entry.drift.previous if entry.drift else None for entry in entries]
@@ -351,13 +326,11 @@ def test_a_result_that_was_fitted_with_memory_says_itself_what_changed(tmp_path:
     keep(tmp_path, make_result())
     own = compare(make_result(), make_result(*WORN), 'elsewhere')
     keep(tmp_path, make_result(drift=own))
-
     assert read_history(tmp_path)[1].drift == own
 
 
 def test_the_error_is_the_held_out_one_or_said_to_be_of_training(tmp_path: Path) -> None:
     keep(tmp_path, make_result())
     keep(tmp_path, make_result(held_out_after=NAN))
-
     errors = [entry.error for entry in read_history(tmp_path)]
     assert errors == ['2 mrad', '1 times the noise (training)']

@@ -51,78 +51,62 @@ def parameter(name: str = 'joint/elbow/armature', **changes: Any) -> ParameterRe
     return ParameterResult(**{**fields, **changes})
 
 
-def make(**changes: Any) -> CalibrationResult:
+def make() -> CalibrationResult:
     """Return a result with every field filled, NaN where one may be."""
-    fields: dict[str, Any] = {
-        'model': 'robot.xml',
-        'parameters': (
+    q = {'sensor': 'q', 'unit': 'rad'}
+    error = SensorError(**q, role='train', before=0.1 + 0.2, after=NAN, samples=7)
+    noise = NoiseScale(**q, sigma=1e-300, source='residuals', samples=4, effective=2.5)
+    plot = SignalPlot(
+        **q,
+        sequence='s',
+        role='validate',
+        times=(0.0, 1 / 3, 1e9),
+        measured=(1.0, NAN, -0.0),
+        before=(math.inf, 2.0, 3.0),
+        after=(NAN, NAN, NAN),
+    )
+    solver = SolverSummary(
+        backend='mujoco',
+        loss='linear',
+        status='cost',
+        message='Converged.',
+        success=True,
+        iterations=1,
+        rollouts=9,
+        diverged=0,
+        initial_cost=math.inf,
+        final_cost=0.0,
+        seconds=0.1,
+        trace=(TraceEntry(number=0, cost=1.0, step=NAN, rollouts=3, diverged=0),),
+    )
+    provenance = Provenance(
+        created='2026-01-01T00:00:00+00:00',
+        versions={'mujoco': '4.0.0'},
+        files=(FileHash(path='robot.xml', role='model', sha256='00'),),
+        command='sysid calibrate',
+        config={'solver': {'loss': 'linear'}, 'bags': ['a', None, 3]},
+        input_mode='commands',
+    )
+    return CalibrationResult(
+        model='robot.xml',
+        parameters=(
             parameter(),
             parameter('b', low=NAN, high=NAN, verdict_kind=VerdictKind.AT_BOUND),
         ),
-        'checks': verdict('Held-out error fell.'),
-        'held_out_before': NAN,
-        'held_out_after': NAN,
-        'training_before': 3.0,
-        'training_after': 1.0,
-        'errors': (
-            SensorError(
-                sensor='q', unit='rad', role='train', before=0.1 + 0.2, after=NAN, samples=7
-            ),
-        ),
-        'noise': (
-            NoiseScale(
-                sensor='q',
-                unit='rad',
-                sigma=1e-300,
-                source='residuals',
-                samples=4,
-                effective=2.5,
-                autocorrelation=0.9,
-            ),
-        ),
-        'plots': (
-            SignalPlot(
-                sequence='s',
-                role='validate',
-                sensor='q',
-                unit='rad',
-                times=(0.0, 1 / 3, 1e9),
-                measured=(1.0, NAN, -0.0),
-                before=(math.inf, 2.0, 3.0),
-                after=(NAN, NAN, NAN),
-            ),
-        ),
-        'topics': (
-            TopicRate(bag='b', topic='/joint_states', messages=1, rate=NAN, longest_gap=NAN),
-        ),
-        'health': (
-            HealthFinding(bag='b', subject='q', kind=FindingKind.GAP, count=2, detail='“long”'),
-        ),
-        'solver': SolverSummary(
-            backend='mujoco',
-            loss='linear',
-            status='cost',
-            message='Converged.',
-            success=True,
-            iterations=1,
-            rollouts=9,
-            diverged=0,
-            initial_cost=math.inf,
-            final_cost=0.0,
-            seconds=0.1,
-            trace=(TraceEntry(number=0, cost=1.0, step=NAN, rollouts=3, diverged=0),),
-        ),
-        'combinations': (Combination(('a', 'b'), 'a/b', 1.0, NAN, NAN),),
-        'provenance': Provenance(
-            created='2026-01-01T00:00:00+00:00',
-            versions={'mujoco': '4.0.0'},
-            files=(FileHash(path='robot.xml', role='model', sha256='00'),),
-            command='sysid calibrate',
-            config={'solver': {'loss': 'linear'}, 'bags': ['a', None, 3]},
-            input_mode='commands',
-        ),
-    }
-    return CalibrationResult(**{**fields, **changes})
+        checks=verdict('Held-out error fell.'),
+        held_out_before=NAN,
+        held_out_after=NAN,
+        training_before=3.0,
+        training_after=1.0,
+        errors=(error,),
+        noise=(noise,),
+        plots=(plot,),
+        topics=(TopicRate('b', '/joint_states', 1, NAN, NAN),),
+        health=(HealthFinding('b', 'q', FindingKind.GAP, 2, '“long”'),),
+        solver=solver,
+        combinations=(Combination(('a', 'b'), 'a/b', 1.0, NAN, NAN),),
+        provenance=provenance,
+    )
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:

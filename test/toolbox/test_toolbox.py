@@ -22,7 +22,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros import identification as sysid
 from sysid_ros import toolbox as sysid
 from sysid_ros.errors import CancelledError, FitError, ModelError
 from sysid_ros.model.candidates import CandidateError

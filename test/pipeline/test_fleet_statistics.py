@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from builders.fleet_results import robot_result
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.results.fleet import FleetResult, population, summarise_fleet
+from sysid_ros.pipeline.fleet import FleetResult, population, summarise_fleet
 from sysid_ros.results.result import CalibrationResult
 
 #: Thirteen trials of a vaccine: ill and well with and without it, `dat.bcg` of R's metafor.
@@ -70,7 +70,7 @@ def _summary(**instead: CalibrationResult | str) -> FleetResult:
         f'r{number}': robot_result({'a': (a, 0.01), 'b': (b, 0.02)})
         for number, (a, b) in enumerate(zip(A, B, strict=True))
     }
-    return summarise_fleet({**outcomes, **instead}, 'sysid fleet', {'sysid_ros': '0'})
+    return summarise_fleet({**outcomes, **instead}, 'sysid fleet')
 
 
 def test_parameters_that_robots_share_are_told_from_those_they_do_not():
@@ -103,7 +103,7 @@ def test_in_fleets_without_odd_robots_one_is_seldom_named():
             str(robot): robot_result({'a': (float(value), 0.1), 'b': (float(other), 0.1)})
             for robot, (value, other) in enumerate(10 + rng.standard_normal((8, 2)))
         }
-        fleet = summarise_fleet(outcomes, '', {})
+        fleet = summarise_fleet(outcomes, '')
         named += any(parameter.odd for parameter in fleet.parameters)
     assert binom.sf(named - 1, draws, 0.05) > 1e-3
 
@@ -144,11 +144,11 @@ def test_failed_and_rejected_robots_do_not_count():
 def test_numbers_of_a_recording_are_no_robots():
     own = {str(n): robot_result({'sequence/train/initial_qvel[0]': (0.1, 0.01)}) for n in range(4)}
 
-    assert summarise_fleet(own, '', {}).parameters == ()
+    assert summarise_fleet(own, '').parameters == ()
 
 
 def test_one_robot_has_its_own_value_and_no_spread(tmp_path: Path):
-    fleet = summarise_fleet({'a': robot_result({'a': (2.0, 0.1)}), 'b': 'No.'}, '', {})
+    fleet = summarise_fleet({'a': robot_result({'a': (2.0, 0.1)}), 'b': 'No.'}, '')
 
     assert fleet.parameter('a').mean == 2.0
     fleet.save(tmp_path / 'fleet.json')
