@@ -22,7 +22,7 @@ from sysid_ros.errors import ModelError, ParameterError, ResultError
 from sysid_ros.export.stored import Stored
 from sysid_ros.model.mjcf.write import write_variant
 from sysid_ros.model.targets import Target, of_sequence
-from sysid_ros.pipeline.writing import with_biases
+from sysid_ros.pipeline.estimators import with_biases
 from sysid_ros.results.result import ParameterResult
 
 Array = NDArray[np.float64]

@@ -14,7 +14,7 @@ from sysid_ros.model.implied import add_actuators
 from sysid_ros.model.loading import RobotModel, compile_spec, fitted_model, read_model
 from sysid_ros.model.mjcf.write import biased
 from sysid_ros.model.targets import Target, of_sequence, resolve
-from sysid_ros.pipeline.writing import with_biases
+from sysid_ros.pipeline.estimators import with_biases
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import CURRENT, RESULT, find
 

@@ -20,7 +20,7 @@ from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known, difference
 from sysid_ros.model.targets import Target
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.pipeline.memory import continue_from
+from sysid_ros.pipeline.fitting import continue_from
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.trajectory import Trajectory
 
