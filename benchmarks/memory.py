@@ -34,7 +34,7 @@ from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.memory import Continued, continue_from
+from sysid_ros.pipeline.fitting import Continued, continue_from
 from sysid_ros.results.comparison import read_history
 from sysid_ros.results.result import Standing
 from sysid_ros.signals import Trajectory

@@ -64,8 +64,7 @@ def init(
     from sysid_ros.cli.console import print_json, progress_for, say
     from sysid_ros.cli.tables import print_next_commands, print_proposal
     from sysid_ros.files import replace_file
-    from sysid_ros.pipeline.init import propose_calibration, sort_arguments
-    from sysid_ros.pipeline.init_yaml import to_yaml
+    from sysid_ros.pipeline.init import propose_calibration, sort_arguments, to_yaml
 
     bags, model = sort_arguments(paths)
     with progress_for(quiet=quiet) as progress:

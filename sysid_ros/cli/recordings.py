@@ -365,8 +365,7 @@ def convert_bag(
 
     from sysid_ros.alignment import Format
     from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.pipeline.conversion import convert
-    from sysid_ros.pipeline.problem import ReadOptions
+    from sysid_ros.pipeline.problem import ReadOptions, convert
     from sysid_ros.report.tables import print_alignment
 
     alignment, written = convert(

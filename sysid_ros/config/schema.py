@@ -366,19 +366,13 @@ class StatisticsConfig(Section):
     )
 
 
-#: Families of bags, name to patterns, as ``{slow: [slow_*], fast: [fast_*]}``.
-Families = Annotated[
-    dict[str, Annotated[tuple[str, ...], Field(min_length=1)]], Field(min_length=1)
-]
-
-
 class ValidationConfig(Section):
     """What is refitted, and predicted, to see how far a fit can be trusted."""
 
-    leave_out: Literal['auto', 'none', 'bag'] | Families = Field(
+    leave_out: Literal['auto', 'none', 'bag'] = Field(
         default='auto',
-        description='what is held out in turn: each bag, nothing, or families of bags, '
-        'name to patterns; auto is bag from three training bags on',
+        description='what is held out in turn: each bag, or nothing; auto is bag from three '
+        'training bags on',
     )
     horizon: tuple[Seconds, ...] = Field(
         default=(0.1, 0.2, 0.5, 1.0, 2.0, 5.0),

@@ -25,7 +25,7 @@ from sysid_ros.model.loading import (
 )
 from sysid_ros.model.mjcf import biased, write_variant
 from sysid_ros.model.targets import Target, of_sequence, resolve
-from sysid_ros.pipeline.writing import with_biases
+from sysid_ros.pipeline.estimators import with_biases
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import CURRENT, RESULT, find
 

@@ -4,7 +4,7 @@
 
 from sysid_ros.identification.observer import Observer
 from sysid_ros.pipeline.calibration import calibrate, identify
-from sysid_ros.pipeline.conversion import convert
+from sysid_ros.pipeline.problem import convert
 from sysid_ros.pipeline.writing import Calibration, Identified, write
 
 __all__ = [

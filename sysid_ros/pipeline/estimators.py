@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import mujoco
@@ -29,21 +30,21 @@ from sysid_ros.estimation.motion import (
     standing,
     with_inertial_priors,
 )
-from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.identification.fit import Fit
 from sysid_ros.model.kinds import Role as Acting
-from sysid_ros.model.loading import ActuatorKind, add_actuators, compile_spec, free_joints
+from sysid_ros.model.loading import (
+    ActuatorKind,
+    RobotModel,
+    add_actuators,
+    compile_spec,
+    free_joints,
+)
 from sysid_ros.model.targets import Target
-from sysid_ros.pipeline.driven import NotToldError
-from sysid_ros.pipeline.problem import CalibrationBag, Problem
-from sysid_ros.results.result import EstimatorKind
+from sysid_ros.pipeline.problem import NotToldError, Problem
+from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.rollout.inverse import acts_on_forces, force_weights, transmissions
 from sysid_ros.rollout.runs import prepare
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-
-#: Parts of readings below this are rounding.
-_ROUNDING = 1e-9
-_MOTION = (mujoco.mjtSensor.mjSENS_JOINTPOS.value, mujoco.mjtSensor.mjSENS_JOINTVEL.value)
 
 
 class Estimated(NamedTuple):
@@ -62,10 +63,8 @@ class Estimated(NamedTuple):
 def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
     """Choose the estimator, and return the problem as it sees it.
 
-    Args:
-        config: ``estimator`` says which; ``auto`` takes forces where nothing but them drives the
-            joints, they are measured, and all parameters act on them.
-        problem: What was loaded.
+    ``auto`` takes forces where nothing but them drives the joints, they are measured, and all
+    parameters act on them.
 
     Raises:
         FitError: A simulation is wanted, and a bag does not say what drove the robot.
@@ -95,8 +94,8 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
             return Estimated(recorded, EstimatorKind.WINDOWS, _of_windows())
         sentence = f'whole simulations, not forces along the motion: {reason}' if reason else ''
         return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
-    seen = with_trajectories(
-        problem, lambda each: as_torques(problem.model, each, problem.parameters)
+    seen = problem.with_trajectories(
+        lambda each: as_torques(problem.model, each, problem.parameters)
     )
     seen = dataclasses.replace(seen, parameters=with_inertial_priors(problem.parameters))
     if not seen.sequences('train') and chosen == 'auto' and not problem.refused:
@@ -113,7 +112,6 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
 
 
 def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
-    """Say what forces are compared, and why."""
     cutoffs = [s.motion.cutoff for s in seen.sequences('train') if s.motion is not None]
     why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
     if asked:
@@ -186,16 +184,13 @@ def _driven_by_forces(problem: Problem) -> bool:
 
 
 class _Motor(NamedTuple):
-    """An actuator that exerts ``gain`` times its command plus ``bias``, whatever moves.
-
-    ``row`` is its index; ``moment`` are the (nv,) forces of joints by its own.
-    """
+    """An actuator that exerts ``gain`` times its command plus ``bias``, whatever moves."""
 
     name: str
-    row: int
+    row: int  # its index
     gain: float
     bias: float
-    moment: NDArray[np.float64]
+    moment: NDArray[np.float64]  # (nv,) forces of joints by its own
 
 
 def _motors(model: mujoco.MjModel) -> list[_Motor]:
@@ -252,17 +247,18 @@ def motor_biases(
     return (found, frozenset(used)) if whole else ({}, frozenset())
 
 
-def with_trajectories(
-    problem: Problem, change: Callable[[Trajectory], Trajectory | None]
-) -> Problem:
-    """Return a problem with every sequence changed, without those that became None."""
+def with_biases(
+    result: CalibrationResult, source: RobotModel, values: Sequence[tuple[Target, float]]
+) -> tuple[list[tuple[Target, float]], dict[str, float]]:
+    """Return what is written of values: offsets of efforts become constant forces of motors.
 
-    def of(recording: CalibrationBag) -> CalibrationBag:
-        sequences = tuple(filter(None, map(change, recording.alignment.sequences)))
-        alignment = dataclasses.replace(recording.alignment, sequences=sequences)
-        return dataclasses.replace(recording, alignment=alignment)
-
-    return dataclasses.replace(problem, recordings=tuple(map(of, problem.recordings)))
+    That is where the fit was one of efforts. Returned are the other values, and actuators with the
+    constant forces that they exert.
+    """
+    if result.solver is None or result.solver.estimator is not EstimatorKind.TORQUE:
+        return list(values), {}
+    biases, read = motor_biases(compile_spec(source.spec, Path(result.model)), values)
+    return [v for v in values if v[0].name not in read or v[0].attribute != 'bias'], biases
 
 
 def _told(problem: Problem) -> Problem:
@@ -279,12 +275,8 @@ def _told(problem: Problem) -> Problem:
             dof = int(model.jnt_dofadr[model.sensor_objid[sensor]])
             acting = [motor for motor in motors if motor.moment[dof]]
             every = np.count_nonzero(moments[:, dof]) == len(acting)  # NaN is not zero
-            if (
-                acting
-                and every
-                and dof not in known
-                and {m.name for m in acting} <= set(series.names)
-            ):
+            told = {motor.name for motor in acting} <= set(series.names)
+            if acting and every and dof not in known and told:
                 later = series.times >= 0
                 own = [m.moment[dof] * (m.gain * series.get(m.name) + m.bias) for m in acting]
                 force = np.sum(own, axis=0)
@@ -292,7 +284,7 @@ def _told(problem: Problem) -> Problem:
                 measured.append(TimeSeries(series.times[later], force[later], mapping))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
-    return with_trajectories(problem, change)
+    return problem.with_trajectories(change)
 
 
 def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Problem:
@@ -324,13 +316,10 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
         for motor in motors:
             # What the motor exerts is a sum of forces of joints, and these are sums of readings.
             parts = np.linalg.lstsq(read.T, inverse[motor.row], rcond=None)[0]
-            if not np.allclose(parts @ read, inverse[motor.row], atol=_ROUNDING) or not len(parts):
+            if not len(parts) or not np.allclose(parts @ read, inverse[motor.row]):
                 continue
-            used = [
-                (force, part)
-                for force, part in zip(forces, parts, strict=True)
-                if abs(part) > _ROUNDING
-            ]
+            rows = zip(forces, parts, strict=True)
+            used = [(force, part) for force, part in rows if not np.isclose(part, 0.0)]
             times = max((force.samples.times for force, _ in used), key=len)
             exerted = np.full(len(times), -motor.bias)
             for force, part in used:
@@ -339,16 +328,4 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
             commands.append(TimeSeries(times, exerted[:, None] / motor.gain, mapping))
         return dataclasses.replace(sequence, commands=tuple(commands))
 
-    return with_trajectories(problem, change)
-
-
-def motion_noise(problem: Problem) -> Mapping[str, float]:
-    """Return the noise of measured positions and velocities of joints, from their roughness."""
-    model = problem.model
-    found = estimate_noise(prepare(model, sequence) for sequence in problem.sequences('train'))
-    return {
-        sensor: sigma
-        for sensor, sigma in found.items()
-        if (row := mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SENSOR, sensor)) >= 0
-        and model.sensor_type[row] in _MOTION
-    }
+    return problem.with_trajectories(change)

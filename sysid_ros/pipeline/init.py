@@ -11,14 +11,18 @@ from __future__ import annotations
 import dataclasses
 import glob
 import math
+import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import textwrap
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
+import yaml
 
 from sysid_ros.alignment.axes import EffortKind, in_namespace
 from sysid_ros.alignment.health import FindingKind, aggregated
@@ -30,7 +34,15 @@ from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
 from sysid_ros.bags.tables import table_files
 from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, SysidError, listed
+from sysid_ros.errors import (
+    AlignmentError,
+    BagError,
+    ConfigError,
+    SysidError,
+    how_many,
+    listed,
+    one_line,
+)
 from sysid_ros.estimation.regression import servo_gains
 from sysid_ros.files import matching
 from sysid_ros.identification.observer import Observer
@@ -41,42 +53,49 @@ from sysid_ros.model.loading import (
     free_joints,
     implied_actuators,
     implied_sensors,
+    implied_sentence,
     read_model,
 )
 from sysid_ros.pipeline.estimators import estimated, forces_tell
 from sysid_ros.pipeline.fitting import with_timestep
 from sysid_ros.pipeline.preflight import PredictedParameter, predicted
-from sysid_ros.pipeline.problem import Problem, falling_base, load, parameters_of
+from sysid_ros.pipeline.problem import Problem, falling_base, load, moves, parameters_of
+from sysid_ros.text import scalar
 
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
 _HELD_OUT = re.compile(r'(?<![a-z])(valid\w*|val|test|held|holdout|heldout|eval\w*)(?![a-z])')
-#: A joint moves from this range on, rad or m.
-_MOVES = 5e-3
-#: Parameters are tried so often, and no longer than this, s, each time.
-_ROUNDS, _LONGEST_S = 4, 120.0
+#: No parameters are tried after this time, s, nor longer at once.
+_LONGEST_S = 120.0
 #: Bounds are so many times the model's own number, or inertia.
 _TIMES = 10.0
 #: A hinge may have this much rotor inertia whatever its model says, kg·m²; a slide as many kg.
 _ARMATURE = 0.2
-#: A servo follows faster than that, Hz, and is damped to come after its command by less, s.
-_SLOWEST, _LATEST = 2.0, 0.1
+#: A servo that is not known better follows its command within this time, s: bounds of its delay,
+#: and of inertia and damping by its stiffness.
+_LATEST = 0.1
 #: Part of the greatest force of a joint that its dry friction may be.
 _FRICTION = 0.2
-#: Commands are at most so late where nothing is measured of it, s, and at the very most.
-_DELAY, _LONGEST_DELAY = 0.05, 0.5
 #: A servo's stiffness is another one where forces show one that differs by this factor.
 _OTHER_GAINS = 1.15
 #: What gets a prior first where the recordings cannot tell parameters apart: of a servo that no
 #: weight loads only ratios to its stiffness, which its controller sets. A mass gets none: a payload
 #: may be anything.
 _RANKS = ('kp', 'kv', 'mass_scaled', 'armature', 'damping', 'frictionloss', 'delay')
-#: Standard deviation of that prior in units of the model's value: gains are set by somebody; the
-#: rest of a drive is hardly ever known.
-_BELIEVED, _GUESSED = 0.3, 1.0
+#: The prior is as wide as the model's value, that of gains this part of it: somebody set them.
+_BELIEVED = 0.3
 #: Why gains are left out that measured forces do not contradict, and one of two dampings.
 _TRUSTED = "the model's own gains are taken as they are; drop the # where they are guesses"
 _ALIKE = 'cannot be told from the {} without efforts'
+_MEANINGS = {
+    'armature': 'Inertia of motor and gear at the joint, kg·m² (kg at a slide).',
+    'damping': 'Friction that grows with speed, N·m·s/rad (N·s/m at a slide).',
+    'frictionloss': 'Dry friction, N·m (N at a slide).',
+    'kp': 'Stiffness of the position servos, N·m/rad.',
+    'kv': 'Damping of the servos, N·m·s/rad.',
+    'delay': 'From the stamp of a command to the servo, s: one for all.',
+    'mass_scaled': 'What the last body weighs, kg, with the inertia of that: a tool or payload.',
+}
 
 
 class ProposedBag(NamedTuple):
@@ -94,12 +113,9 @@ class ProposedBag(NamedTuple):
     @property
     def summary(self) -> str:
         """What is in it, on one line."""
-        count = len(self.moving)
-        parts = [
-            f'{self.seconds:.0f} s' if self.seconds >= 1 else f'{self.seconds:.2g} s',
-            f'{count or "no"} joint{"" if count == 1 else "s"} move{"s" if count == 1 else ""}',
-            f'{self.commanded} with commands' if self.commanded else 'no commands',
-        ]
+        length = f'{self.seconds:.0f} s' if self.seconds >= 1 else f'{self.seconds:.2g} s'
+        told = f'{self.commanded} with commands' if self.commanded else 'no commands'
+        parts = [length, f'{how_many(self.moving, "moving joint")}', told]
         if not math.isnan(self.lag):
             parts.append(f'they follow after {1e3 * self.lag:.0f} ms')
         return ', '.join(parts) + (f'; {self.why}' if self.why else '')
@@ -124,9 +140,9 @@ class ProposedTarget:
     @property
     def entry(self) -> dict[str, Any]:
         """The entry of ``parameters``."""
-        found: dict[str, Any] = {'name': self.name} if self.name else {}
-        found |= {'target': self.target, 'bounds': list(self.bounds)}
-        found |= {'shared': True} if self.name else {}
+        found: dict[str, Any] = {'target': self.target, 'bounds': list(self.bounds)}
+        if self.name:
+            found = {'name': self.name, **found, 'shared': True}
         return found | ({'prior': {'std': self.deviation}} if self.deviation else {})
 
 
@@ -234,13 +250,14 @@ def propose_calibration(
     roles = roles_of(list(columns), [_seconds(bag) for bag in columns.values()])
     training = [bag for path, bag in columns.items() if roles[path][0] == 'train']
     observer.stage('looking for the joints of the model')
-    mapping = _mapping(model, packages, training)
     source = read_model(model, packages)
     spec = source.spec
-    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    mapping = _mapping(spec, model, max(training, key=_seconds))
+    asked: Any = 'auto'
     if mapping is None:
         imply_actuators(spec, model, training[0])
     else:
+        asked = mapping_of(mapping)
         add_actuators(spec, asked.actuators)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
@@ -257,13 +274,20 @@ def propose_calibration(
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
     targets = _targets(spec, compiled, bags, reports, efforts=efforts)
+    sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
+    notes = (
+        *source.description.notes,
+        sensors if implied_sensors(spec) else '',
+        implied_sentence(spec),
+        falling_base(compiled, measured),
+    )
     proposal = CalibrationProposal(
         model,
-        _about(source.description.notes, spec, compiled, measured),
+        tuple(filter(None, notes)),
         bags,
         mapping,
         targets,
-        _about_joints(spec, bags),
+        _still(spec, bags),
         tuple(_questions(mapping, reports)),
         packages,
         namespace,
@@ -298,17 +322,10 @@ def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tupl
     }
 
 
-def _mapping(
-    model: Path, packages: Sequence[Path], training: Sequence[BagColumns]
-) -> Proposal | None:
-    """Return the mapping that the longest recording needs, or None where names agree.
-
-    Raises:
-        AlignmentError: Nothing in it belongs to the model.
-    """
-    bag = max(training, key=_seconds)
-    best = propose_with_actuators(read_model(model, packages).spec, model, bag)
-    spec = read_model(model, packages).spec
+def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | None:
+    """Return the mapping that a recording needs, or None where names agree."""
+    best = propose_with_actuators(spec.copy(), model, bag)
+    spec = spec.copy()
     try:
         imply_actuators(spec, model, bag)
         named = map_columns(bag, compile_spec(spec, model), 'auto').pairs
@@ -350,18 +367,20 @@ def _looked_at(
         for item in found.findings
         if item.kind not in usual and (item.left_out or item.subject not in unused)
     )
+    moving = [
+        joint.name
+        for joint in found.joints
+        if moves(model, model.joint(joint.name).id, joint.high - joint.low)
+    ]
     proposed = ProposedBag(
         bag.path,
         role,
         why,
         found.bag.duration,
-        tuple(joint.name for joint in found.joints if joint.high - joint.low > _MOVES),
+        tuple(moving),
         sum(bool(joint.command) for joint in found.joints),
         float(np.median(lags)) if lags else math.nan,
-        tuple(
-            f'{group.kind.grade}: {group.kind}: {group.text(bags=False)}'
-            for group in aggregated(kept)
-        ),
+        tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
     )
     return proposed, found
 
@@ -399,25 +418,7 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         )
 
 
-def _about(
-    notes: Iterable[str], spec: mujoco.MjSpec, model: mujoco.MjModel, measured: Collection[str]
-) -> tuple[str, ...]:
-    """Say what of the model is not in its file."""
-    found = list(notes)
-    if implied_sensors(spec):
-        found.append(
-            'It has no sensors of its joints: position, velocity and effort of each are implied.'
-        )
-    guessed = implied_actuators(spec)
-    if guessed:
-        found.append(
-            f'It has no actuators that take these commands: {", ".join(guessed)} are implied, '
-            'with gains that are guesses.'
-        )
-    return tuple(filter(None, [*found, falling_base(model, measured)]))
-
-
-def _about_joints(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str, ...]:
+def _still(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str, ...]:
     """Say which joints these recordings say nothing of."""
     moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
     joints = free_joints(spec)
@@ -475,7 +476,7 @@ def _targets(
     targets = [item for items in found.values() for item in items]
     if any(bag.commanded for bag in bags) and model.nactuator:
         lags = [bag.lag for bag in bags if not math.isnan(bag.lag)]
-        latest = min(max(_DELAY, *(1.5 * lag for lag in lags), 0.0), _LONGEST_DELAY)
+        latest = max(_LATEST, *(1.5 * lag for lag in lags), 0.0)
         bounds = (0.0, _rounded_up(latest))
         targets.append(ProposedTarget('actuator/*/delay', bounds, name='command_delay'))
     for tool in last_bodies(model, joints):
@@ -495,7 +496,7 @@ def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, 
     damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
     force = _force(model, data, dof)
     return {
-        'armature': max(_TIMES * whole[dof, dof], _ARMATURE, kp / (2 * math.pi * _SLOWEST) ** 2),
+        'armature': max(_TIMES * whole[dof, dof], _ARMATURE, _LATEST**2 * kp),
         'damping': max(_TIMES * damping, 1.0, 2 * kv, _LATEST * kp),
         'frictionloss': max(_FRICTION * force, _TIMES * friction, 0.1),
     }
@@ -605,8 +606,8 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             )
             notes = (*proposal.notes, note)
             proposal = dataclasses.replace(proposal, targets=targets, notes=notes)
-        steps = None
-        for _ in range(_ROUNDS):
+        steps, settled, begun = None, False, time.monotonic()
+        while proposal.chosen and not settled and time.monotonic() < begun + _LONGEST_S:
             config = config_of(proposal)
             sequences = problem.sequences('train')
             parameters = parameters_of(config, problem.model, problem.spec, sequences)
@@ -616,11 +617,9 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             if found.diverging:
                 instead = 'torque' if forces_tell(own) else 'windows'
                 proposal = dataclasses.replace(proposal, estimator=instead)
-                continue
-            proposal = _judged(proposal, found.parameters)
+            else:
+                proposal = _judged(proposal, found.parameters)
             settled = config_of(proposal) == config
-            if settled or found.seconds > _LONGEST_S or not proposal.chosen:
-                break
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
     return proposal
@@ -677,10 +676,120 @@ def after_steps(
         return dataclasses.replace(item, note=note)
     if lost or not said.nominal:
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)
-    part = _BELIEVED if item.attribute in {'kp', 'kv'} else _GUESSED
+    part = _BELIEVED if item.attribute in {'kp', 'kv'} else 1.0
     note += (
         f" The model's value is believed to {100 * part:.0f} % (prior): say how well you know it, "
         'or hold it (#).'
     )
     deviation = _two_digits(part * abs(said.nominal))
     return dataclasses.replace(item, deviation=deviation, note=note)
+
+
+def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
+    """Return a proposal as a commented ``calibration.yaml`` for a folder.
+
+    ``mapping`` is the name of the mapping file beside it, if there is one.
+    """
+    places = ', '.join(scalar(_near(path, folder)) for path in proposal.packages)
+    how = 'their names agree, so they are paired by name.'
+    if proposal.mapping is not None:
+        how = 'proposed from names and motion, in the unit of the model.'
+        doubtful = [pair.name for pair in proposal.mapping.pairs if not pair.confident]
+        if doubtful:
+            how += f' Not certain, and commented out there: {listed(doubtful)}: look at them.'
+    arm = optional = ''
+    if proposal.namespace:
+        arm = f"""
+# Of several arms in the recordings this one.
+namespace: {scalar(proposal.namespace)}
+"""
+    if proposal.sensors:
+        names = ', '.join(map(scalar, proposal.sensors))
+        optional += f"""
+# What is compared. Velocities are left out: drivers that report no efforts derive them from
+# positions, and filter them.
+sensors: [{names}]
+"""
+    if proposal.estimator != 'auto':
+        optional += f"""
+# Simulations of whole recordings diverge with these values of the model.
+estimator: {proposal.estimator}
+"""
+    return f"""\
+# A calibration, proposed by sysid init: look at it, change it. Paths are relative to
+# this file; `sysid calibrate --example` shows all keys. Then:
+#   sysid preflight THIS_FILE   what the recordings will be able to say
+#   sysid calibrate THIS_FILE   fit, result, report, identified MJCF
+
+# MJCF or URDF as it is. What is identified is written into a copy.
+{_folded(proposal.model_notes)}\
+model: {scalar(_near(proposal.model, folder))}
+{f'package_path: [{places}]{chr(10)}' if places else ''}
+# Parameters are fitted to the recordings with role train. Those with role validate are
+# held out: their error says whether the model is right where it was not fitted.
+bags:
+{_bag_lines(proposal, folder)}{arm}
+{_folded([f'Which column is which joint: {how}', *proposal.questions])}\
+mapping: {'auto' if proposal.mapping is None else scalar(mapping)}
+{optional}
+# What is identified; the first steps of a fit say what these recordings can tell.
+{_folded(filter(None, (*proposal.notes, proposal.problem)))}\
+parameters:{'' if proposal.chosen else ' []'}
+{_target_lines(proposal.targets)}
+# Where the result, its report and the identified MJCF go.
+output: out
+"""
+
+
+def _bag_lines(proposal: CalibrationProposal, folder: Path) -> str:
+    lines = ''
+    for bag in proposal.bags:
+        path = scalar(glob.escape(_near(bag.path, folder)))
+        if bag.role is None:
+            lines += _folded([f'Cannot be used: {bag.why}'], '  # ')
+            lines += f'  # - {{path: {path}, role: train}}\n'
+        else:
+            lines += f'  - {{path: {path}, role: {bag.role}}}  # {one_line(bag.summary)}\n'
+    if not proposal.of_role('validate'):
+        lacks = (
+            'Nothing is held out, so the result can be accepted with reservations at most: record '
+            'another motion and add it as {path: validate_1, role: validate}'
+        )
+        lines += _folded([lacks], '  # ')
+    return lines
+
+
+def _target_lines(targets: Sequence[ProposedTarget]) -> str:
+    lines = ''
+    for attribute in dict.fromkeys(item.attribute for item in targets):
+        lines += _folded([_MEANINGS[attribute]], '  # ')
+        said = ''
+        for item in (item for item in targets if item.attribute == attribute):
+            if said != (said := item.note or item.left_out):
+                lines += _folded([said], '  #   ')
+            entry = yaml.safe_dump(
+                item.entry,
+                default_flow_style=True,
+                sort_keys=False,
+                allow_unicode=True,
+                width=math.inf,
+            )
+            lines += f'  {"# " if item.left_out else ""}- {entry}'
+    return lines
+
+
+def _folded(sentences: Iterable[str], start: str = '# ') -> str:
+    """Return sentences as lines of comments."""
+    wrapper = textwrap.TextWrapper(
+        initial_indent=start,
+        subsequent_indent=start,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return ''.join(f'{wrapper.fill(one_line(text))}\n' for text in sentences if text)
+
+
+def _near(path: Path, folder: Path) -> str:
+    """Return a path relative to a folder, where it is near; else as it was given, absolute."""
+    relative = os.path.relpath(path.absolute(), folder.absolute())
+    return relative if not relative.startswith('../../..') else str(path.absolute())

@@ -33,12 +33,11 @@ from sysid_ros.pipeline.predictions import Predictions, Predictor, Signal, simul
 from sysid_ros.pipeline.problem import Problem, Subject, load
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.results.store import find
-from sysid_ros.vocabulary import Quantity
+from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: What the topics of a prediction are called, behind a prefix.
 MEASURED, NOMINAL, PREDICTED, RESIDUAL = 'measured', 'nominal', 'predicted', 'residual'
 _QUANTITIES = tuple(Quantity)
-_SECOND_NS = 10**9
 
 
 @dataclass(frozen=True)
@@ -47,26 +46,16 @@ class JointPrediction:
 
     Values are (n, 3, k): position, velocity and effort in units of the model, NaN where nothing is
     measured or predicted.
-
-    Attributes:
-        joints: Names, in the model's order.
-        slides: Whether a joint slides; else it turns.
-        stamps_ns: (n,) stamps of the measurements, ns.
-        due_ns: (n,) when they were received, ns.
-        measured: What was measured.
-        predicted: What the model predicts, after the fit where there was one.
-        nominal: What it predicts before the fit; None without one.
-        unstable: Names of the sequences in which a simulation became unstable.
     """
 
-    joints: tuple[str, ...]
-    slides: tuple[bool, ...]
-    stamps_ns: NDArray[np.int64]
-    due_ns: NDArray[np.int64]
+    joints: tuple[str, ...]  # in the model's order
+    slides: tuple[bool, ...]  # whether a joint slides; else it turns
+    stamps_ns: NDArray[np.int64]  # (n,) stamps of the measurements
+    due_ns: NDArray[np.int64]  # (n,) when they were received
     measured: NDArray[np.float64]
-    predicted: NDArray[np.float64]
-    nominal: NDArray[np.float64] | None
-    unstable: tuple[str, ...]
+    predicted: NDArray[np.float64]  # after the fit where there was one
+    nominal: NDArray[np.float64] | None  # before the fit; None without one
+    unstable: tuple[str, ...]  # sequences in which a simulation became unstable
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
@@ -79,10 +68,8 @@ class JointPrediction:
         squares = (self.measured - values) ** 2
         known = np.isfinite(squares)
         with np.errstate(invalid='ignore'):
-            mean: NDArray[np.float64] = np.sqrt(
-                np.where(known, squares, 0.0).sum(axis=0) / known.sum(axis=0)
-            )
-        return mean
+            mean = np.where(known, squares, 0.0).sum(axis=0) / known.sum(axis=0)
+        return np.asarray(np.sqrt(mean))
 
     def series(self) -> dict[str, NDArray[np.float64]]:
         """Return the values by name of the topic; residuals are measured less predicted."""
@@ -109,16 +96,12 @@ class JointPrediction:
         types = known_types()
         kinds = types.types
         stamp, header = kinds['builtin_interfaces/msg/Time'], kinds['std_msgs/msg/Header']
-        joint_state = kinds[JOINT_STATE]
-        places = [_QUANTITIES.index(quantity) for quantity in self.quantities]
-        empty = {quantity.value: np.zeros(0) for quantity in _QUANTITIES}
+        fields = {quantity.value: np.zeros(0) for quantity in _QUANTITIES}
         for row in rows:
-            fields = {_QUANTITIES[place].value: values[row, place] for place in places}
-            when = stamp(*divmod(int(self.stamps_ns[row]), _SECOND_NS))
-            message = joint_state(
-                header=header(stamp=when, frame_id=''),
-                name=list(self.joints),
-                **{**empty, **fields},
+            fields |= {q.value: values[row, _QUANTITIES.index(q)] for q in self.quantities}
+            when = stamp(*divmod(int(self.stamps_ns[row]), SECOND_NS))
+            message = kinds[JOINT_STATE](
+                header=header(stamp=when, frame_id=''), name=list(self.joints), **fields
             )
             yield bytes(types.serialize_cdr(message, JOINT_STATE))
 
@@ -133,12 +116,8 @@ class Forecaster(NamedTuple):
 def forecaster(path: Path) -> Forecaster:
     """Return what predicts by the name of a file.
 
-    Args:
-        path: A result.json or its folder; a calibration.yaml, with the result in its output where
-            there is one; or an MJCF, URDF or xacro file, which predicts as it is.
-
-    Raises:
-        SysidError: It is none of these, or not valid.
+    That is a result.json or its folder; a calibration.yaml, with the result in its output where
+    there is one; or an MJCF, URDF or xacro file, which predicts as it is.
     """
     if path.suffix in {'.yaml', '.yml'}:
         config = load_calibration(path)
@@ -214,7 +193,6 @@ def write_prediction(
     Raises:
         BagError: The bag cannot be read, has a topic of one of these names, or nothing can be
             written.
-        SysidError: In one sentence, what is wrong with the bag, the model or the result.
     """
     with new_bag(output) as writer:
         copy_bag(bag, writer)
@@ -230,9 +208,6 @@ def predict_bag(
 
     Whole runs are simulated from where they begin, from the recorded commands alone; where the fit
     rests on windows, these; where it compares forces, the efforts that the measured motion needs.
-
-    Raises:
-        SysidError: In one sentence, what is wrong with the bag, the model or the result.
     """
     config, result = forecast
     # Cuts were made for other bags, and what is not compared may be looked at.
@@ -293,12 +268,9 @@ def _gathered(
         for signal in own:
             row, joint = of_joints[signal.sensor]
             at = np.searchsorted(times, signal.series.times)
-            values[:, at, row, joints.index(joint)] = (
-                signal.measured,
-                signal.fitted,
-                signal.nominal,
-            )
-        after_ns = np.round(times * _SECOND_NS).astype(np.int64)
+            three = signal.measured, signal.fitted, signal.nominal
+            values[:, at, row, joints.index(joint)] = three
+        after_ns = np.round(times * SECOND_NS).astype(np.int64)
         stamps.append(own[0].trajectory.origin_ns + after_ns)
         due.append(_received(stamps[-1], by_topic[topic], sources[topic]))
         tables.append(values)

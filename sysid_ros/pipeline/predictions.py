@@ -33,8 +33,8 @@ Mask = Callable[[Trajectory, TimeSeries], NDArray[np.bool_]]
 #: Sensor name to (n,) finite residuals in units of its noise.
 SensorResiduals = dict[str, Values]
 
-#: Starts of windows are near already; so many iterations at most.
-_ITERATIONS = 5
+#: A solve that starts near its end makes so many iterations at most.
+FEW_ITERATIONS = 5
 #: Starts of so many windows are estimated together that their Jacobian has about so many numbers.
 _MOST_NUMBERS = 4e6
 
@@ -68,33 +68,19 @@ class Predictor(NamedTuple):
 
 
 class Signal(NamedTuple):
-    """One component of a sensor in one trajectory, measured and predicted.
+    """One component of a sensor in one trajectory, measured and predicted."""
 
-    Attributes:
-        place: Which trajectory of the table it is of.
-        trajectory: That trajectory.
-        number: Which of its series of measurements it is in.
-        series: That series.
-        predicted: Which column of the predictions of that series it is.
-        sensor: Name of the sensor, or of the part of the state.
-        name: The same with the component, where there are several.
-        measured: (n,) values at the stamps of the series; NaN where there are none.
-        nominal: (n,) predictions with the model as it is.
-        fitted: (n,) predictions with the fitted values.
-        diverged: Whether a simulation became unstable, nominal and fitted.
-    """
-
-    place: int
+    place: int  # which trajectory of the table it is of
     trajectory: Trajectory
-    number: int
+    number: int  # which of its series of measurements it is in
     series: TimeSeries
-    predicted: int
-    sensor: str
-    name: str
-    measured: Values
-    nominal: Values
-    fitted: Values
-    diverged: tuple[bool, bool]
+    predicted: int  # which column of the predictions of that series it is
+    sensor: str  # name of the sensor, or of the part of the state
+    name: str  # the same with the component, where there are several
+    measured: Values  # (n,) at the stamps of the series; NaN where there are none
+    nominal: Values  # (n,) predictions with the model as it is
+    fitted: Values  # (n,) predictions with the fitted values
+    diverged: tuple[bool, bool]  # whether a simulation became unstable, nominal and fitted
 
 
 @dataclass(frozen=True)
@@ -221,23 +207,15 @@ def deviations(
     """Return standard deviations of what a fit predicts, for the covariance of its parameters.
 
     Each of the directions in which the estimates are independent is tried by one standard error, as
-    far as the bounds allow; what that changes adds up in squares.
-
-    Args:
-        fit: What was found.
-        predictor: Predicts with the fitted values, those of the parameters first.
-        trajectories: What is predicted.
-        expected: The predictions.
+    far as the bounds allow; what that changes adds up in squares. The predictor has the fitted
+    values, those of the parameters first.
 
     Returns:
         For each trajectory, (n, width) for each of its series of measurements, in SI units.
     """
     x, count = fit.solution.x, len(fit.parameters)
     found = [
-        [
-            np.zeros_like(channel[0])
-            for _, channel in zip(own.measurements, each.channels, strict=False)
-        ]
+        [np.zeros_like(channel[0]) for channel in each.channels[: len(own.measurements)]]
         for own, each in zip(trajectories, expected, strict=True)
     ]
     covariance = np.nan_to_num(fit.inference.covariance[:count, :count])
@@ -279,9 +257,8 @@ def predict_in_windows(
     """Predict trajectories over windows, each from where the robot was at its start.
 
     A fit to windows is judged as it was made: what is unknown of each start is estimated from the
-    measurements in its window, with the parameters as they are.
-    Where the position of a joint is not measured, a trajectory stays whole. The noise says which
-    starts are the best.
+    measurements in its window, with the parameters as they are; the noise weighs these. Where the
+    position of a joint is not measured, a trajectory stays whole.
 
     Returns:
         One prediction per trajectory; NaN where nothing is predicted. It diverged where it did so
@@ -297,7 +274,7 @@ def predict_in_windows(
         dataclasses.replace(unknown, nominal=float(value))
         for unknown, value in zip(cutter.carried(windows), at, strict=True)
     )
-    settings = SolverSettings(max_iterations=_ITERATIONS, rough=True)
+    settings = SolverSettings(max_iterations=FEW_ITERATIONS, rough=True)
     found: list[Prediction] = []
     for group in _groups(windows):
         own = [window.sequence for window in group]

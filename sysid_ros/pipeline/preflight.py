@@ -21,29 +21,27 @@ from sysid_ros.config.schema import CalibrationConfig, Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.inference import Combination, Interval
 from sysid_ros.inference.covariance import linearised, threshold
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
-from sysid_ros.pipeline.fitting import deadline_of, known_noise, with_timestep
+from sysid_ros.pipeline.fitting import options_of, with_timestep
 from sysid_ros.pipeline.problem import Problem, load, mapping_of, unlike_stamps
 from sysid_ros.rollout.prediction import make_simulator, predict
 
-#: So many steps of a fit are made, or until they are shorter than this, in standard errors.
-STEPS, _TOLERANCE = 20, 0.3
+#: So many steps of a fit are made at most.
+STEPS = 20
 #: Simulations that leave more of the variance of the motion than this do not follow it.
 _UNEXPLAINED = 0.5
 #: A sensor moves when what it reads spreads by so many times its noise.
 _MOVES = 10.0
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05
-#: A parameter is lost with a source when more than this part of it is in directions unseen then.
-_LOST = 1e-6
 
 METHOD = f'as at most {STEPS} steps of a fit leave it'
 
@@ -121,16 +119,7 @@ class Preflight:
 
 
 def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
-    """Read the bags of a configuration and predict what a fit would say.
-
-    Args:
-        config: The validated configuration.
-        observer: Is told of stages.
-
-    Raises:
-        FitError: There is nothing to fit, or the nominal model is unstable on all sequences.
-        SysidError: In one sentence, what is wrong with model, parameters, mapping or a bag.
-    """
+    """Read the bags of a configuration and predict what a fit would say."""
     begun = time.perf_counter()
     inspected: list[HealthFinding] = []
 
@@ -164,33 +153,29 @@ def predicted(
 
     What the model lacks and how far nominal values are off is in what was measured: a few steps
     leave of the residuals about what the fit will leave, in size and in time. So all that is said
-    here is what the fit would say if it ended there.
-
-    Args:
-        config: The solver, its loss and threads; what is known of the noise.
-        problem: What is to be identified; sequences on which the nominal model is unstable are left
-            out.
-        observer: Is told of iterations.
-        begun: First steps with the same recordings, of these parameters or others.
+    here is what the fit would say if it ended there. Sequences on which the nominal model is
+    unstable are left out. Steps go on from ``begun``, those with the same recordings.
 
     Returns:
         What is expected, and the first steps; None where simulations diverge.
-
-    Raises:
-        ConfigError: ``statistics.noise`` names no sensor that is compared.
-        FitError: There is nothing to fit, the nominal model is unstable on all sequences, or none
-            of the others holds a measured sample that counts.
     """
-    started = time.perf_counter()
-    training = problem.sequences('train')
-    if not training or not problem.parameters:
+    training, parameters = problem.sequences('train'), problem.parameters
+    if not training or not parameters:
         raise FitError(
             f'Nothing to predict: {len(training)} training sequences and '
-            f'{len(problem.parameters)} parameters.'
+            f'{len(parameters)} parameters.'
         )
+    options = options_of(config, problem)
+    settings = dataclasses.replace(
+        options.settings,
+        max_iterations=min(STEPS, options.settings.max_iterations),
+        accuracy=ROUGH_TOLERANCE,
+        rough=True,
+    )
+    options = dataclasses.replace(options, settings=settings, starts=1)
     threads, drives = config.solver.threads, problem.servos
-    nominal = np.array([unknown.nominal for unknown in problem.parameters])
-    each = predict(problem.spec, training, problem.parameters, nominal, threads, drives=drives)
+    nominal = np.array([unknown.nominal for unknown in parameters])
+    each = predict(problem.spec, training, parameters, nominal, threads, drives=drives)
     unstable = [run.name for run, own in zip(training, each, strict=True) if own.diverged[0]]
     stable = [run for run in training if run.name not in unstable]
     if not stable:
@@ -200,46 +185,22 @@ def predicted(
             f'as that of {unstable[0]!r}; expected values nearer to the robot, a smaller timestep, '
             f'or {instead}.'
         )
-    start, windowed = config.solver.start, config.estimator == 'windows'
     # Windows that grow begin where motion can be predicted still.
-    if not windowed and start != 'windows':
-        with make_simulator(
-            problem.spec, problem.parameters, stable, threads, drives=drives
-        ) as simulator:
+    if not options.windowed and options.start != 'windows':
+        with make_simulator(problem.spec, parameters, stable, threads, drives=drives) as simulator:
             residuals = Residuals(simulator, estimate_noise(simulator.runs))
             diverging = '' if simulator.prescribed else _apart(residuals, nominal, ROUGH)
         if diverging:
             return _lost(problem, unstable, diverging), None
-    found = fit(
-        problem.spec,
-        problem.parameters,
-        stable,
-        options=FitOptions(
-            settings=SolverSettings(
-                config.solver.loss,
-                min(STEPS, config.solver.max_iterations),
-                _TOLERANCE,
-                rough=True,
-                deadline=deadline_of(config),
-            ),
-            start=start,
-            windowed=windowed,
-            threads=threads,
-            noise=known_noise(config.statistics.noise, problem),
-            drives=problem.servos,
-        ),
-        begun=begun,
-        observer=observer,
-    )
+    found = fit(problem.spec, parameters, stable, options=options, begun=begun, observer=observer)
     told: tuple[InformationSource, ...] = ()
     if found.window is None:
         with make_simulator(
             problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=drives
         ) as simulator:
-            residuals = Residuals(simulator, found.noise)
+            residuals, x = Residuals(simulator, found.noise), found.values
             diverging = ''
             if not simulator.prescribed:
-                x = found.values
                 diverging = _apart(residuals, x, LOST) or _unexplained(residuals, x)
         if diverging:
             return _lost(problem, unstable, diverging), None
@@ -249,7 +210,7 @@ def predicted(
         parameters=tuple(
             _expected(unknown, float(value), interval)
             for unknown, value, interval in zip(
-                problem.parameters, found.values, found.intervals, strict=False
+                parameters, found.values, found.intervals, strict=False
             )
         ),
         combinations=found.inference.combinations,
@@ -259,7 +220,6 @@ def predicted(
         dead=found.dead,
         samples=int(np.count_nonzero(found.samples.sensor >= 0)),
         rollouts=found.rollouts,
-        seconds=time.perf_counter() - started,
         method=f'{found.inference.method}; {METHOD}',
     )
     return said, found
@@ -352,7 +312,8 @@ def sources(found: Fit, loss: Loss) -> tuple[InformationSource, ...]:
         values, vectors = np.linalg.eigh(information)
         seen = values > threshold(len(values)) ** 2
         variance: NDArray[np.float64] = np.sum(vectors[:, seen] ** 2 / values[seen], axis=1)
-        variance[np.sum(vectors[:, ~seen] ** 2, axis=1) > _LOST] = unseen_is
+        lost = ~np.isclose(np.sum(vectors[:, ~seen] ** 2, axis=1), 0.0)
+        variance[lost] = unseen_is  # part of it is in directions that nothing tells
         return variance
 
     full = variances(whole, np.nan)

@@ -1,11 +1,10 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Put a fit to the test: on other bags, and ahead from measured states."""
+"""Put a fit to the test: on bags that are left out in turn, and ahead from measured states."""
 
 from __future__ import annotations
 
 import dataclasses
-import fnmatch
 import math
 import threading
 import time
@@ -17,18 +16,22 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.segments import InitialState, initial_state
+from sysid_ros.alignment.segments import initial_state
 from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig, VerdictKind
-from sysid_ros.errors import ConfigError, listed, nearest
+from sysid_ros.errors import ConfigError, listed
+from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve
+from sysid_ros.estimation.windows import cut
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
+from sysid_ros.inference.covariance import CHANCE
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
 from sysid_ros.model.kinds import Role as Acting
-from sysid_ros.pipeline.estimators import driven, motion_noise
+from sysid_ros.pipeline.estimators import driven
 from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.predictions import (
+    FEW_ITERATIONS,
     Mask,
     Predictions,
     Predictor,
@@ -40,7 +43,8 @@ from sysid_ros.pipeline.problem import Problem
 from sysid_ros.results.result import ROLES, Fold, HorizonJoint, HorizonPoint
 from sysid_ros.results.summary import Validation
 from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.rollout.runs import prepare
+from sysid_ros.signals import TimeSeries, Trajectory
 
 #: Name of a family of bags to its sequences.
 Families = dict[str, tuple[Trajectory, ...]]
@@ -49,26 +53,17 @@ Families = dict[str, tuple[Trajectory, ...]]
 FEWEST_BAGS = 3
 #: Of more bags, neighbours in the list are left out together: so many fits are made at most.
 MOST_FOLDS = 8
-#: A fit without some bags starts near its end: it ends after so many iterations at most, or when
-#: the next step would be shorter than this, in standard errors.
-_FOLD_ITERATIONS, _TOLERANCE = 5, 0.1
-#: Probability to complain about bags that agree, over all parameters together.
-_FALSE_ALARM = 0.01
-
-#: So many starts are predicted from for each horizon and role at most, so many s in all.
-_MOST_STARTS, _MOST_SECONDS = 40, 60.0
+#: So many starts are predicted from for each horizon and role at most.
+_MOST_STARTS = 40
 #: The error at a horizon is that of the last part of the way to it.
 _LAST = 0.2
-#: Commands are kept from so long before a start to so long after the end: longer than any delay, s.
-_AROUND = 2.0
-#: Stamps this much later than the end are at the end, s.
-_ROUNDING = 1e-9
 
 
 def validate(
     config: CalibrationConfig,
     recorded: Problem,
     fitted: Fitted,
+    families: Families,
     table: Predictions,
     observer: Observer,
     cancel: threading.Event | None = None,
@@ -76,69 +71,50 @@ def validate(
 ) -> Validation:
     """Put a fit to the test as the section ``validation`` says.
 
-    What cannot be done costs nobody the fit: it becomes a warning. In chaotic motion, where the fit
-    rests on windows, whole bags cannot be predicted, and nothing is left out.
-
-    Args:
-        config: The configuration.
-        recorded: The model and the data as they were recorded.
-        fitted: The fit to all training data.
-        table: What it predicts.
-        observer: Is told of stages.
-        cancel: Ends it when it is set.
-        deadline: No other fit begins after it, in ``time.monotonic()``.
+    In chaotic motion, where the fit rests on windows, whole bags cannot be predicted, and nothing
+    is left out. No other fit begins after the deadline, in ``time.monotonic()``.
     """
-    fit, problem = fitted.fit, fitted.problem
-    warnings: list[str] = []
-    families: Families = {}
-    try:
-        if fit.window is None:
-            families = families_of(config.validation.leave_out, training_bags(problem))
-    except ConfigError as err:
-        warnings.append(str(err))
-    folds: tuple[Fold, ...] = ()
-    if families and fit.solution.status != 'time':
-        observer.stage(f'fitting without each of {len(families)} parts of the data')
-        found = _folds(config, fitted, table, families, cancel, deadline)
-        folds = tuple(counted(observer, found, len(families)))
-    if len(folds) < len(families):
-        warnings.append(
-            f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
-            'of time was reached.'
-        )
+    fit, problem, refit = fitted.fit, fitted.problem, fitted.refit
     predictor = fitted.predictor(config.solver.threads)
-    ahead: Problem = problem
+    folds: list[Fold] = []
+    count = 0 if fit.window is not None or fit.solution.status == 'time' else len(families)
+    if count:
+        observer.stage(f'fitting without each of {count} parts of the data')
+        names = [trajectory.name for trajectory in table.trajectories]
+        before = dict(zip(names, table.residuals(fit.noise)[0], strict=True))
+        sequences = refit.sequences('train')
+        left_out = leave_out(refit.spec, sequences, families, fit, config.solver, cancel, deadline)
+        for name, values in counted(observer, left_out, count):
+            own = families[name]
+            fold = Fold(
+                name=name,
+                before=rms([before[sequence.name] for sequence in own]),
+                after=error_without(predictor, fit, values, own, fit.noise),
+                values=tuple(values.tolist()),
+            )
+            folds.append(fold)
+    warnings = list(disagreements(fit, folds))
+    if fit.window is None and len(folds) < len(families):
+        warnings.insert(
+            0,
+            f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
+            'of time was reached.',
+        )
     noise: Mapping[str, float] = fit.noise
     if any(trajectory.motion is not None for trajectory in problem.sequences('train')):
-        ahead = driven(recorded, fitted.values)
-        predictor, noise = predictor._replace(model=ahead.spec), motion_noise(ahead)
-    horizon = horizon_errors(ahead, predictor, noise, config.validation.horizon, observer)
-    return Validation(folds, horizon, (*warnings, *disagreements(fit, folds)))
+        problem = driven(recorded, fitted.values)
+        predictor, noise = predictor._replace(model=problem.spec), _motion_noise(problem)
+    horizon = horizon_errors(problem, predictor, noise, config.validation.horizon, observer)
+    return Validation(tuple(folds), horizon, tuple(warnings))
 
 
-def _folds(
-    config: CalibrationConfig,
-    fitted: Fitted,
-    table: Predictions,
-    families: Families,
-    cancel: threading.Event | None,
-    deadline: float,
-) -> Iterator[Fold]:
-    """Yield the fit without each family, judged on that family."""
-    fit, refit = fitted.fit, fitted.refit
-    names = [trajectory.name for trajectory in table.trajectories]
-    before = dict(zip(names, table.residuals(fit.noise)[0], strict=True))
-    predictor = fitted.predictor(config.solver.threads)
-    left_out = leave_out(
-        refit.spec, refit.sequences('train'), families, fit, config.solver, cancel, deadline
-    )
-    for name, values in left_out:
-        yield Fold(
-            name=name,
-            before=rms([before[sequence.name] for sequence in families[name]]),
-            after=error_without(predictor, fit, values, families[name], fit.noise),
-            values=tuple(values.tolist()),
-        )
+def _motion_noise(problem: Problem) -> dict[str, float]:
+    """Return the noise of measured positions and velocities of joints, from their roughness."""
+    model, kinds = problem.model, mujoco.mjtSensor
+    found = estimate_noise(prepare(model, sequence) for sequence in problem.sequences('train'))
+    of_motion = kinds.mjSENS_JOINTPOS.value, kinds.mjSENS_JOINTVEL.value
+    rows = np.flatnonzero(np.isin(model.sensor_type, of_motion))
+    return {name: found[name] for row in rows if (name := model.sensor(row).name) in found}
 
 
 def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
@@ -151,63 +127,25 @@ def training_bags(problem: Problem) -> dict[str, tuple[Trajectory, ...]]:
     }
 
 
-def families_of(
-    leave_out: str | Mapping[str, Sequence[str]], bags: Mapping[str, tuple[Trajectory, ...]]
-) -> Families:
-    """Return what is left out in turn, by name; nothing where there is nothing to leave out.
-
-    Args:
-        leave_out: ``auto``, ``none``, ``bag``, or name to patterns of names of bags.
-        bags: Name of each training bag to its sequences.
+def families_of(leave_out: str, bags: Mapping[str, tuple[Trajectory, ...]]) -> Families:
+    """Return what of the training bags is left out in turn, by name, if anything.
 
     Raises:
-        ConfigError: A pattern matches no training bag, a bag is in two families, one family holds
-            all bags, or there is only one bag.
+        ConfigError: Each bag is to be left out, and there is only one.
     """
     filled = {name: sequences for name, sequences in bags.items() if sequences}
-    if leave_out == 'none' or (leave_out == 'auto' and len(filled) < FEWEST_BAGS):
+    names = list(filled)
+    if leave_out == 'none' or (leave_out == 'auto' and len(names) < FEWEST_BAGS):
         return {}
-    if isinstance(leave_out, str):
-        if len(filled) < 2:  # noqa: PLR2004 (one to fit, one to judge)
-            raise ConfigError(
-                f'Expected two training bags or more for leave_out: bag, found {len(filled)}.'
-            )
-        names = list(filled)
-        groups = np.array_split(np.arange(len(names)), min(len(names), MOST_FOLDS))
-        return {
-            (
-                names[group[0]] if len(group) == 1 else f'{names[group[0]]} … {names[group[-1]]}'
-            ): tuple(s for i in group for s in filled[names[i]])
-            for group in groups
-        }
-    return _named_families(leave_out, filled)
-
-
-def _named_families(chosen: Mapping[str, Sequence[str]], filled: Families) -> Families:
-    owner: dict[str, str] = {}
-    for family, patterns in chosen.items():
-        for pattern in patterns:
-            matches = fnmatch.filter(filled, pattern)
-            if not matches:
-                hint = nearest(pattern, list(filled))
-                raise ConfigError(
-                    f'No training bag matches {pattern!r} in leave_out of validation; {hint}.'
-                )
-            for bag in matches:
-                if owner.setdefault(bag, family) != family:
-                    raise ConfigError(
-                        f'Bag {bag!r} is in two families of leave_out, {owner[bag]!r} and '
-                        f'{family!r}; expected one.'
-                    )
-    for family in chosen:
-        if all(owner.get(bag) == family for bag in filled):
-            raise ConfigError(
-                f'Family {family!r} of leave_out holds all training bags: none is left to fit.'
-            )
-    return {
-        family: tuple(s for bag in filled if owner.get(bag) == family for s in filled[bag])
-        for family in chosen
-    }
+    if len(names) < 2:  # noqa: PLR2004 (one to fit, one to judge)
+        raise ConfigError(
+            f'Expected two training bags or more for leave_out: bag, found {len(names)}.'
+        )
+    found: Families = {}
+    for group in np.array_split(names, min(len(names), MOST_FOLDS)):
+        family = group[0] if len(group) == 1 else f'{group[0]} … {group[-1]}'
+        found[str(family)] = tuple(s for name in group for s in filled[str(name)])
+    return found
 
 
 def leave_out(
@@ -221,23 +159,15 @@ def leave_out(
 ) -> Iterator[tuple[str, NDArray[np.float64]]]:
     """Fit to all sequences but those of one family at a time.
 
-    Each fit has the weights of the full one and starts from its end.
-
-    Args:
-        spec: The nominal model.
-        sequences: The training data, in the order of the fit.
-        families: Name to the sequences that are held out together.
-        fit: The fit to all of them.
-        solver: The loss of the fit, and simulation threads.
-        cancel: Ends it when it is set.
-        deadline: No other fit begins after it, in ``time.monotonic()``.
+    Each fit has the weights of the full one, whose sequences these are, and starts from its end. No
+    other begins after the deadline, in ``time.monotonic()``.
 
     Yields:
         Name of the family, and (p,) values; NaN where nothing but the family tells one.
     """
     arrived = fit.as_fitted(sequences)
     assert fit.samples is not None  # noqa: S101 (a fit that was just made)
-    settings = SolverSettings(solver.loss, _FOLD_ITERATIONS, rough=True)
+    settings = SolverSettings(solver.loss, FEW_ITERATIONS, rough=True)
     for name, family in families.items():
         if time.monotonic() > deadline:
             return
@@ -261,13 +191,8 @@ def leave_out(
                 spec, unknowns, rest, solver.threads, drives=fit.drives
             ) as simulator:
                 residuals = Residuals(simulator, fit.noise, memory=memory)
-                found[places] = solve(
-                    residuals,
-                    fit.values[places],
-                    settings=settings,
-                    tolerance=_TOLERANCE,
-                    cancel=cancel,
-                ).x
+                x = fit.values[places]
+                found[places] = solve(residuals, x, settings=settings, cancel=cancel).x
         yield name, found[: len(fit.parameters)]
 
 
@@ -308,7 +233,7 @@ def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
     inside = [interval.verdict_kind is not VerdictKind.AT_BOUND for interval in fit.intervals]
     # NaN where there is no interval, a value is at its bound, or a fold does not determine it.
     ratios = np.divide(spread, error, out=np.full_like(spread, np.nan), where=inside & (error > 0))
-    limit = scipy.special.chdtri(count - 1, _FALSE_ALARM / max(len(ratios), 1)) / (count - 1)
+    limit = scipy.special.chdtri(count - 1, CHANCE / max(len(ratios), 1)) / (count - 1)
     far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
     if far:
         moved = np.abs(values - fit.solution.x)
@@ -343,13 +268,13 @@ def horizon_errors(
     """Predict from many measured states, and return the errors so many seconds later.
 
     Each start is where the robot was measured to be: positions and velocities by the rule for the
-    start of a sequence, activations of actuators as the commands until then leave them. The error
-    over the last fifth of each horizon counts. All starts are simulated in one batch.
+    start of a sequence. The error over the last fifth of each horizon counts. All starts are
+    simulated in one batch.
 
     Returns:
-        A point for each role and horizon that the sequences have room for; none where none is
-        asked for, or the position of a joint is not measured, so that the robot cannot be put where
-        it was.
+        A point for each role and horizon that the sequences have room for; none where the position
+        of a joint is not measured or actuators have activations, so that the robot cannot be put
+        where it was.
     """
     model = problem.model
     starts = [
@@ -364,17 +289,7 @@ def horizon_errors(
     if observer is not None:
         observer.stage('predicting ahead from measured states')
     pieces = _pieces(model, starts)
-    predicted = []
-    for predictor in (fitted.nominal, fitted):
-        begun = pieces
-        if model.na:
-            activations = _activations(model, starts, predictor)
-            begun = [
-                dataclasses.replace(piece, initial_act=act)
-                for piece, act in zip(pieces, activations, strict=True)
-            ]
-        predicted.append(predictor.predict(begun))
-    table = Predictions(pieces, *predicted)
+    table = Predictions(pieces, fitted.nominal.predict(pieces), fitted.predict(pieces))
     lengths = {piece.name: start.seconds for start, piece in zip(starts, pieces, strict=True)}
 
     def late(piece: Trajectory, series: TimeSeries) -> NDArray[np.bool_]:
@@ -409,10 +324,11 @@ def horizon_errors(
 
 
 def _knows_state(model: mujoco.MjModel, sequence: Trajectory) -> bool:
-    """Whether the position of every joint is measured."""
+    """Whether the position of every joint is measured, and there is no state beside joints."""
     names = {name for series in sequence.measurements for name in series.names}
     known = {position_joint(model, name) for name in names} - {-1}
-    return len(known) == model.njnt and bool(np.isin(model.jnt_type, SCALAR_JOINTS).all())
+    scalar = bool(np.isin(model.jnt_type, SCALAR_JOINTS).all())
+    return len(known) == model.njnt and scalar and not model.na
 
 
 def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list[_Start]:
@@ -420,12 +336,10 @@ def _starts(role: Role, sequences: Sequence[Trajectory], seconds: float) -> list
     found = [
         _Start(role, sequence, number * seconds, seconds)
         for sequence in sequences
-        for number in range(int(sequence.duration / seconds + _ROUNDING))
+        for number in range(int(np.nextafter(sequence.duration / seconds, np.inf)))
     ]
-    most = min(_MOST_STARTS, max(int(_MOST_SECONDS / seconds), 1))
-    if len(found) <= most:
-        return found
-    return [found[i] for i in np.linspace(0, len(found) - 1, most).round().astype(int)]
+    count = min(len(found), _MOST_STARTS)
+    return [found[i] for i in np.linspace(0, len(found) - 1, count).round().astype(int)]
 
 
 def _coasting(
@@ -444,73 +358,16 @@ def _coasting(
     return found
 
 
-def _activations(
-    model: mujoco.MjModel, starts: Sequence[_Start], predictor: Predictor
-) -> list[NDArray[np.float64]]:
-    """Return the (na,) activation at each start, as predicted from the start of its sequence.
-
-    Activations depend on commands, hardly on the state, so that they do not drift.
-    """
-    actuators = [model.actuator(i) for i in np.flatnonzero(model.actuator_actnum)]
-    places = [each.actadr[0] + np.arange(each.actnum[0]) for each in actuators]
-    order = np.concatenate(places)
-    mapping = {
-        each.name: (SignalType.MjStateAct, np.searchsorted(np.sort(order), own))
-        for each, own in zip(actuators, places, strict=True)
-    }
-    asked = []
-    for name, sequence in {start.sequence.name: start.sequence for start in starts}.items():
-        times = np.unique([start.begin for start in starts if start.sequence.name == name])
-        series = TimeSeries(times, np.zeros((len(times), len(order))), mapping)
-        asked.append(dataclasses.replace(sequence, measurements=(series,)))
-    found = {}
-    for sequence, prediction in zip(asked, predictor.predict(asked), strict=True):
-        rows = zip(sequence.measurements[0].times, prediction.channels[0][0], strict=True)
-        for begin, row in rows:
-            act = np.zeros(model.na)
-            act[order] = row
-            found[sequence.name, float(begin)] = act
-    return [found[start.sequence.name, start.begin] for start in starts]
-
-
 def _pieces(model: mujoco.MjModel, starts: Sequence[_Start]) -> list[Trajectory]:
     """Cut what each prediction needs out of its sequence."""
-    states: dict[tuple[str, float], InitialState] = {}
+    states: dict[tuple[str, float], tuple[NDArray[np.float64], NDArray[np.float64]]] = {}
     found = []
     for number, (_, sequence, begin, seconds) in enumerate(starts):
-        qpos, qvel = sequence.initial_qpos, sequence.initial_qvel
-        if begin:
-            key = sequence.name, begin
-            if key not in states:
-                states[key] = initial_state(model, sequence.measurements, begin)
-            qpos, qvel, _ = states[key]
-        end = begin + seconds + _ROUNDING
-        measured = [
-            _cut(series, begin, *np.searchsorted(series.times, (begin, end)))
-            for series in sequence.measurements
-        ]
-        commands = []
-        for series in sequence.commands:
-            first, last = np.searchsorted(
-                series.times, (begin - _AROUND, end + _AROUND), side='right'
-            )
-            # The command before holds; what is interpolated goes on to the one after.
-            commands.append(_cut(series, begin, max(first - 1, 0), last + 1))
-        found.append(
-            dataclasses.replace(
-                sequence,
-                name=f'{sequence.name} start {number}',
-                origin_ns=sequence.origin_ns + round(1e9 * begin),
-                initial_qpos=qpos,
-                initial_qvel=qvel,
-                commands=tuple(commands),
-                measurements=tuple(series for series in measured if len(series)),
-            )
-        )
+        key = sequence.name, begin
+        if begin and key not in states:
+            qpos, qvel, _ = initial_state(model, sequence.measurements, begin)
+            states[key] = qpos, qvel
+        end = float(np.nextafter(begin + seconds, np.inf))  # with the sample there
+        piece = cut(sequence, begin, end, states.get(key))
+        found.append(dataclasses.replace(piece, name=f'{sequence.name} start {number}'))
     return found
-
-
-def _cut(series: TimeSeries, begin: float, first: int, last: int) -> TimeSeries:
-    """Return rows from the first to before the last, stamped from when a prediction begins."""
-    times, data = series.times[first:last] - begin, series.data[first:last]
-    return TimeSeries(times, data, series.signal_mapping)

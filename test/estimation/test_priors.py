@@ -19,7 +19,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known, difference
 from sysid_ros.model.targets import Target, Unknown, make_unknowns
-from sysid_ros.pipeline.memory import continue_from
+from sysid_ros.pipeline.fitting import continue_from
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import Trajectory
 

@@ -20,11 +20,11 @@ from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
-from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import Estimated
 from sysid_ros.pipeline.fitting import Fitted
 from sysid_ros.pipeline.predictions import simulate
 from sysid_ros.pipeline.problem import CalibrationBag, Problem
+from sysid_ros.pipeline.writing import assemble
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 

@@ -18,7 +18,7 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.errors import ConfigError, FitError
 from sysid_ros.pipeline.calibration import calibrate
-from sysid_ros.pipeline.driven import check_driven, switched_off, without_undriven
+from sysid_ros.pipeline.problem import check_driven, switched_off, without_undriven
 
 TIMES = np.arange(0.0, 20.0, 0.02)
 #: Two joints with an actuator each, and a third that swings by itself.

@@ -174,14 +174,6 @@ def test_a_model_without_actuators_is_driven_by_what_was_measured(folder: Path) 
     assert not mujoco.MjModel.from_xml_path(str(done.mjcf_path)).nactuator
 
 
-@pytest.mark.slow
-def test_preflight_looks_at_what_will_be_compared(folder: Path) -> None:
-    found = preflight(config(folder), Nobody())
-    assert {parameter.verdict for parameter in found.parameters} == {'identified'}
-    assert set(found.noise) == {'lift_effort', 'bend_effort'}
-    assert any('forces along the measured motion' in note for note in found.notes)
-
-
 def test_preflight_recommends_forces_where_simulations_diverge(folder: Path) -> None:
     # Driven by recorded torques, an arm that hardly loses energy tumbles.
     (folder / 'loose.xml').write_text(ARM.format(0.01, 0.001, 1.0, MOTORS), encoding='utf-8')
@@ -290,10 +282,3 @@ def test_it_says_why_forces_cannot_be_compared(
 ) -> None:
     with pytest.raises(ConfigError, match=f'Estimator torque is not possible: {sentence}'):
         seen(config(folder, estimator='torque', **changes))
-
-
-def test_a_recording_without_commands_says_why_its_forces_do_not_help(folder: Path) -> None:
-    chosen = config(folder, parameters=[{'target': 'actuator/m2/gear'}])
-    why = "nor do its forces tell, since parameter 'actuator/m2/gear.0.' does not act on the forces"
-    with pytest.raises(FitError, match=why):
-        seen(chosen)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import mujoco
@@ -65,8 +66,9 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Motion, NDArray[np
         'validation': {'horizon': [], 'leave_out': 'none'},
         'output': folder / 'out',
     }
-    motion = identify(validate(CalibrationConfig, document, 'test')).motion
-    assert motion is not None
+    drawn = identify(validate(CalibrationConfig, document, 'test')).film
+    assert isinstance(drawn, partial)
+    (motion,) = drawn.args
     return motion, truth
 
 

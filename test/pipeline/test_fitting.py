@@ -22,8 +22,10 @@ from sysid_ros.pipeline import fitting
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.pipeline.fitting import (
     Fitted,
+    corrected,
     fit_and_correct,
     known_noise,
+    stepped,
     timestep_change,
     with_timestep,
 )
@@ -132,6 +134,20 @@ def test_recordings_with_the_model_s_own_step_speak_for_no_other(problem: Proble
     arm = _of_the_arm(problem, [recorded(seed=1, step=2e-3)], 2e-3)
     config = calibration(Path('unused'), solver=SolverConfig())
     assert fit_and_correct(config, arm, Nobody()).problem is arm
+
+
+def test_a_correction_for_the_time_step_leaves_what_was_not_compared(problem: Problem) -> None:
+    arm = _of_the_arm(problem, [recorded(1.0, seed=1)], 2e-3)
+    found: Any = SimpleNamespace(
+        as_arrived=list,
+        unknowns=arm.parameters,
+        values=np.array([unknown.nominal for unknown in arm.parameters]),
+        noise={'shoulder_position': 1e-4},  # the other sensors never move
+    )
+    fixed = corrected(stepped(arm, 5e-4), arm, found, 1)
+    (before,), (after,) = (each.sequences('train') for each in (arm, fixed))
+    moved = np.ptp(after.measurements[0].data - before.measurements[0].data, axis=0)
+    assert [bool(each) for each in moved] == [True] + [False] * 5
 
 
 def _with_sensors(*sensors: str) -> Any:

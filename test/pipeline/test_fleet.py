@@ -135,12 +135,6 @@ def _wait(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_workers_of_this_machine_find_the_serial_numbers_bit_by_bit(
-    fleet: Fleet, serial: dict[str, Any]
-):
-    assert _numbers(fleet, calibrate_fleet(fleet, workers=2)) == serial
-
-
 def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_no_number(
     fleet: Fleet, cluster: Cluster, serial: dict[str, Any]
 ):

@@ -14,7 +14,7 @@ from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, MemoryConfig, SolverConfig
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.memory import Remembered, recall, without_known_bags
+from sysid_ros.pipeline.fitting import Memory, recall
 from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.result import CalibrationResult
 
@@ -57,45 +57,44 @@ def test_a_refit_continues_the_result_that_is_named(
 
 @pytest.mark.slow
 def test_no_bag_is_learned_twice(earlier: tuple[Path, CalibrationResult], tmp_path: Path) -> None:
-    path, _ = earlier
-    memory, _ = recall(MemoryConfig(previous=path), tmp_path)
+    known = {'memory': MemoryConfig(previous=earlier[0])}
+    memory, config, (sentence,) = recall(config_of(tmp_path, 'train', 'validate', **known))
     assert memory is not None
-    both = config_of(tmp_path, 'train', 'validate')
-    config, (sentence,) = without_known_bags(both, memory)
     assert [bag.name for bag, _ in bags_of(config)] == ['validate']
     assert sentence == 'Known from the earlier result and not read again: train.'
     with pytest.raises(ConfigError, match='found only train; record another'):
-        without_known_bags(config_of(tmp_path, 'train'), memory)
+        recall(config_of(tmp_path, 'train', **known))
     held_out = BagSelection(path=str(PENDULUM / 'train'), role='validate')
-    contaminated = both.model_copy(update={'bags': (both.bags[1], held_out)})
+    contaminated = config_of(tmp_path, 'validate', **known)
+    update = {'bags': (*contaminated.bags, held_out)}
     with pytest.raises(ConfigError, match='was fitted to it; choose another bag'):
-        without_known_bags(contaminated, memory)
+        recall(contaminated.model_copy(update=update))
 
 
 @pytest.mark.slow
 def test_the_bags_of_the_earlier_result_stay_known(
     earlier: tuple[Path, CalibrationResult],
 ) -> None:
-    path, before = earlier
-    memory, _ = recall(MemoryConfig(previous=path), path)
-    assert memory is not None
-    empty = before.provenance.model_copy(update={'files': ()})
-    told = Remembered(memory).provenance(empty)
-    later = before.model_copy(update={'provenance': told})
-    assert {file.sha256 for file in later.provenance.files if file.role == 'memory'}
-    assert type(memory)(path, '', later).trained == memory.trained
+    memory = Memory(*earlier)
+    empty = memory.result.provenance.model_copy(update={'files': ()})
+    told = memory.provenance(empty)
+    later = Memory(memory.path, memory.result.model_copy(update={'provenance': told}))
+    before, after = ({file.sha256 for file in each.trained} for each in (memory, later))
+    assert before
+    assert before == after
 
 
 @pytest.mark.slow
 def test_a_rejected_result_is_not_continued(
     earlier: tuple[Path, CalibrationResult], tmp_path: Path
 ) -> None:
-    worse = rejected(earlier[1])
-    path = tmp_path / 'result.json'
-    worse.save(path)
+    path = tmp_path / 'out' / 'result.json'
+    path.parent.mkdir()
+    rejected(earlier[1]).save(path)
     with pytest.raises(ConfigError, match=r'result.json.* was rejected: It is worse\.$'):
-        recall(MemoryConfig(previous=path), tmp_path)
-    memory, (warning,) = recall(MemoryConfig(previous='auto'), path)
+        recall(config_of(tmp_path, 'validate', memory=MemoryConfig(previous=path)))
+    config = config_of(path.parent, 'validate', memory=MemoryConfig(previous='auto'))
+    memory, _, (warning,) = recall(config)
     assert memory is None
     assert warning.startswith('Memory begins anew: Expected an accepted result')
 
@@ -103,14 +102,8 @@ def test_a_rejected_result_is_not_continued(
 def test_a_result_that_is_not_there_is_an_error_unless_it_would_be_the_first(
     tmp_path: Path,
 ) -> None:
+    missing = MemoryConfig(previous=tmp_path / 'result.json')
     with pytest.raises(ResultError, match='There is no result'):
-        recall(MemoryConfig(previous=tmp_path / 'result.json'), tmp_path)
-    assert recall(MemoryConfig(previous='auto'), tmp_path / 'result.json') == (None, ())
-    assert recall(MemoryConfig(), tmp_path) == (None, ())
-
-
-def test_the_short_form_names_the_result_relative_to_the_file(tmp_path: Path) -> None:
-    file = tmp_path / 'calibration.yaml'
-    for text, previous in (('old/result.json', tmp_path / 'old' / 'result.json'), ('auto', 'auto')):
-        file.write_text(f'{(PENDULUM / "calibration.yaml").read_text()}\nmemory: {text}\n')
-        assert load_calibration(file).memory == MemoryConfig(previous=previous)
+        recall(config_of(tmp_path, 'train', memory=missing))
+    for memory in (MemoryConfig(previous='auto'), MemoryConfig()):
+        assert recall(config_of(tmp_path, 'train', memory=memory))[::2] == (None, ())

@@ -7,35 +7,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import mujoco
 import numpy as np
 import pytest
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.preflight import SourceKind, predicted
-from sysid_ros.rollout.prediction import make_simulator
-from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.signals import Trajectory
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
-
-MEASURED = """
-<mujoco>
-  <worldbody><body><joint name="j"/><geom size=".1" mass="1"/></body></worldbody>
-  <actuator><motor name="m" joint="j"/></actuator>
-  <sensor>
-    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
-    <actuatorfrc name="f" actuator="m"/><jointactuatorfrc name="t" joint="j"/>
-  </sensor>
-</mujoco>
-"""
-
-
-def _series(kind: SignalType, times: Any, **columns: Any) -> TimeSeries:
-    mapping = {name: (kind, np.array([i])) for i, name in enumerate(columns)}
-    return TimeSeries(np.array(times), np.array(list(columns.values()), dtype=float).T, mapping)
 
 
 def _wild(sequence: Trajectory) -> Trajectory:
@@ -145,12 +126,6 @@ def test_a_model_that_is_unstable_everywhere_is_refused(workshop: Any):
         predicted(workshop.config, problem)
 
 
-def test_without_sequences_nothing_is_predicted(workshop: Any):
-    problem = workshop.problem(workshop.spec(), TARGETS)
-    with pytest.raises(FitError, match='0 training sequences and 2 parameters'):
-        predicted(workshop.config, problem)
-
-
 def test_what_a_source_tells_is_missed_without_it(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(2)]
     both, one = (
@@ -163,14 +138,3 @@ def test_what_a_source_tells_is_missed_without_it(workshop: Any):
     assert growth == pytest.approx(measured, rel=0.2)
     (only,) = (s.growth for s in one.sources if s.kind is SourceKind.BAG)
     assert np.isinf(only).all()
-
-
-@pytest.mark.parametrize(('sensor', 'forces'), [('v', False), ('f', True), ('t', True)])
-def test_whether_forces_are_measured_is_known(sensor: str, forces: bool):
-    rng, times = np.random.default_rng(1), np.arange(0.0, 1.0, 0.02)
-    columns = {'q': rng.normal(size=len(times)), sensor: rng.normal(size=len(times))}
-    measured = _series(SignalType.MjSensor, times, **columns)
-    sequence = Trajectory('s', 0, np.zeros(1), np.zeros(1), (), (measured,))
-    with make_simulator(mujoco.MjSpec.from_string(MEASURED), (), [sequence], 1) as simulator:
-        noise = {'q': 1.0, sensor: 1.0}
-        assert Residuals(simulator, noise).samples.forces is forces
