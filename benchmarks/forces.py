@@ -24,8 +24,7 @@ from shared.common import QUANTILE, Floats, Table, measuring, peak, run, traject
 from sysid_ros.estimation.motion import as_torques, with_inertial_priors
 from sysid_ros.identification.fit import Fit, fit
 from sysid_ros.model.unknown import Scope, make_unknowns
-from sysid_ros.rollout.inverse import InverseSimulator
-from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.rollout.prediction import InverseSimulator, make_simulator, predict
 from sysid_ros.signals.trajectory import Trajectory
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
@@ -151,7 +150,7 @@ def record(spec: mujoco.MjSpec, rng: np.random.Generator, name: str) -> Trajecto
 def terms(simulator: InverseSimulator) -> tuple[list[Floats], list[Floats]]:
     """Return what the forces of each sensor are linear in, but for springs, and the forces."""
     equations = simulator.equations().values()
-    return [each.matrix[:, :-14] for each in equations], [each.measured for each in equations]
+    return [lines[:, :-14] for lines, _ in equations], [force for _, force in equations]
 
 
 def best_regression(

@@ -574,7 +574,8 @@ def regression(config: CalibrationConfig, *, brakes: bool) -> dict[str, float]:
     def equations(role: str) -> list[tuple[str, Floats, Floats]]:
         with make_simulator(spec, (), list(seen.sequences(role)), 1) as simulator:
             return [
-                (n, e.matrix[:, :-joints], e.measured) for n, e in simulator.equations().items()
+                (n, lines[:, :-joints], force)
+                for n, (lines, force) in simulator.equations().items()
             ]
 
     train, unseen = equations('train'), equations('validate')

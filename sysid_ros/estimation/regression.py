@@ -42,9 +42,9 @@ from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrup
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.controls import SampledForce, sampled_forces
-from sysid_ros.rollout.inverse import IDENTITY, InverseSimulator, driving_lead
-from sysid_ros.rollout.runs import HeldCommand, Run, prepare
+from sysid_ros.rollout.inverse import IDENTITY, driving_lead
+from sysid_ros.rollout.prediction import InverseSimulator
+from sysid_ros.rollout.runs import HeldCommand, Run, SampledForce, prepare, sampled_forces
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 

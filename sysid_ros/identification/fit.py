@@ -55,8 +55,8 @@ from sysid_ros.inference.inference import DataOnly, data_only
 from sysid_ros.inference.model_errors import terms
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown, check_distinct
-from sysid_ros.rollout.drives import Drives
-from sysid_ros.rollout.inverse import InverseSimulator
+from sysid_ros.rollout.pool import Drives
+from sysid_ros.rollout.prediction import InverseSimulator
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.trajectory import Trajectory
 

@@ -22,9 +22,8 @@ from sysid_ros.estimation.windows import Cutter, Window
 from sysid_ros.identification.fit import Fit
 from sysid_ros.model.units import component_label
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.drives import Drives
-from sysid_ros.rollout.prediction import make_simulator, predict, predict_each
-from sysid_ros.rollout.simulation import Prediction
+from sysid_ros.rollout.pool import Drives
+from sysid_ros.rollout.prediction import Prediction, make_simulator, predict, predict_each
 from sysid_ros.signals import TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
 

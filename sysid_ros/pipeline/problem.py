@@ -63,7 +63,7 @@ from sysid_ros.pipeline.driven import (
     switched_off,
     without_undriven,
 )
-from sysid_ros.rollout.drives import no_law
+from sysid_ros.rollout.pool import no_law
 from sysid_ros.servos.formats.parameter_file import read_parameters
 from sysid_ros.servos.laws.friction import Coefficient
 from sysid_ros.servos.laws.joints import ServoDrive, ServoJoints, starting_values

@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What lies between the state of the model and the number in the recording: gain, bias, delay.
 
-With gains g, biases b and the delay d of a channel, the residual of a sample y at time t is
-``w · ((g_m y + b_m) − (g_p p(t − d) + b_p)) / σ``, where p is what the model's sensor says. Its
-derivatives by all of them follow from one simulation.
+The residual of a sample y at time t is ``(g_m y + b_m) − (g_p p(t − d) + b_p)``, where p is what
+the model's sensor says. Its derivatives by gains, biases and delay follow from one simulation.
 """
 
 from __future__ import annotations
@@ -20,29 +19,23 @@ from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.signals import TimeSeries
 
-#: A sample this close to a step is on it, s: stamps are differences of rounded numbers.
+#: Instants this close to each other are the same, s: stamps are whole nanoseconds.
 ON_STEP = 1e-9
+#: What is smaller, relative to its kind, is a rounding error.
+ROUNDING = 1e-9
 #: The recorded field that holds what the model's sensors say.
 SENSORS = 'sensordata'
 
 
 @dataclass(frozen=True)
 class MeasurementModel:
-    """Columns of a candidate that act on one sensor's reading.
+    """Columns of a candidate that act on one sensor's reading."""
 
-    Attributes:
-        gains: The prediction is multiplied by all of them, …
-        biases: … and all of these are added.
-        measured_gains: The measurement is multiplied by all of them, …
-        measured_biases: … and all of these are added.
-        delay: Seconds by which a reading describes an earlier state.
-    """
-
-    gains: tuple[int, ...] = ()
-    biases: tuple[int, ...] = ()
-    measured_gains: tuple[int, ...] = ()
-    measured_biases: tuple[int, ...] = ()
-    delay: int | None = None
+    gains: tuple[int, ...] = ()  # the prediction is multiplied by all of them, …
+    biases: tuple[int, ...] = ()  # … and all of these are added
+    measured_gains: tuple[int, ...] = ()  # the measurement is multiplied by all of them, …
+    measured_biases: tuple[int, ...] = ()  # … and all of these are added
+    delay: int | None = None  # seconds by which a reading describes an earlier state
 
     @property
     def columns(self) -> set[int]:
@@ -91,17 +84,13 @@ class Lookup(NamedTuple):
     Attributes:
         rows: (n,) row at or before each sample; (n, k) for columns with times of their own.
         weights: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
-        regular: The rows as a slice, where they are evenly spaced and every sample is on one.
     """
 
     rows: NDArray[np.int64]
     weights: NDArray[np.float64] | None = None
-    regular: slice | None = None
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
-        if self.regular is not None:
-            return values[..., self.regular, :]
         if self.weights is None:
             return values[..., self.rows, :]
         if self.rows.ndim > 1:
@@ -138,12 +127,7 @@ def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
     weights: NDArray[np.float64] = position - rows
     if rows.ndim > 1:
         return Lookup(rows, weights)
-    if np.any(weights):
-        return Lookup(rows, weights[:, None])
-    strides = np.diff(rows)
-    if len(strides) and strides[0] > 0 and np.all(strides == strides[0]):
-        return Lookup(rows, regular=slice(int(rows[0]), int(rows[-1]) + 1, int(strides[0])))
-    return Lookup(rows)
+    return Lookup(rows, weights[:, None] if np.any(weights) else None)
 
 
 def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
@@ -167,6 +151,8 @@ class Readings:
         laws: (k,) law of each column, once they are known: see `under`.
         held: Recorded field with (n, k) values that are added at the samples, if it is there: what
             commands that are held make of forces.
+        measured: (n, k) values of the columns.
+        at_stamps: Evaluates rows of a simulation at the measured stamps.
     """
 
     series: TimeSeries
@@ -178,12 +164,12 @@ class Readings:
     laws: tuple[MeasurementModel, ...] = ()
     held: str = ''
     measured: NDArray[np.float64] = field(init=False, repr=False)
-    _lookup: Lookup = field(init=False, repr=False)
+    at_stamps: Lookup = field(init=False, repr=False)
     _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, 'measured', self.series.data[:, _selection(self.own)])
-        object.__setattr__(self, '_lookup', lookup(self.times, self.timestep))
+        object.__setattr__(self, 'at_stamps', lookup(self.times, self.timestep))
         object.__setattr__(self, '_columns', _selection(self.columns))
 
     @property
@@ -219,11 +205,7 @@ class Readings:
 
         Row k describes the state at ``k * timestep``. No law acts on them.
         """
-        return self._with_held(self._lookup(self.values(rows)), rows)
-
-    def looked_up(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (…, n, k) values that (…, steps, k) have at the measured stamps."""
-        return self._lookup(values)
+        return self._with_held(self.at_stamps(self.values(rows)), rows)
 
     def _with_held(
         self, values: NDArray[np.float64], rows: Mapping[str, NDArray[np.float64]]

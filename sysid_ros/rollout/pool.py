@@ -1,21 +1,22 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simulations of one model, each with its own values, and which of them touched nothing."""
+"""The batch of simulations of one model: their values, what steps them, what touched nothing."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
-from sysid_ros.model.targets import Writer
+from sysid_ros.errors import ParameterError
+from sysid_ros.model.targets import Target, Writer
 from sysid_ros.model.targets.writer import APART
 
 _lock = threading.Lock()
@@ -42,6 +43,56 @@ def unlogged() -> Iterator[None]:
             _silent.pop()
 
 
+class Stepper(Protocol):
+    """Steps simulations of one model with some unknowns.
+
+    Attributes:
+        fields: Fields of the model that it writes, each simulation having its own values.
+    """
+
+    fields: frozenset[str]
+
+    def roll(
+        self,
+        batch: Batch,
+        control: NDArray[np.float64],
+        values: NDArray[np.float64],
+        record: Mapping[Any, NDArray[np.float64]],
+    ) -> None:
+        """Simulate the first n simulations of a batch from the states that they are in.
+
+        Args:
+            batch: Its fields hold what else the candidates write.
+            control: (n, steps, nu); those of driven actuators are goals.
+            values: (n, p) values of the unknowns.
+            record: What ``Batch.rollout`` may be asked to record, to the (n, steps, width) arrays
+                that are filled in as it does: states after each step, sensors before it.
+        """
+
+
+class Drives(Protocol):
+    """Which actuators of a model are driven by laws."""
+
+    def prepared(self, model: mujoco.MjModel) -> mujoco.MjModel:
+        """Return a copy of a compiled model whose driven actuators exert what they are told."""
+
+    def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> Stepper:
+        """Return what steps simulations of a prepared model, from targets and their columns.
+
+        Raises:
+            ParameterError: A target is a number of a law that its actuator does not have, or a
+                number of the model that a law decides.
+        """
+
+
+def no_law(target: Target) -> ParameterError:
+    """Return the error that an actuator is driven by no law."""
+    return ParameterError(
+        f'Target {target.path!r} is a number of a servo, and no servo drives actuator '
+        f"{target.name!r}: expected the actuator under 'servos', with type and model, or params."
+    )
+
+
 class Pool:
     """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model."""
 
@@ -54,7 +105,7 @@ class Pool:
         *,
         also: frozenset[str] = frozenset(),
     ) -> None:
-        """Keep what the batch is made of.
+        """Keep what the batch of a compiled model is made of.
 
         Args:
             model: The compiled model.
@@ -120,8 +171,6 @@ class Pool:
             self._fields[field][:count, rows] = APART
 
 
-#: So many points are remembered.
-_REMEMBERED = 64
 #: Switches the search for contacts off.
 WITHOUT = mujoco.mjtDisableBit.mjDSBL_CONTACT.value
 
@@ -156,12 +205,8 @@ class Contacts:
 
     def note(self, point: NDArray[np.float64], run: int, contacts: NDArray[np.int32]) -> None:
         """Remember a simulation at a (p,) point by the numbers of its contacts."""
-        key = self._key(point)
-        if key not in self._free:
-            while len(self._free) >= _REMEMBERED:
-                del self._free[next(iter(self._free))]
-            self._free[key] = self._nothing.copy()
-        self._free[key][run] = not contacts.any()
+        free = self._free.setdefault(self._key(point), self._nothing.copy())
+        free[run] = not contacts.any()
 
     def _key(self, point: NDArray[np.float64]) -> bytes:
         return bytes(point[self._columns].tobytes())

@@ -1,11 +1,19 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences, prepared once for simulation with any candidate."""
+"""Trajectories prepared for simulation with any candidate, and the controls of each candidate.
+
+A simulation holds the mean of a command over each time step, so that predictions change smoothly
+with a delay. A driver reads no mean: where states and commands are synchronous, every force is
+read just before or just after a command came to act, and a stiff servo's differ by much. A force
+with a fixed gain is therefore taken apart: what follows the state is interpolated between steps,
+and the gain times the command in force at the stamp is added.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 import mujoco
@@ -13,22 +21,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
+from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
+from sysid_ros.model.targets import Role, Target
+from sysid_ros.rollout.measurement import ON_STEP, ROUNDING, SENSORS, Readings
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.setpoints import STEP_NS
 from sysid_ros.signals.trajectory import SLOWEST_UPDATE, Trajectory
 
-#: Stamps of a series are at least so far apart, s.
-_SHORTEST = 1e-9
-#: Where samples of what is interpolated are nearer than this, s, it is bent there …
+#: So much is kept at once of what takes memory for each candidate: controls of commands, and
+#: simulations that are driven by laws.
+MOST_KEPT = 256
+#: Samples of an interpolated command that are nearer than this, s, are those of a curve.
 _BENT = 2e-9 * STEP_NS
-#: … and where they are nearer than this, it jumps, and has no slope.
-_JUMP = 1e-6
 
 
 def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return (n,) stamps that increase: none is before the one before it."""
-    least = _SHORTEST * np.arange(len(times))
+    least = ON_STEP * np.arange(len(times))
     ordered: NDArray[np.float64] = np.maximum.accumulate(times - least) + least
     return ordered
 
@@ -36,9 +45,8 @@ def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
 class HeldCommand:
     """One actuator's command: each sample holds until the next, the first also before it.
 
-    A simulation takes one control value per step. Where the command changes inside a step, the
-    step gets the mean of the command over it, so that the impulse is exact and the controls, and
-    with them the residuals, are continuous functions of the delay.
+    Where it changes inside a step, the step gets its mean, so that the impulse is exact and the
+    controls, and with them the residuals, are continuous functions of the delay.
     """
 
     def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
@@ -55,10 +63,6 @@ class HeldCommand:
     def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
         return type(self)(times, self._values)
-
-    def at(self, time: float) -> float:
-        """Return the undelayed command at one time, in seconds."""
-        return float(self.in_force(np.array([time]))[0])
 
     def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the undelayed command at (n,) times, in seconds."""
@@ -78,13 +82,9 @@ class HeldCommand:
 
 
 class InterpolatedCommand(HeldCommand):
-    """One actuator's command that changes linearly from sample to sample, and is held at the ends.
-
-    It is what a controller asks for at each moment: no message of its own makes it change.
-    """
+    """What a controller asks for at each moment: linear between samples, held at the ends."""
 
     def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Prepare the integral of (n,) commands at increasing times, s."""
         super().__init__(times, values)
         areas = (values[1:] + values[:-1]) / 2 * np.diff(times)
         self._integral = np.concatenate([[0.0], np.cumsum(areas)])
@@ -154,19 +154,19 @@ class InterpolatedCommand(HeldCommand):
         ahead, ripple = said.get('update_phase', 0.0), said.get('update_ripple', 1.0)
         means = self.means(edges, delay)
         step = float(edges[1] - edges[0])
-        number = np.searchsorted(measured, edges[1:] - _SHORTEST, side='right') - 1
+        number = np.searchsorted(measured, edges[1:] - ON_STEP, side='right') - 1
         number = np.clip(number, 0, len(measured) - 2)
         since = edges[:-1] - measured[number]
         period = (measured[1:] - measured[:-1])[number]
         saw = (ahead + period / 2 - since) % period - period / 2
         # What is read between two steps is of both.
-        read = since < step - _SHORTEST
+        read = since < step - ON_STEP
         saw = np.where(read, ahead, ripple * saw)
         rest = np.bincount(number, ~read, minlength=len(measured))
         left = np.bincount(number, saw, minlength=len(measured)) / np.maximum(rest, 1)
         saw[~read] -= left[number[~read]]
         slope = np.gradient(means, step)
-        jumps = self.times[1:][np.diff(self.times) < _JUMP] + delay
+        jumps = self.times[1:][np.diff(self.times) < 2 * ON_STEP] + delay
         # The same steps are left out for delays that differ a little: what is predicted would else
         # change at once, and differences would take that for information.
         near = SLOWEST_UPDATE * np.round(jumps / SLOWEST_UPDATE)
@@ -198,44 +198,26 @@ _STATE_FIELDS = {
 
 
 class Command(NamedTuple):
-    """What one control was told.
+    """What one control was told."""
 
-    Attributes:
-        actuator: Id of the actuator.
-        column: Column of the model's controls.
-        held: The command.
-        series: Which of the sequence's series of commands it is in.
-    """
-
-    actuator: int
-    column: int
+    actuator: int  # its id
+    column: int  # of the model's controls
     held: HeldCommand
-    series: int
+    series: int  # which of the sequence's series of commands it is in
 
 
 @dataclass(frozen=True)
 class Run:
-    """One sequence, prepared for simulation with any candidate.
-
-    Attributes:
-        sequence: What was recorded.
-        steps: Rows that its samples need.
-        qpos: (nq,) at the start.
-        qvel: (nv,) at the start.
-        act: (na,) at the start.
-        commands: What the controls were told.
-        readings: Of each measured series, one per recorded field that it is found in.
-        timestep: Of the simulation, seconds.
-    """
+    """One sequence, prepared for simulation with any candidate."""
 
     sequence: Trajectory
-    steps: int
-    qpos: NDArray[np.float64]
-    qvel: NDArray[np.float64]
-    act: NDArray[np.float64]
+    steps: int  # rows that its samples need
+    qpos: NDArray[np.float64]  # (nq,) at the start
+    qvel: NDArray[np.float64]  # (nv,) at the start
+    act: NDArray[np.float64]  # (na,) at the start
     commands: tuple[Command, ...]
-    readings: tuple[Readings, ...]
-    timestep: float
+    readings: tuple[Readings, ...]  # of each measured series, one per recorded field it is in
+    timestep: float  # of the simulation, s
 
 
 def prepare(
@@ -270,6 +252,11 @@ def prepare(
                 f'the model has {size}.'
             )
     commands = tuple(_commands(model, sequence))
+    readings = [
+        each
+        for series in sequence.measurements
+        for each in _readings(model, series, sequence.name, timestep)
+    ]
     return Run(
         sequence,
         steps,
@@ -277,14 +264,7 @@ def prepare(
         np.asarray(sequence.initial_qvel, dtype=np.float64),
         _activation(model, sequence, commands),
         commands,
-        tuple(
-            replace(readings, held=f'held/{number}')
-            for number, readings in enumerate(
-                readings
-                for series in sequence.measurements
-                for readings in _readings(model, series, sequence.name, timestep)
-            )
-        ),
+        tuple(replace(each, held=f'held/{number}') for number, each in enumerate(readings)),
         timestep,
     )
 
@@ -321,15 +301,14 @@ def _activation(
     if sequence.initial_act is not None:
         return np.asarray(sequence.initial_act, dtype=np.float64)
     act = np.zeros(model.na)
+    # The steady state of these is the control itself.
+    filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
     for actuator, column, held, _ in commands:
-        if column != model.actuator_ctrladr[actuator]:
-            continue
-        # The steady state of these is the control itself.
-        filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
-        if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in filters:
-            first = held.at(0.0)
+        own = column == model.actuator_ctrladr[actuator]
+        if own and mujoco.mjtDyn(model.actuator_dyntype[actuator]) in filters:
+            (first,) = held.in_force(np.zeros(1))
             if model.actuator_ctrllimited[column]:
-                first = float(np.clip(first, *model.actuator_ctrlrange[column]))
+                first = np.clip(first, *model.actuator_ctrlrange[column])
             act[model.actuator_actadr[actuator]] = first
     return act
 
@@ -392,4 +371,254 @@ def _state_place(model: mujoco.MjModel, name: str, source: str, sequence: str) -
         known = [model.joint(i).name for i in range(model.njnt)]
     raise FitError(
         f'Sequence {sequence!r} measures the {source} of {bare!r}; {nearest(bare, known)}.'
+    )
+
+
+class Timing(NamedTuple):
+    """Columns of a candidate that say when the commands of a sequence act."""
+
+    #: Seconds by which all act later than their stamps and delays say; None for 0.
+    offset: int | None = None
+    #: What is said of the updates of its controller (see `InterpolatedCommand.updated`); empty
+    #: where what it asks for is taken to change all the time.
+    updates: Mapping[str, int] = MappingProxyType({})
+    #: Message that is interpolated to the seconds by which it acts later than the others.
+    messages: Mapping[int, int] = MappingProxyType({})
+
+
+class Controls:
+    """Turns the commands of a sequence into one control per step and candidate."""
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        written: list[tuple[Target, int]],
+        *,
+        native: bool = False,
+        shown: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+    ) -> None:
+        """Find the columns that act on commands.
+
+        Args:
+            model: The compiled model, with its native actuator delays.
+            written: Targets and the columns of a candidate that they take their values from.
+            native: Whether the simulation itself applies the model's delays.
+            shown: Column of a delay to those between which forces show that it is.
+        """
+        self._shown = shown
+        self._nu = model.nu
+        self._timestep = float(model.opt.timestep)
+        self._delays = np.where(native, 0.0, model.actuator_delay)
+        limited = np.array(model.actuator_ctrllimited, dtype=bool)[:, None]
+        self._ranges = np.where(limited, model.actuator_ctrlrange, [-np.inf, np.inf])
+        self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
+        for target, column in written:
+            if target.role is Role.COMMAND:
+                self._columns[target.attribute][target.row] = column
+        # The command is kept as well: its id would else be given to another one.
+        self._kept: dict[tuple[object, ...], tuple[HeldCommand, NDArray[np.float64]]] = {}
+
+    def of(
+        self,
+        run: Run,
+        steps: int,
+        candidates: NDArray[np.float64],
+        timing: Timing,
+    ) -> NDArray[np.float64]:
+        """Return the (m, steps, nu) means of the delayed commands of a run over each step."""
+        control = np.zeros((len(candidates), steps, self._nu))
+        columns = [*timing.updates.values(), *timing.messages.values()]
+        for command, delays in zip(run.commands, self.delays(run, candidates, timing), strict=True):
+            acting = delays[:, None]
+            if isinstance(command.held, InterpolatedCommand):
+                acting = np.concatenate([acting, candidates[:, columns]], axis=1)
+            distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
+            means = [self._means(run, command, steps, timing, each) for each in distinct]
+            control[:, :, command.column] = self._scaled(
+                command.actuator, np.stack(means)[inverse.reshape(-1)], candidates
+            )
+        return control
+
+    def _scaled(
+        self, actuator: int, values: NDArray[np.float64], candidates: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return (m, n) values of a command times its gain, with its bias."""
+        if actuator in self._columns['gain']:
+            values = values * candidates[:, self._columns['gain'][actuator], None]
+        if actuator in self._columns['bias']:
+            values = values + candidates[:, self._columns['bias'][actuator], None]
+        return values
+
+    def take_apart(
+        self,
+        run: Run,
+        forces: Sequence[SampledForce],
+        rows: dict[str, NDArray[np.float64]],
+        control: NDArray[np.float64],
+        candidates: NDArray[np.float64],
+        timing: Timing,
+        gains: NDArray[np.float64],
+        ranges: NDArray[np.float64],
+    ) -> None:
+        """Replace forces by what follows the state, and add what commands make of each sample.
+
+        Args:
+            run: The sequence.
+            forces: Its readings that are taken apart.
+            rows: Recorded field to (m, steps, width); those of sensors change, and each readings'
+                own field (see `Readings.held`) is added, (m, n, k).
+            control: (m, steps, nu) what the simulations were told.
+            candidates: (m, p) their values.
+            timing: When commands of the sequence act.
+            gains: (m, size) ``actuator_gainprm`` of the simulations, …
+            ranges: … and their ``actuator_forcerange``.
+        """
+        for force in forces:
+            readings, command = run.readings[force.readings], run.commands[force.command]
+            gain = force.factor * gains[:, mujoco.mjNGAIN * force.actuator, None]
+            low, high = np.sort(
+                force.factor * ranges[:, 2 * force.actuator : 2 * force.actuator + 2], axis=1
+            ).T[:, :, None]
+            if not force.limited:
+                low, high = -np.inf, np.inf
+            low, high = np.maximum(low, force.limits[0]), np.minimum(high, force.limits[1])
+            values = rows[SENSORS][:, :, force.column]
+            limited = (values <= (1 - ROUNDING) * low) | (values >= (1 - ROUNDING) * high)
+            told = gain * np.clip(control[:, :, command.column], *self._ranges[command.column])
+            values -= told
+            at_samples = readings.at_stamps(np.stack([told, limited.astype(np.float64)], axis=2))
+            held = rows.setdefault(
+                readings.held, np.zeros((len(gain), len(readings.times), len(readings.columns)))
+            )
+            in_force = self._in_force(run, force.command, candidates, timing, readings.times)
+            held[:, :, force.place] = np.where(
+                at_samples[:, :, 1] > 0, at_samples[:, :, 0], gain * in_force
+            )
+
+    def _in_force(
+        self,
+        run: Run,
+        number: int,
+        candidates: NDArray[np.float64],
+        timing: Timing,
+        times: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
+        command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
+        column = self._columns['delay'].get(command.actuator, -1)
+        delays = np.clip(delays, *self._shown.get(column, (-np.inf, np.inf)))
+        distinct, inverse = np.unique(delays, return_inverse=True)
+        held = np.stack([command.held.in_force(times - delay) for delay in distinct])
+        told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)
+        return np.asarray(np.clip(told, *self._ranges[command.column]))
+
+    def delays(
+        self, run: Run, candidates: NDArray[np.float64], timing: Timing
+    ) -> list[NDArray[np.float64]]:
+        """Return for each command the (m,) seconds by which it acts later than its stamps."""
+        shift = np.zeros(len(candidates))
+        if timing.offset is not None:
+            shift = candidates[:, timing.offset]
+        found = []
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            known = np.full(len(candidates), self._delays[command.actuator])
+            found.append((known if column is None else candidates[:, column]) + shift)
+        return found
+
+    def common_delay(self, run: Run, count: int, timing: Timing) -> NDArray[np.float64]:
+        """Return the derivative of the mean delay of a run's commands by the (p,) values."""
+        found = np.zeros(count)
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            if column is not None:
+                found[column] += 1.0
+        # Six times a sixth is less than one.
+        found /= max(len(run.commands), 1)
+        if timing.offset is not None:
+            found[timing.offset] += 1.0
+        return found
+
+    def _means(
+        self,
+        run: Run,
+        command: Command,
+        steps: int,
+        timing: Timing,
+        acting: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the (steps,) controls of a command for its delay, phase and messages' offsets."""
+        key = (id(command.held), command.column, acting.tobytes(), steps)
+        if key not in self._kept:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
+            held, (delay, *more) = command.held, acting.tolist()
+            if isinstance(held, InterpolatedCommand) and timing.messages:
+                later = np.zeros(len(run.sequence.replaced) + 1)
+                later[list(timing.messages)] = more[-len(timing.messages) :]
+                held = held.replaced(run.sequence.replaced, later)
+            if isinstance(held, InterpolatedCommand) and timing.updates:
+                said = dict(zip(timing.updates, more, strict=False))
+                means = held.updated(edges, delay, run.sequence.updates, said)
+            else:
+                means = held.means(edges, delay)
+            self._kept[key] = (command.held, means)
+        return self._kept[key][1]
+
+
+class SampledForce(NamedTuple):
+    """A column of readings that is the force of one actuator."""
+
+    readings: int  # number of the readings of the run …
+    place: int  # … and column of them
+    column: int  # of the sensors' data
+    actuator: int  # its id
+    factor: float  # what is read for a unit of its force
+    limited: bool  # whether the actuator has limits
+    limits: NDArray[np.float64]  # (2,) least and greatest reading that the joint allows
+    command: int  # its command in the run
+
+
+def sampled_forces(model: mujoco.MjModel, run: Run) -> tuple[SampledForce, ...]:
+    """Return the readings of a run that are taken apart."""
+    if not run.sequence.sampled:
+        return ()
+    return tuple(
+        SampledForce(number, place, int(column), *force, command)
+        for number, readings in enumerate(run.readings)
+        if readings.source == SENSORS
+        for place, column in enumerate(readings.columns.tolist())
+        for force in _force(model, column)
+        for command, commanded in enumerate(run.commands)
+        if commanded.actuator == force[0] and not isinstance(commanded.held, InterpolatedCommand)
+    )
+
+
+def _force(
+    model: mujoco.MjModel, column: int
+) -> Iterator[tuple[int, float, bool, NDArray[np.float64]]]:
+    """Yield the actuator whose force is read, the factor, and limits of it and of the joint."""
+    (found,) = np.nonzero(model.sensor_adr == column)
+    kind = model.sensor_type[found[0]] if len(found) else -1
+    element = int(model.sensor_objid[found[0]]) if len(found) else -1
+    limits = np.array([-np.inf, np.inf])
+    if kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
+        if _is_static(model, element):
+            yield element, 1.0, bool(model.actuator_forcelimited[element]), limits
+    elif kind == mujoco.mjtSensor.mjSENS_JOINTACTFRC and model.jnt_type[element] in SCALAR_JOINTS:
+        on_joint = np.isin(model.actuator_trntype, list(TO_JOINT))
+        (own,) = np.nonzero(on_joint & (model.actuator_trnid[:, 0] == element))
+        if model.jnt_actfrclimited[element]:
+            limits = np.array(model.jnt_actfrcrange[element])
+        if len(own) == 1 and _is_static(model, int(own[0])):
+            gear, has_limits = model.actuator_gear[own[0], 0], model.actuator_forcelimited[own[0]]
+            yield int(own[0]), float(gear), bool(has_limits), limits
+
+
+def _is_static(model: mujoco.MjModel, actuator: int) -> bool:
+    """Return whether an actuator's force is a fixed gain times its command, and more."""
+    return bool(
+        model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
+        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
     )

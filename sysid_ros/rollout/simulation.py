@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import copy
-import functools
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import mujoco
@@ -16,15 +14,14 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from sysid_ros.errors import FitError
 from sysid_ros.model.rebuild import CandidateError, Rebuild
 from sysid_ros.model.targets import Role, Target, Writer
 from sysid_ros.model.targets.writer import APART, set_all_apart
 from sysid_ros.model.unknown import Unknown
-from sysid_ros.rollout.controls import Controls, Timing, sampled_forces, take_apart
-from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
 from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.pool import WITHOUT, Contacts, Pool, may_touch, unlogged
-from sysid_ros.rollout.runs import Run, prepare
+from sysid_ros.rollout.pool import WITHOUT, Contacts, Drives, Pool, may_touch, no_law, unlogged
+from sysid_ros.rollout.runs import MOST_KEPT, Controls, Run, Timing, prepare, sampled_forces
 from sysid_ros.signals.trajectory import Trajectory
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
@@ -33,32 +30,9 @@ _LENGTH_FACTOR = 1.25
 _LARGEST_RECORD = 3e6
 #: So many simulations for each thread are one batch at most: each needs memory of its own.
 _PER_THREAD = 8
-#: The same where laws are evaluated between steps, at a cost that hardly grows with the number of
-#: simulations: so many of them, as long as their record is below this, bytes, and never fewer.
-_FEWEST_DRIVEN, _MOST_DRIVEN = 16, 256
+#: What a batch records where laws are evaluated between steps, bytes: that costs hardly more for
+#: many simulations than for one.
 _LARGEST_DRIVEN_RECORD = 128e6
-
-
-def most_at_once(size: int, threads: int, *, driven: bool) -> int:
-    """Return how many simulations, each of which records so many bytes, are one batch at most."""
-    if driven:
-        room = int(_LARGEST_DRIVEN_RECORD / max(size, 1))
-        return min(max(room, _FEWEST_DRIVEN), _MOST_DRIVEN)
-    room = int(_LARGEST_RECORD / max(size, 1))
-    return threads * min(max(room // threads, 2), _PER_THREAD)
-
-
-def of_like_length(steps: list[int]) -> list[list[int]]:
-    """Group sequences, by their numbers of steps."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(steps)), key=lambda i: -steps[i]):
-        if batches and steps[batches[-1][0]] <= _LENGTH_FACTOR * steps[index]:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
-
-
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
 #: The number of contacts, and what tells simulations whether to look for them.
@@ -67,33 +41,14 @@ _CONTACTS, _FLAGS = 'ncon', 'opt.disableflags'
 _STATE = ('qpos', 'qvel', 'act')
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What all candidates predict for one sequence.
-
-    Attributes:
-        channels: One (m, n, k) array per measured series of the sequence.
-        diverged: (m,) whether the simulation became unstable.
-    """
-
-    channels: tuple[NDArray[np.float64], ...]
-    diverged: NDArray[np.bool_]
-
-
 class Block(NamedTuple):
-    """Simulations of one sequence; the arrays are valid until the batch simulates again.
+    """Simulations of one sequence; the arrays are valid until the batch simulates again."""
 
-    Attributes:
-        run: Index of the sequence.
-        candidates: (m,) indices of the candidates.
-        rows: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
-        diverged: (m,) whether the simulation became unstable.
-    """
-
-    run: int
-    candidates: NDArray[np.int64]
+    run: int  # index of the sequence
+    candidates: NDArray[np.int64]  # (m,) their indices
+    #: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
     rows: dict[str, NDArray[np.float64]]
-    diverged: NDArray[np.bool_]
+    diverged: NDArray[np.bool_]  # (m,) whether the simulation became unstable
 
 
 class Simulator:
@@ -169,7 +124,11 @@ class Simulator:
                 if target.role is Role.LAW:
                     raise no_law(target)
         else:
-            check_compiled_once(self.parameters, self._rebuilt)
+            for column in self._rebuilt:  # laws between steps cannot follow the compiler
+                raise FitError(
+                    f'Parameter {parameters[column].name!r} is read by the compiler: beside '
+                    'servos, expected parameters that are numbers of the compiled model.'
+                )
             self.model = drives.prepared(self.model)
             self._stepper = drives.stepper(self.model, self._written)
         self._writer = Writer(model, self._written, learnt=learnt)
@@ -179,7 +138,7 @@ class Simulator:
             self.model,
             self._writer if build is None else None,
             self.threads,
-            min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
+            min(1 + len(self.parameters), self._most_at_once(0)),
             also=frozenset() if self._stepper is None else self._stepper.fields,
         )
         self._prepare(sequences)
@@ -199,14 +158,27 @@ class Simulator:
         # Laws that are evaluated between steps, and models that are compiled, have their own gains.
         alone = self._build is None and self._stepper is None
         self._sampled = [sampled_forces(self.model, run) if alone else () for run in self.runs]
-        self._batches = of_like_length([run.steps for run in self.runs])
+        self._batches: list[list[int]] = []
+        for index in sorted(range(len(self.runs)), key=lambda i: -self.runs[i].steps):
+            longest = self.runs[self._batches[-1][0]].steps if self._batches else np.inf
+            if longest <= _LENGTH_FACTOR * self.runs[index].steps:
+                self._batches[-1].append(index)
+            else:
+                self._batches.append([index])
         self._contacts: Contacts | None = None
-        if self._build is None and self._stepper is None and may_touch(self.model):
-            acting = np.asarray(self.acts().any(axis=1))
-            self._contacts = Contacts(len(self.runs), acting)
+        if alone and may_touch(self.model):
+            self._contacts = Contacts(len(self.runs), np.any(self.acts(), axis=1))
 
     def _prepared(self, sequence: Trajectory) -> Run:
         return prepare(self.model, sequence, self._lead)
+
+    def _most_at_once(self, size: int) -> int:
+        """Return how many simulations, each recording so many bytes, are one batch at most."""
+        most = self.threads * _PER_THREAD
+        if self._stepper is not None:
+            return min(max(int(_LARGEST_DRIVEN_RECORD / max(size, 1)), most), MOST_KEPT)
+        room = int(_LARGEST_RECORD / max(size, 1))
+        return min(self.threads * max(room // self.threads, 2), most)
 
     def of(self, sequences: Sequence[Trajectory]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""
@@ -239,22 +211,6 @@ class Simulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
-        """Simulate every sequence with (m, p) candidates; return one prediction per sequence."""
-        every = np.arange(len(candidates))
-        found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
-        for block in self.simulate(candidates, [every] * len(self.runs)):
-            readings = self.runs[block.run].readings
-            values = tuple(np.array(each.simulated(block.rows)) for each in readings)
-            found[block.run].append((block, values))
-        return tuple(
-            Prediction(
-                tuple(np.concatenate(parts) for parts in zip(*(v for _, v in blocks), strict=True)),
-                np.concatenate([block.diverged for block, _ in blocks]),
-            )
-            for blocks in found
-        )
-
     def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
         """Return a model of its own with (p,) values, or the first, the others being nominal."""
         values = self._whole(x)
@@ -273,29 +229,22 @@ class Simulator:
         return np.concatenate([x, rest])
 
     def check(self, x: NDArray[np.float64]) -> None:
-        """Check that a model can be built with a candidate's values, where it has to be.
-
-        Raises:
-            CandidateError: The compiler or a callback refuses them.
-        """
+        """Raise a `CandidateError` where a candidate's model has to be built and cannot be."""
         if self._build is not None:
             self.compiled(x)
 
     def controls(
-        self, run: Run, steps: int, x: NDArray[np.float64] | None = None
+        self, run: Run, steps: int, x: NDArray[np.float64], timing: Timing | None = None
     ) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence for one candidate, nominal unless given."""
-        whole = self._whole(np.zeros(0) if x is None else x)[None]
-        control: NDArray[np.float64] = self._controls.of(run, steps, whole, Timing())[0]
-        return control
+        """Return the (steps, nu) controls of a sequence for (p,) values."""
+        return np.asarray(
+            self._controls.of(run, steps, self._whole(x)[None], timing or Timing())[0]
+        )
 
     def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the (steps, nu) controls of a sequence, when they act, for (p,) values."""
-        run, whole = self.runs[index], self._whole(x)[None]
-        control: NDArray[np.float64] = self._controls.of(
-            run, run.steps, whole, self._timing(index)
-        )[0]
-        return control
+        run = self.runs[index]
+        return self.controls(run, run.steps, x, self._timing(index))
 
     def start(self, index: int, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return ``qpos``, ``qvel`` and ``act`` where a sequence starts, for (p,) values."""
@@ -342,8 +291,7 @@ class Simulator:
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
             steps = max(self.runs[index].steps for index in batch)
-            size = 8 * sum(self._widths) * steps
-            most = most_at_once(size, self.threads, driven=self._stepper is not None)
+            most = self._most_at_once(8 * sum(self._widths) * steps)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 some = jobs[first : first + most]
@@ -417,16 +365,15 @@ class Simulator:
             run, rows = int(runs[own.start]), {k: v[own] for k, v in out.items()}
             block = self._block(run, which[own], rows, candidates)
             if self._sampled[run]:
-                in_force = functools.partial(
-                    self._controls.in_force, told, candidates[which[own]], self._timing(run)
-                )
-                take_apart(
+                self._controls.take_apart(
                     told,
                     self._sampled[run],
                     block.rows,
-                    self._controls.limited(control[own]),
-                    in_force,
-                    functools.partial(self._pool.values, places=ids[own]),
+                    control[own],
+                    candidates[which[own]],
+                    self._timing(run),
+                    self._pool.values('actuator_gainprm', ids[own]),
+                    self._pool.values('actuator_forcerange', ids[own]),
                 )
             yield block
 

@@ -17,7 +17,7 @@ from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
-from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.rollout.prediction import make_simulator, predict, predict_each
 from sysid_ros.servos.laws.joints import ServoController, ServoDrive, ServoJoints
 from sysid_ros.servos.laws.servo import Servo
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
@@ -156,13 +156,12 @@ def test_numbers_of_laws_are_those_of_each_candidate():
     paths = ['actuator/s/friction_base', 'actuator/e/load_friction_base', 'actuator/e/kt']
     parameters = [unknown(path) for path in paths]
     candidates = np.array([[0.01, 0.1, 0.8], [0.1, 0.3, 1.1], [0.04, 0.0, 0.9]])
-    with make_simulator(MODEL, parameters, [blank()], 2, drives=joints()) as simulator:
-        (found,) = simulator.predict(candidates)
-    for index, (base, load, kt) in enumerate(candidates):
+    found = predict_each(MODEL, [blank()], parameters, candidates, 2, drives=joints())
+    for (base, load, kt), (*_, channels, _) in zip(candidates, found, strict=True):
         own = {**TRUTH, 'friction_base': base}, {**TRUTH, 'load_friction_base': load, 'kt': kt}
         drives = [ServoDrive((name,), SERVO, v) for name, v in zip('se', own, strict=True)]
         expected = predicted(drives=ServoJoints(MODEL, drives))
-        assert found.channels[0][index] == pytest.approx(expected, abs=1e-12)
+        assert channels[0] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.slow

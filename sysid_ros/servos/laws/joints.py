@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.targets import Role, Target, element_names
-from sysid_ros.rollout.drives import no_law
+from sysid_ros.rollout.pool import no_law
 from sysid_ros.servos.laws.motors import limited_goal
 from sysid_ros.servos.laws.servo import Servo
 
