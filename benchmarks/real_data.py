@@ -47,11 +47,13 @@ from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run,
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import CalibrationConfig, SolverConfig, validate
 from sysid_ros.estimation.solver.solver import SolverSettings
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.unknown import Unknown, make_unknowns
-from sysid_ros.pipeline.calibration import calibrate, identify
+from sysid_ros.pipeline import calibration
+from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import leave_out
@@ -228,7 +230,9 @@ def _report_folds(name: str, robot: Robot) -> bool:
     began = time.monotonic()
     # What no model of this kind follows, as backlash, counts less.
     settings = SolverSettings(max_iterations=30, loss='huber')
-    full: Fit = fit(robot.spec, robot.unknowns, runs, options=FitOptions(settings=settings))
+    full: Identification = identify(
+        robot.spec, robot.unknowns, runs, options=FitOptions(settings=settings)
+    )
     parts = _errors(robot, runs, full.solution.x)
     before = np.concatenate([part[:-1].ravel() for part in parts])
     after = np.concatenate([part[1:].ravel() for part in parts])
@@ -287,7 +291,7 @@ def _calibrated(
     """Calibrate with some motions, holding one out, in so many seconds."""
     config = _config(data, train, test, limit)
     began = time.monotonic(), time.process_time()
-    result = identify(config).result
+    result = calibration.identify(config).result
     spent = time.monotonic() - began[0], time.process_time() - began[1]
     print(
         f'{result.standing.value}; {result.solver.message} {result.solver.rollouts} rollouts; '

@@ -48,9 +48,10 @@ from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.solver import KEPT
-from sysid_ros.identification.fit import Fit, FitOptions
-from sysid_ros.identification.fit import fit as identify_parameters
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification
+from sysid_ros.inference.inference import identify as identify_parameters
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.signals.trajectory import Trajectory
@@ -259,7 +260,7 @@ class Arrival(NamedTuple):
     way: str
 
 
-def _fitted(example: Example, values: Floats, choice: Any) -> Fit:
+def _fitted(example: Example, values: Floats, choice: Any) -> Identification:
     unknowns = [
         dataclasses.replace(unknown, nominal=float(value))
         for unknown, value in zip(example.unknowns, values, strict=True)
@@ -269,12 +270,14 @@ def _fitted(example: Example, values: Floats, choice: Any) -> Fit:
     )
 
 
-def _errors(found: Fit) -> Floats:
+def _errors(found: Identification) -> Floats:
     low, high = ends(found.intervals)
     return (high - low) / (2 * QUANTILE)
 
 
-def _arrival(example: Example, values: Floats, choice: str, optimum: Fit | None) -> Arrival:
+def _arrival(
+    example: Example, values: Floats, choice: str, optimum: Identification | None
+) -> Arrival:
     """Fit from a start; compare the path with the optimum, or the end with the truth."""
     began = time.perf_counter()
     try:

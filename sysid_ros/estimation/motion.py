@@ -22,8 +22,7 @@ from numpy.typing import NDArray
 from sysid_ros.model.joints import SCALAR_JOINTS
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import fixed_tendons, force_weights, meaning, slowest
-from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import Run, prepare
+from sysid_ros.rollout.runs import SENSORS, Run, prepare
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 

@@ -44,8 +44,8 @@ from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import IDENTITY, driving_lead
 from sysid_ros.rollout.prediction import InverseSimulator
-from sysid_ros.rollout.runs import HeldCommand, Run, SampledForce, prepare, sampled_forces
-from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.rollout.runs import HeldCommand, Run, prepare
+from sysid_ros.rollout.simulation import SampledForce, Simulator, sampled_forces
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 
 Array = NDArray[np.float64]

@@ -1,15 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Covariance of the estimates: from the noise within recordings, or from how recordings disagree.
+"""Covariance of the estimates, and differences between estimates.
 
-Both are sandwiches around the problem as it is at the optimum, linear in the parameters.
+It is from the noise within recordings, or from how recordings disagree: both are sandwiches around
+the linearised problem.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,12 +18,10 @@ import numpy as np
 import scipy  # its parts are loaded when they are used: signal alone takes most of a second
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.config.calibration import Loss
 from sysid_ros.errors import listed
-from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.model.unknown import Unknown
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.residuals import PRIOR
+from sysid_ros.identification.linear import Linear, bounds_of
 
 Array = NDArray[np.float64]
 
@@ -37,228 +36,20 @@ _ENOUGH_TELLING = 6.0
 #: Recordings disagree, and residuals follow a term, if noise would make them do so with less than
 #: this probability.
 CHANCE = 0.01
-#: Relative error that a column of differences may have (see ``solver.differences``).
-COLUMN_ERROR = 3e-5
-#: A parameter takes part in a direction that no residual sees when its share is more than this:
-#: what is smaller may come from the error of the columns.
+#: What has less than this share takes no part: a parameter in a direction that no residual sees,
+#: as it may come from the error of the columns, or the last harmonics of a sawtooth.
 TAKES_PART = 0.01
-#: A value within this fraction of the bounds' distance from one of them is at the bound.
-_AT_BOUND = 1e-6
-#: Largest order of the autoregression of a sensor's noise, and samples for each coefficient.
-_LARGEST_ORDER, _SAMPLES_PER_COEFFICIENT = 8, 25
+#: More than this share of something is most of it.
+MOSTLY = 0.5
+#: Largest order of the autoregression of a sensor's noise.
+_LARGEST_ORDER = 8
 #: Reflection coefficients stay below this, as noise of a longer memory is a trend; so do shares of
 #: a recording in the information, so that it can be left out.
 _BELOW_ONE = 0.998
-#: The memory of noise is followed until this part of it is left, and over so many samples at most.
-_FADED, _LONGEST_MEMORY = 1e-4, 20_000
-#: Harmonics of an encoder's sawtooth; those beyond hold a hundredth of its variance.
-_HARMONICS = 64
-#: Noise whose effective samples are below this share of all is correlated.
-_SLOW = 0.5
+#: A standard error needs so many differences.
+FEWEST_PARTS = 2
 #: Variances are compared down to this.
-_TINY = 1e-300
-
-
-def threshold(columns: int) -> float:
-    """Return the singular value below which columns of length 1 cannot be told from dependent ones.
-
-    Their errors change no singular value by more than their norm (Weyl).
-    """
-    return COLUMN_ERROR * float(np.sqrt(columns))
-
-
-def triangle(jacobian: Array) -> Array:
-    """Return the factor R of a QR decomposition, which has the same dependences and lengths."""
-    return np.asarray(np.linalg.qr(jacobian, mode='r'), dtype=np.float64)
-
-
-def split(unseen: Array, priors: Array) -> tuple[Array, Array]:
-    """Split (k, p) unit vectors that measurements do not see into those that (r, p) priors know.
-
-    What measurements see of a direction may be errors of the columns. Priors have none: the more
-    was measured, the shorter a prior is beside the columns, and it is as good as before.
-
-    Returns:
-        Unit vectors that span the same space: those known by priors, and the others.
-    """
-    _, found, turned = np.linalg.svd(priors @ unseen.T)
-    known = np.zeros(len(unseen), dtype=bool)
-    known[: len(found)] = found > np.sqrt(np.finfo(np.float64).eps)
-    directions = turned @ unseen
-    return directions[known], directions[~known]
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The linearised problem at the optimum."""
-
-    unknowns: tuple[Unknown, ...]  # p of them
-    x: Array  # (p,) their values
-    #: (n,) pull of each residual on the fit: the residual itself in units of the noise, with a
-    #: robust loss half its derivative, over the root of the loss's mean curvature.
-    residual: Array
-    #: (n, c) derivative of the residuals times that root, its columns scaled to length 1 and one
-    #: after the other in memory: those of the parameters, then what was put `beside` them.
-    unit: Array
-    gram: Array  # (c, c) products of its columns
-    samples: Samples  # what each residual is
-    #: Index of each sensor to its rows in the order of time, an array for each sequence.
-    channels: dict[int, list[NDArray[np.int64]]]
-    #: For each sequence, an (m, n) sparse matrix that adds up the rows of its instants.
-    instants: list[scipy.sparse.csr_array]
-    at_bound: NDArray[np.bool_]  # (p,) whether a value is at one of its bounds
-    root: Array  # (n,) root of the mean curvature of the loss
-    scale: Array  # (c,) length of the Jacobian's columns; 1 for those that are zero
-    free: NDArray[np.int64]  # (f,) columns that are not held and have an effect
-    inverse: Array  # (f, f) pseudo-inverse of the information of the scaled free columns
-    null: Array  # (f, k) unit vectors, in the scaled free parameters, that change no residual
-    steps: Mapping[int, float]  # index of the sensor to its encoder's step, in units of its noise
-
-    @functools.cached_property
-    def scaled(self) -> Array:
-        """(n, f) Jacobian of the free columns, scaled to length 1."""
-        if len(self.free) == self.unit.shape[1]:
-            return self.unit
-        return np.asarray(self.unit.T[self.free].T)
-
-    @functools.cached_property
-    def influence(self) -> Array:
-        """(n, f) change of the scaled free parameters by each residual."""
-        return np.asarray(self.scaled @ self.inverse)
-
-    @property
-    def white_variance(self) -> Array:
-        """(p,) variances for white residuals of variance 1; NaN for what is not free."""
-        found = np.full(len(self.x), np.nan)
-        found[self.free] = np.diag(self.inverse) / self.scale[self.free] ** 2
-        return found
-
-    @functools.cached_property
-    def step(self) -> Array:
-        """(f,) how far the free parameters are above their optimum, to first order."""
-        found = self.inverse @ (self.scaled.T @ self.residual)
-        return np.asarray(found / self.scale[self.free])
-
-    @functools.cached_property
-    def left(self) -> Array:
-        """(n,) residuals that are left after that step."""
-        return np.asarray(self.residual - self.scaled @ (self.step * self.scale[self.free]))
-
-    @property
-    def lasting(self) -> NDArray[np.bool_]:
-        """(p,) which parameters describe the robot and not single runs."""
-        return np.array([not unknown.of_single_runs for unknown in self.unknowns], dtype=bool)
-
-    @property
-    def recording(self) -> NDArray[np.int64]:
-        """(n,) index of the recording that each residual is from."""
-        if not self.samples.bags:
-            return self.samples.sequence
-        return np.unique(self.samples.bags, return_inverse=True)[1][self.samples.sequence]
-
-    @property
-    def recordings(self) -> int:
-        """How many recordings the measurements are from."""
-        return len(np.unique(self.recording[self.samples.sensor >= 0]))
-
-    @property
-    def robot_priors(self) -> NDArray[np.bool_]:
-        """(n,) which residuals are priors on the robot; those on single runs are measurements.
-
-        That a clock's offset is near zero is known from its jitter, which was measured.
-        """
-        lasting = np.flatnonzero(self.lasting)
-        return np.asarray((self.samples.sensor == PRIOR) & self.unit[:, lasting].any(axis=1))
-
-    def freed(self, columns: NDArray[np.int64]) -> Linear:
-        """Return the problem with some columns that are held as free as the others."""
-        if not len(columns):
-            return self
-        free = np.union1d(self.free, columns)
-        _, singular, right = np.linalg.svd(self.gram[np.ix_(free, free)], hermitian=True)
-        seen = singular > threshold(len(singular)) ** 2
-        inverse = (right[seen].T / singular[seen]) @ right[seen]
-        unseen = right[~seen]
-        priors = self.unit[np.ix_(self.samples.sensor == PRIOR, free)]
-        if len(unseen) and len(priors):
-            known, unseen = split(unseen, priors)
-            root = np.linalg.pinv(triangle(self.unit[:, free] @ known.T)).T @ known
-            inverse = inverse + root.T @ root
-        return dataclasses.replace(self, free=free, inverse=inverse, null=unseen.T)
-
-    def beside(self, changes: Sequence[Array]) -> Linear:
-        """Return the problem with (n,) changes of the residuals as further columns, all held."""
-        count = len(self.scale)
-        unit = np.empty((len(self.residual), count + len(changes)), order='F')
-        unit[:, :count] = self.unit
-        scale = np.append(self.scale, np.ones(len(changes)))
-        for column, change in enumerate(changes, count):
-            unit[:, column] = self.root * change
-            scale[column] = np.linalg.norm(unit[:, column]) or 1.0
-            unit[:, column] /= scale[column]
-        return dataclasses.replace(self, unit=unit, gram=unit.T @ unit, scale=scale)
-
-
-def linearised(
-    solution: Solution,
-    jacobian: Array,
-    unknowns: Sequence[Unknown],
-    samples: Samples,
-    loss: Loss = 'linear',
-) -> Linear:
-    """Weight and scale the derivative of the residuals at the optimum.
-
-    With a robust loss the curvature of the cost is Σ ψ' J Jᵀ with ψ' the derivative of the pull ψ.
-    Its mean over each sensor stands for ψ' (Huber, Annals of Statistics 1, 1973, section 6): that
-    of single residuals is noise.
-    """
-    each = curvature(solution.residual, loss)
-    place = samples.sensor - samples.sensor.min(initial=0)
-    root = np.sqrt((np.bincount(place, each) / np.maximum(np.bincount(place), 1))[place])
-    unit = np.multiply(jacobian, root[:, None], order='F')
-    low, high = bounds_of(unknowns)
-    at_bound = np.minimum(solution.x - low, high - solution.x) < _AT_BOUND * (high - low)
-    norms = np.linalg.norm(unit, axis=0)
-    scale = np.where(norms > 0, norms, 1.0)
-    unit /= scale
-    steps: dict[int, float] = {}
-    if loss == 'linear':
-        known = samples.encoder_steps
-        steps = {c: known[name] for c, name in enumerate(samples.sensors) if name in known}
-    channels: dict[int, list[NDArray[np.int64]]] = {}
-    instants = []
-    for sequence in np.unique(samples.sequence[samples.sensor >= 0]):
-        rows = np.flatnonzero((samples.sequence == sequence) & (samples.sensor >= 0))
-        rows = rows[np.argsort(samples.time[rows], kind='stable')]
-        for sensor in np.unique(samples.sensor[rows]).tolist():
-            channels.setdefault(sensor, []).append(rows[samples.sensor[rows] == sensor])
-        instant = np.unique(samples.time[rows], return_inverse=True)[1]
-        shape = int(instant.max()) + 1, len(samples.time)
-        instants.append(scipy.sparse.csr_array((np.ones(len(rows)), (instant, rows)), shape))
-    held = Linear(
-        unknowns=tuple(unknowns),
-        x=solution.x,
-        residual=solution.residual * rho(solution.residual, loss)[1] / root,
-        unit=unit,
-        gram=unit.T @ unit,
-        samples=samples,
-        channels=channels,
-        instants=instants,
-        at_bound=at_bound,
-        root=root,
-        scale=scale,
-        free=np.zeros(0, dtype=np.int64),
-        inverse=np.zeros((0, 0)),
-        null=np.zeros((0, 0)),
-        steps=steps,
-    )
-    return held.freed(np.flatnonzero(~at_bound & (norms > 0)))
-
-
-def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
-    """Return the (p,) lower and upper bounds."""
-    low, high = np.array([(u.min_value, u.max_value) for u in unknowns]).reshape(-1, 2).T
-    return low, high
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -289,7 +80,7 @@ class Noise:
     @property
     def slow(self) -> bool:
         """Whether it stays alike from sample to sample."""
-        return self.effective < _SLOW * self.samples
+        return self.effective < MOSTLY * self.samples
 
     def summed(self, influence: Array) -> Array:
         """Return the (f, f) covariance of the sum of the noise, weighted by (n, f) numbers.
@@ -324,10 +115,13 @@ def channel_noises(linear: Linear, residual: Array) -> dict[int, Noise]:
 
 
 def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]) -> Noise:
-    """Fit the autoregression of the order with the least information criterion (Akaike, 1974)."""
+    """Fit the autoregression of the order with the least information criterion.
+
+    It is Akaike's, corrected for few samples (Hurvich and Tsai, Biometrika 76, 1989).
+    """
     lengths = np.array([len(rows) for rows in parts])
     count = int(lengths.sum())
-    most = max(min(_LARGEST_ORDER, count // _SAMPLES_PER_COEFFICIENT, int(lengths.max()) - 1), 0)
+    most = max(min(_LARGEST_ORDER, count - 3, int(lengths.max()) - 1), 0)
     # As many zeros keep the sequences apart.
     series = np.concatenate([np.append(residual[rows], np.zeros(most)) for rows in parts])
     variance = max(float(series @ series) / count, _TINY)
@@ -342,13 +136,13 @@ def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]
         reflection = float(np.clip(reflection, -_BELOW_ONE, _BELOW_ONE))
         coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
         left *= 1.0 - reflection**2
-        criterion = count * np.log(left) + 2 * order
+        criterion = count * np.log(left) + 2 * order * count / (count - order - 1)
         if criterion < least:
             best, least = (coefficients, left), criterion
     coefficients, left = best
     poles = np.append(1.0, -coefficients)
     slowest = np.clip(np.abs(np.roots(poles)).max(initial=0.0), 1e-3, 1 - 1e-6)
-    length = min(int(np.log(_FADED) / np.log(slowest)) + len(coefficients), _LONGEST_MEMORY)
+    length = min(int(np.log(TAKES_PART**2) / np.log(slowest)) + len(coefficients), count)
     response = scipy.signal.lfilter([1.0], poles, np.eye(1, 2 * length)[0])
     faded = scipy.signal.correlate(response, response, method='fft')[2 * length - 1 :][: length + 1]
     return Noise(sensor, count, variance * left, coefficients, faded / faded[0])
@@ -380,7 +174,8 @@ def sawtooth(residual: Array, influence: Array, step: float) -> Array:
     total = float(np.mean(residual**2))
     blur = max(total - step**2 / 12.0, 0.0)
     white, variance = total, np.zeros(influence.shape[1])
-    for order in range(1, _HARMONICS + 1):
+    # Those beyond hold 6/π² over their number of the variance.
+    for order in range(1, int(6 / np.pi**2 / TAKES_PART) + 1):
         weight = step**2 / (2.0 * np.pi**2 * order**2)
         weight *= np.exp(-((2.0 * np.pi * order / step) ** 2) * blur)
         phase = 2.0 * np.pi * order / step * residual
@@ -636,3 +431,125 @@ def at_bounds(linear: Linear) -> AtBounds:
         beyond[told] = x[told] + off
         pushed[told] = -inwards[told] * off * np.sqrt(np.diag(precision)) >= QUANTILE
     return AtBounds(columns, inwards, beyond, pushed, told)
+
+
+@dataclass(frozen=True)
+class JointEstimate:
+    """Values of parameters, and how sure those are.
+
+    Attributes:
+        x: (p,) values.
+        covariance: (p, p) of the values; NaN rows for what is not determined.
+        freedom: Degrees of freedom of the covariance.
+    """
+
+    x: NDArray[np.float64]
+    covariance: NDArray[np.float64]
+    freedom: float
+
+    def of(self, places: ArrayLike) -> JointEstimate:
+        """Return the estimate of some of the parameters, whatever the others are."""
+        chosen = np.asarray(places, dtype=np.int64)
+        return JointEstimate(self.x[chosen], self.covariance[np.ix_(chosen, chosen)], self.freedom)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Earlier estimates of k parameters: their names, values, and how sure those are."""
+
+    names: tuple[str, ...]
+    estimate: JointEstimate
+
+    def prior(self, kept: Iterable[int] | None = None) -> JointPrior:
+        """Return the distribution of all parameters or, whatever the others are, of some."""
+        places = list(range(len(self.names)) if kept is None else kept)
+        some = self.estimate.of(places)
+        return JointPrior.of([self.names[place] for place in places], some.x, some.covariance)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two estimates differ.
+
+    Attributes:
+        compared: (p,) whether both estimates determine a parameter.
+        statistic: Squared Mahalanobis distance over those.
+        p_value: Of the hypothesis that nothing changed; NaN where nothing is compared.
+        changed: (p,) the parameters whose change explains the difference; others did not change
+            by more than chance.
+        deviations: (p,) change in its standard errors of each parameter, given that of the others
+            only those in ``changed`` may have changed; NaN where it is not compared.
+    """
+
+    compared: NDArray[np.bool_]
+    statistic: float
+    p_value: float
+    changed: NDArray[np.bool_]
+    deviations: NDArray[np.float64]
+
+
+def difference(before: JointEstimate, after: JointEstimate, level: float) -> Difference:
+    """Test each parameter for a change, while the others that may have changed are free.
+
+    The change of one parameter, given that the others did not change, over its standard error has
+    Student's distribution, with the fewer degrees of freedom of both covariances. The p-value is
+    that of the largest, with Bonferroni's correction for their number. While it is below the level,
+    that parameter is named as changed and no longer compared, so that one that did not change is
+    named by chance with no more than this probability.
+
+    Args:
+        before: An estimate of (p,) parameters.
+        after: An independent one.
+        level: Probability of seeing a change where there is none.
+    """
+    total = before.covariance + after.covariance
+    compared = np.isfinite(np.diag(total)) & (np.diag(total) > 0)
+    changed = np.zeros(len(before.x), dtype=bool)
+    deviations = np.full(len(before.x), np.nan)
+    places = np.flatnonzero(compared)
+    if not len(places):
+        return Difference(compared, np.nan, np.nan, changed, deviations)
+    delta = after.x - before.x
+    freedom = min(before.freedom, after.freedom)
+
+    def given(places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each change in standard errors, given that nothing else here changed."""
+        inverse = np.linalg.inv(total[np.ix_(places, places)])
+        pulls: NDArray[np.float64] = inverse @ delta[places] / np.sqrt(np.diag(inverse))
+        return pulls
+
+    def chance(pulls: NDArray[np.float64]) -> float:
+        single = 2 * float(scipy.special.stdtr(freedom, -np.abs(pulls).max()))
+        return min(len(pulls) * single, 1.0)
+
+    pulls = given(places)
+    p_value = rest = chance(pulls)
+    left = places
+    while rest < level:
+        found = left[np.argmax(np.abs(pulls))]
+        changed[found] = True
+        left = left[left != found]
+        if not len(left):
+            break
+        pulls = given(left)
+        rest = chance(pulls)
+    for place in places:
+        others = np.flatnonzero(compared & ~changed)
+        own = np.union1d(others, [place])
+        deviations[place] = given(own)[np.searchsorted(own, place)]
+    inverse = np.linalg.inv(total[np.ix_(places, places)])
+    statistic = float(delta[places] @ inverse @ delta[places])
+    return Difference(compared, statistic, p_value, changed, deviations)
+
+
+def paired(
+    errors: NDArray[np.float64], best: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean of the differences to the best on each part, and its standard error."""
+    models, count = errors.shape
+    if not count:
+        return np.full(models, np.nan), np.full(models, np.nan)
+    differences = errors - errors[best]
+    if count < FEWEST_PARTS:
+        return differences.mean(axis=1), np.full(models, np.nan)
+    return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)

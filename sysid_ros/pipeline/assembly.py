@@ -19,8 +19,8 @@ from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import listed
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.fit import Fit
 from sysid_ros.inference.covariance import QUANTILE
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.implied import implied_actuators
 from sysid_ros.model.joints import driven_joint, position_joint
 from sysid_ros.model.units import sensor_unit
@@ -264,7 +264,7 @@ def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Itera
                 )
 
 
-def _offsets(fit: Fit) -> Iterator[HealthFinding]:
+def _offsets(fit: Identification) -> Iterator[HealthFinding]:
     """Say by how much the commands of each sequence were shifted against their stamps."""
     for sequence, offset in fit.offsets.items():
         detail = f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay'
@@ -284,7 +284,7 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
         )
 
 
-def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+def _too_late(fit: Identification, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say which commands are as far from their stamps as a fit lets them be."""
     begins = {
         name: begin for recording in recordings for name, (begin, _) in recording.alignment.places
@@ -311,7 +311,7 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
             )
 
 
-def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+def _left_out(fit: Identification, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
         series = [m for s in recording.alignment.sequences for m in s.measurements]
@@ -336,7 +336,7 @@ def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
         )
 
 
-def _warnings(fit: Fit, seen: Estimated) -> Iterator[str]:
+def _warnings(fit: Identification, seen: Estimated) -> Iterator[str]:
     """Yield what a reader of the result must know first, a sentence each."""
     # Of a limit of time the reservation says more, or the gate.
     if not fit.solution.success and fit.solution.status != 'time':

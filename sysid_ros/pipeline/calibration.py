@@ -10,7 +10,7 @@ from functools import partial
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import how_many
 from sysid_ros.files import check_writable
-from sysid_ros.identification.held_out import with_arrivals_in
+from sysid_ros.identification.fit import with_arrivals_in
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.pipeline.assembly import assemble
 from sysid_ros.pipeline.estimators import estimated

@@ -30,7 +30,7 @@ from sysid_ros.estimation.motion import (
     with_inertial_priors,
 )
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.implied import ActuatorKind, add_actuators, free_joints
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Role as Acting
@@ -135,7 +135,7 @@ def _of_windows(seconds: float | None = None) -> str:
     return f'simulations over windows{length}, each from where the robot was at its start'
 
 
-def by_windows(seen: Estimated, fit: Fit) -> Estimated:
+def by_windows(seen: Estimated, fit: Identification) -> Estimated:
     """Return a problem as a fit saw it in the end, which rests on windows or not."""
     if fit.window is None:
         return seen

@@ -32,8 +32,9 @@ from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, 
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import LIMITS, SolverSettings
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Observer
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import Target
 from sysid_ros.pipeline.estimators import with_trajectories
 from sysid_ros.pipeline.predictions import Predictions, Predictor
@@ -66,7 +67,7 @@ class Fitted(NamedTuple):
             of predictions changes.
     """
 
-    fit: Fit
+    fit: Identification
     problem: Problem
     refit: Problem
 
@@ -122,9 +123,9 @@ def fit_training(
     *,
     memory: JointPrior | None = None,
     deadline: float | None = None,
-    begun: Fit | None = None,
+    begun: Identification | None = None,
     judged: bool = True,
-) -> Fit:
+) -> Identification:
     """Fit the parameters of a problem to its training sequences.
 
     Args:
@@ -144,7 +145,7 @@ def fit_training(
     """
     solver = config.solver
     try:
-        return fit(
+        return identify(
             problem.spec,
             problem.parameters,
             problem.sequences('train'),
@@ -237,7 +238,7 @@ def _may_change(problem: Problem) -> bool:
     return not bound and not any(each.motion is not None for each in problem.sequences('train'))
 
 
-def spoken_for(problem: Problem, found: Fit, solver: SolverConfig) -> Problem:
+def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) -> Problem:
     """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
     The residuals are regressed on the Jacobian and on what the shorter step changes in them. A step
@@ -260,7 +261,7 @@ def spoken_for(problem: Problem, found: Fit, solver: SolverConfig) -> Problem:
     return finer if speaks else problem
 
 
-def corrected(exact: Problem, coarse: Problem, found: Fit, threads: int) -> Problem:
+def corrected(exact: Problem, coarse: Problem, found: Identification, threads: int) -> Problem:
     """Return a problem to be fitted with a step, as if it were simulated with another.
 
     What the step of ``exact`` adds to predictions of the fit, which has that of ``coarse``, is

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.config.calibration import VerdictKind
-from sysid_ros.errors import ConfigError, FitError, ResultError, listed
+from sysid_ros.errors import ConfigError, ResultError, listed
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer
-from sysid_ros.inference.drift import Difference, Known, difference
+from sysid_ros.inference.covariance import Difference, Known, difference
+from sysid_ros.inference.inference import Identification, data_only
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.pipeline.fitting import fit_training
@@ -89,7 +89,7 @@ class Remembered:
 class Continued:
     """A fit that continues earlier estimates, and how the new data's own differ from those."""
 
-    fit: Fit
+    fit: Identification
     difference: Difference
 
 
@@ -183,10 +183,12 @@ def fit_with_memory(
     observer: Observer,
     cancel: threading.Event | None = None,
     deadline: float | None = None,
-) -> tuple[Fit, Remembered]:
+) -> tuple[Identification, Remembered]:
     """Fit to new data and what was known before, unless the robot changed; see `fit_training`."""
 
-    def fit(parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None) -> Fit:
+    def fit(
+        parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
         chosen = config
         if earlier is not None:
             observer.stage(f'continuing {memory.place}')
@@ -252,7 +254,7 @@ def _unmatched(result: CalibrationResult, problem: Problem) -> list[str]:
 def continue_from(
     known: Known,
     parameters: tuple[Unknown, ...],
-    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Fit | None], Fit],
+    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Identification | None], Identification],
     *,
     forgetting: float,
     level: float,
@@ -292,9 +294,7 @@ def continue_from(
     x = np.array([unknown.nominal for unknown in parameters])
     x[columns] = known.estimate.x
     first = fit(starting(x), known.prior().weighted(_ANCHOR), None)
-    found = first.data_only
-    if found is None:
-        raise FitError('Expected a fit with what the data alone say, found one without.')
+    found = data_only(first)
     seen = difference(known.estimate, found.of(columns), level)
     kept = np.flatnonzero(~seen.changed)
     prior = None

@@ -19,7 +19,7 @@ from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.windows import Cutter, Window
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.units import component_label
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.pool import Drives
@@ -213,7 +213,7 @@ def rms(residuals: Sequence[Mapping[str, Values]]) -> float:
 
 
 def deviations(
-    fit: Fit,
+    fit: Identification,
     predictor: Predictor,
     trajectories: Sequence[Trajectory],
     expected: Sequence[Prediction],

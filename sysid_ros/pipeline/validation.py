@@ -23,8 +23,8 @@ from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.joints import SCALAR_JOINTS, position_joint
 from sysid_ros.model.targets import Role as Acting
 from sysid_ros.model.units import sensor_unit
@@ -217,7 +217,7 @@ def leave_out(
     spec: mujoco.MjSpec,
     sequences: Sequence[Trajectory],
     families: Families,
-    fit: Fit,
+    fit: Identification,
     solver: SolverConfig,
     cancel: threading.Event | None = None,
     deadline: float = math.inf,
@@ -239,7 +239,6 @@ def leave_out(
         Name of the family, and (p,) values; NaN where nothing but the family tells one.
     """
     arrived = fit.as_fitted(sequences)
-    assert fit.samples is not None  # noqa: S101 (a fit that was just made)
     settings = SolverSettings(solver.loss, _FOLD_ITERATIONS, rough=True)
     for name, family in families.items():
         if time.monotonic() > deadline:
@@ -276,7 +275,7 @@ def leave_out(
 
 def error_without(
     predictor: Predictor,
-    fit: Fit,
+    fit: Identification,
     values: NDArray[np.float64],
     family: Sequence[Trajectory],
     noise: Mapping[str, float],
@@ -289,7 +288,7 @@ def error_without(
     return rms(residuals_of(refitted, fit.as_arrived(family, offsets=True), noise, mask))
 
 
-def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
+def disagreements(fit: Identification, folds: Sequence[Fold]) -> Iterator[str]:
     """Say where bags contradict each other or the intervals, a sentence each.
 
     If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K

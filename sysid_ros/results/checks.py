@@ -22,7 +22,7 @@ from sysid_ros.config import GateConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
-from sysid_ros.inference.model_errors import TermKind
+from sysid_ros.identification.terms import TermKind
 from sysid_ros.results.diagnostics import MOTION, moving
 from sysid_ros.results.headline import headline
 from sysid_ros.results.result import (

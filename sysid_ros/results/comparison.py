@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from sysid_ros.config import MemoryConfig
 from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ResultError, listed, nearest
-from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
+from sysid_ros.inference.covariance import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.headline import headline
 from sysid_ros.results.result import (

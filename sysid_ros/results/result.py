@@ -24,7 +24,7 @@ from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.config.section import explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import replace_file
-from sysid_ros.inference.combinations import Combination
+from sysid_ros.inference.verdicts import Combination
 from sysid_ros.json_text import read_object
 from sysid_ros.text import in_json
 

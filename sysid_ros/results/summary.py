@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Role, VerdictKind
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.results.diagnostics import SignalCurve, diagnose, memory, rms, sensor_errors
 from sysid_ros.results.headline import FROM_RESIDUALS
 from sysid_ros.results.links import links
@@ -59,7 +59,7 @@ class Validation(NamedTuple):
 
 def summarise(
     model: str,
-    fit: Fit,
+    fit: Identification,
     curves: Sequence[SignalCurve],
     units: Mapping[str, str],
     provenance: Provenance,
@@ -173,7 +173,9 @@ def _whitened(
     return rms(before), rms(after)
 
 
-def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[ParameterResult]:
+def _parameters(
+    fit: Identification, advice: Callable[[str], str] | None
+) -> Iterator[ParameterResult]:
     rows = zip(fit.parameters, fit.solution.x, fit.intervals, strict=True)
     for parameter, value, interval in rows:
         explanation = interval.explanation
@@ -190,7 +192,7 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
         )
 
 
-def _inference(fit: Fit) -> InferenceSummary:
+def _inference(fit: Identification) -> InferenceSummary:
     count, found = len(fit.parameters), fit.inference
     covariance = found.covariance[:count, :count]
     deviation = np.sqrt(np.diag(covariance))

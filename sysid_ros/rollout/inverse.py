@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sysid_ros.model.inertia import INERTIAL_FIELDS, pi_from_inertial
 from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.targets import Target
-from sysid_ros.rollout.measurement import ROUNDING, SENSORS
+from sysid_ros.rollout.runs import ROUNDING, SENSORS
 from sysid_ros.signals.trajectory import PrescribedMotion
 
 Array = NDArray[np.float64]
@@ -69,8 +69,8 @@ _OTHER_PASSIVE = (
     'tendon_dampingpoly',
     'actuator_dampingpoly',
 )
-#: Slower than this part of its usual speed, a joint or tendon may move either way.
-_SLOW = 0.02
+#: The sign of a speed or force is not known below this part of what it usually is.
+SLOW = 0.02
 #: A low-pass that changes nothing.
 IDENTITY = np.array([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
 
@@ -294,7 +294,7 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
 
 def slowest(velocity: Array) -> Array:
     """Return the speeds below which joints or tendons may move either way."""
-    return np.asarray(np.maximum(_SLOW * np.sqrt(np.mean(velocity**2, axis=0)), ROUNDING))
+    return np.asarray(np.maximum(SLOW * np.sqrt(np.mean(velocity**2, axis=0)), ROUNDING))
 
 
 def _direction(velocity: Array, slow: Array) -> Array:

@@ -18,9 +18,8 @@ from sysid_ros.model.rebuild import CandidateError, Rebuild
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.inverse import GEOMETRY, LINEAR, force_weights, numbers_of, regressor
-from sysid_ros.rollout.measurement import ROUNDING, SENSORS, measurement_models
 from sysid_ros.rollout.pool import Drives
-from sysid_ros.rollout.runs import Run, prepare
+from sysid_ros.rollout.runs import ROUNDING, SENSORS, Run, measurement_models, prepare
 from sysid_ros.rollout.simulation import Block, Simulator
 from sysid_ros.signals.trajectory import PrescribedMotion, Trajectory
 

@@ -1,19 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Trajectories prepared for simulation with any candidate, and the controls of each candidate.
+"""Trajectories prepared for simulation: where they start, what is commanded, what is read.
 
-A simulation holds the mean of a command over each time step, so that predictions change smoothly
-with a delay. A driver reads no mean: where states and commands are synchronous, every force is
-read just before or just after a command came to act, and a stiff servo's differ by much. A force
-with a fixed gain is therefore taken apart: what follows the state is interpolated between steps,
-and the gain times the command in force at the stamp is added.
+Between the state of the model and the number in the recording lie gain, bias and delay: the
+residual of a sample y at time t is ``(g_m y + b_m) − (g_p p(t − d) + b_p)``, where p is what the
+model's sensor says. Its derivatives by gains, biases and delay follow from one simulation.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import mujoco
@@ -21,18 +18,290 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.model.joints import SCALAR_JOINTS, TO_JOINT
-from sysid_ros.model.targets import Role, Target
-from sysid_ros.rollout.measurement import ON_STEP, ROUNDING, SENSORS, Readings
+from sysid_ros.model.targets import Role
+from sysid_ros.model.unknown import Unknown
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.setpoints import STEP_NS
 from sysid_ros.signals.trajectory import SLOWEST_UPDATE, Trajectory
 
-#: So much is kept at once of what takes memory for each candidate: controls of commands, and
-#: simulations that are driven by laws.
-MOST_KEPT = 256
+#: Instants this close to each other are the same, s: stamps are whole nanoseconds.
+ON_STEP = 1e-9
+#: What is smaller, relative to its kind, is a rounding error.
+ROUNDING = 1e-9
+#: The recorded field that holds what the model's sensors say.
+SENSORS = 'sensordata'
 #: Samples of an interpolated command that are nearer than this, s, are those of a curve.
 _BENT = 2e-9 * STEP_NS
+
+
+@dataclass(frozen=True)
+class MeasurementModel:
+    """Columns of a candidate that act on one sensor's reading."""
+
+    gains: tuple[int, ...] = ()  # the prediction is multiplied by all of them, …
+    biases: tuple[int, ...] = ()  # … and all of these are added
+    measured_gains: tuple[int, ...] = ()  # the measurement is multiplied by all of them, …
+    measured_biases: tuple[int, ...] = ()  # … and all of these are added
+    delay: int | None = None  # seconds by which a reading describes an earlier state
+
+    @property
+    def columns(self) -> set[int]:
+        """All columns that act."""
+        delay = set() if self.delay is None else {self.delay}
+        return delay.union(self.gains, self.biases, self.measured_gains, self.measured_biases)
+
+
+#: A sensor by its name, or one of its axes by that and its number.
+Signal = str | tuple[str, int]
+
+
+def measurement_models(unknowns: Sequence[Unknown]) -> dict[Signal, MeasurementModel]:
+    """Return the model of every sensor, or axis of one, that a target names."""
+    found: dict[Signal, MeasurementModel] = {}
+    for column, unknown in enumerate(unknowns):
+        for target in unknown.targets:
+            if target.role is not Role.SENSOR:
+                continue
+            signal = target.name if target.index is None else (target.name, target.index)
+            law = found.get(signal, MeasurementModel())
+            if target.attribute == 'gain':
+                law = replace(law, gains=(*law.gains, column))
+            elif target.attribute == 'bias':
+                law = replace(law, biases=(*law.biases, column))
+            else:
+                law = replace(law, delay=column)
+            found[signal] = law
+    return found
+
+
+def combined(one: MeasurementModel, other: MeasurementModel) -> MeasurementModel:
+    """Return the model that has the columns of two; of two delays, the second."""
+    return MeasurementModel(
+        one.gains + other.gains,
+        one.biases + other.biases,
+        one.measured_gains + other.measured_gains,
+        one.measured_biases + other.measured_biases,
+        one.delay if other.delay is None else other.delay,
+    )
+
+
+class Lookup(NamedTuple):
+    """Where samples lie between the rows of a simulation.
+
+    Attributes:
+        rows: (n,) row at or before each sample; (n, k) for columns with times of their own.
+        weights: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
+    """
+
+    rows: NDArray[np.int64]
+    weights: NDArray[np.float64] | None = None
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
+        if self.weights is None:
+            return values[..., self.rows, :]
+        if self.rows.ndim > 1:
+            before = np.take_along_axis(values, self.rows, axis=0)
+            after = np.take_along_axis(values, self.rows + 1, axis=0)
+        else:
+            before, after = values[..., self.rows, :], values[..., self.rows + 1, :]
+        result: NDArray[np.float64] = before + self.weights * (after - before)
+        return result
+
+    def slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the change of (steps, k) rows per step at the samples.
+
+        It is that of the straight line that a sample lies on: forces jump where controllers update
+        their commands, and what is smoothed over neighbouring steps is the slope of nothing that
+        is compared. On a row two lines meet, and their mean counts.
+        """
+        pick = np.take_along_axis if self.rows.ndim > 1 else np.take
+        rise = np.diff(values, axis=0)
+        after = pick(rise, np.minimum(self.rows, len(rise) - 1), axis=0)
+        before = pick(rise, np.clip(self.rows - 1, 0, len(rise) - 1), axis=0)
+        inside = np.zeros(len(self.rows), dtype=bool) if self.weights is None else self.weights > 0
+        return np.where(
+            inside if inside.ndim > 1 else inside[:, None], after, 0.5 * (after + before)
+        )
+
+
+def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
+    """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
+    position = np.maximum(times / timestep, 0.0)
+    near = np.rint(position)
+    position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)
+    rows = np.floor(position).astype(np.int64)
+    weights: NDArray[np.float64] = position - rows
+    if rows.ndim > 1:
+        return Lookup(rows, weights)
+    return Lookup(rows, weights[:, None] if np.any(weights) else None)
+
+
+def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return columns as a slice where they are consecutive: what it selects is not copied."""
+    if not len(columns) or np.any(np.diff(columns) != 1):
+        return columns
+    return slice(int(columns[0]), int(columns[-1]) + 1)
+
+
+@dataclass(frozen=True)
+class Readings:
+    """A measured series, where a simulation has the same, and the laws between the two.
+
+    Attributes:
+        series: What was measured; its samples are not copied.
+        own: (k,) columns of the series that are read from the same recorded field.
+        sensors: (k,) name of the signal that each of them belongs to.
+        source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
+        columns: (k,) columns of that field.
+        timestep: Of the simulation, seconds.
+        laws: (k,) law of each column, once they are known: see `under`.
+        held: Recorded field with (n, k) values that are added at the samples, if it is there: what
+            commands that are held make of forces.
+        measured: (n, k) values of the columns.
+        at_stamps: Evaluates rows of a simulation at the measured stamps.
+    """
+
+    series: TimeSeries
+    own: NDArray[np.int64]
+    sensors: tuple[str, ...]
+    source: str
+    columns: NDArray[np.int64]
+    timestep: float
+    laws: tuple[MeasurementModel, ...] = ()
+    held: str = ''
+    measured: NDArray[np.float64] = field(init=False, repr=False)
+    at_stamps: Lookup = field(init=False, repr=False)
+    _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'measured', self.series.data[:, _selection(self.own)])
+        object.__setattr__(self, 'at_stamps', lookup(self.times, self.timestep))
+        object.__setattr__(self, '_columns', _selection(self.columns))
+
+    @property
+    def times(self) -> NDArray[np.float64]:
+        """(n,) seconds from the start of the sequence."""
+        return self.series.times
+
+    @property
+    def lawful(self) -> bool:
+        """Whether what was measured differs from what the model's sensors say."""
+        return any(law.columns for law in self.laws)
+
+    def under(self, models: Mapping[Signal, MeasurementModel]) -> Readings:
+        """Return the same with the laws of sensors, those of one sensor's axes in their order."""
+        nothing = MeasurementModel()
+        return replace(
+            self,
+            laws=tuple(
+                combined(
+                    models.get(sensor, nothing),
+                    models.get((sensor, self.sensors[:column].count(sensor)), nothing),
+                )
+                for column, sensor in enumerate(self.sensors)
+            ),
+        )
+
+    def values(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the (…, steps, k) rows of the columns, from (…, steps, width) of their field."""
+        return rows[self.source][..., self._columns]
+
+    def simulated(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return the (m, n, k) values that (m, steps, width) rows have at the measured stamps.
+
+        Row k describes the state at ``k * timestep``. No law acts on them.
+        """
+        return self._with_held(self.at_stamps(self.values(rows)), rows)
+
+    def _with_held(
+        self, values: NDArray[np.float64], rows: Mapping[str, NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        return values + rows[self.held] if self.held in rows else values
+
+    def predicted(
+        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (n, k) readings that a (p,) candidate predicts; rows are (steps, width)."""
+        return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
+
+    def residual(
+        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Return the (n, k) measured minus predicted readings of a (p,) candidate."""
+        state, _ = self._state(rows, x)
+        if not self.lawful:
+            return self.measured - state
+        found: NDArray[np.float64] = (
+            self.measured * self._product(x, 'measured_gains')
+            + self._sum(x, 'measured_biases')
+            - state * self._product(x, 'gains')
+            - self._sum(x, 'biases')
+        )
+        return found
+
+    def derivatives(
+        self,
+        rows: Mapping[str, NDArray[np.float64]],
+        x: NDArray[np.float64],
+        scale: NDArray[np.float64],
+    ) -> dict[int, NDArray[np.float64]]:
+        """Return columns of a (p,) candidate and the (n, k) derivatives of residuals by them.
+
+        Residuals are multiplied by (k,) scales.
+        """
+        state, slope = self._state(rows, x, slopes=True)
+        found: dict[int, NDArray[np.float64]] = {}
+        for column, k, factor, what in self._factors(x):
+            if what == 'state':
+                change = -state[:, k]
+            elif what == 'measured':
+                change = self.measured[:, k]
+            else:
+                change = slope[:, k] if what == 'slope' else np.ones(len(state))
+            into = found.setdefault(column, np.zeros_like(state))
+            into[:, k] += scale[k] * factor * change
+        return found
+
+    def _factors(self, x: NDArray[np.float64]) -> Iterator[tuple[int, int, float, str]]:
+        """Yield candidate column, channel, factor, and what the factor multiplies."""
+        for k, law in enumerate(self.laws):
+            for columns, what in ((law.gains, 'state'), (law.measured_gains, 'measured')):
+                for place, column in enumerate(columns):
+                    others = [x[c] for i, c in enumerate(columns) if i != place]
+                    yield column, k, float(np.prod(others)), what
+            yield from ((column, k, -1.0, 'one') for column in law.biases)
+            yield from ((column, k, 1.0, 'one') for column in law.measured_biases)
+            if law.delay is not None:
+                yield law.delay, k, float(self._product(x, 'gains')[k]), 'slope'
+
+    def _product(self, x: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+        return np.array([np.prod(x[list(getattr(law, what))]) for law in self.laws])
+
+    def _sum(self, x: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+        return np.array([np.sum(x[list(getattr(law, what))]) for law in self.laws])
+
+    def _state(
+        self,
+        rows: Mapping[str, NDArray[np.float64]],
+        x: NDArray[np.float64],
+        *,
+        slopes: bool = False,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the (n, k) values at the times that the readings describe, and their slopes."""
+        delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws])
+        delayed = any(law.delay is not None for law in self.laws)
+        if not delays.any() and not (slopes and delayed):
+            return np.array(self.simulated(rows)), np.empty((0, 0))
+        values = self.values(rows)
+        common = np.all(delays == delays[0])
+        times = self.times - delays[0] if common else self.times[:, None] - delays
+        # Never beyond the last row: what lies there is not compared.
+        at = lookup(np.minimum(times, (len(values) - 2) * self.timestep), self.timestep)
+        state = np.array(self._with_held(at(values), rows))
+        if not slopes:
+            return state, np.empty((0, 0))
+        return state, at.slopes(values) / self.timestep
 
 
 def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -371,254 +640,4 @@ def _state_place(model: mujoco.MjModel, name: str, source: str, sequence: str) -
         known = [model.joint(i).name for i in range(model.njnt)]
     raise FitError(
         f'Sequence {sequence!r} measures the {source} of {bare!r}; {nearest(bare, known)}.'
-    )
-
-
-class Timing(NamedTuple):
-    """Columns of a candidate that say when the commands of a sequence act."""
-
-    #: Seconds by which all act later than their stamps and delays say; None for 0.
-    offset: int | None = None
-    #: What is said of the updates of its controller (see `InterpolatedCommand.updated`); empty
-    #: where what it asks for is taken to change all the time.
-    updates: Mapping[str, int] = MappingProxyType({})
-    #: Message that is interpolated to the seconds by which it acts later than the others.
-    messages: Mapping[int, int] = MappingProxyType({})
-
-
-class Controls:
-    """Turns the commands of a sequence into one control per step and candidate."""
-
-    def __init__(
-        self,
-        model: mujoco.MjModel,
-        written: list[tuple[Target, int]],
-        *,
-        native: bool = False,
-        shown: Mapping[int, tuple[float, float]] = MappingProxyType({}),
-    ) -> None:
-        """Find the columns that act on commands.
-
-        Args:
-            model: The compiled model, with its native actuator delays.
-            written: Targets and the columns of a candidate that they take their values from.
-            native: Whether the simulation itself applies the model's delays.
-            shown: Column of a delay to those between which forces show that it is.
-        """
-        self._shown = shown
-        self._nu = model.nu
-        self._timestep = float(model.opt.timestep)
-        self._delays = np.where(native, 0.0, model.actuator_delay)
-        limited = np.array(model.actuator_ctrllimited, dtype=bool)[:, None]
-        self._ranges = np.where(limited, model.actuator_ctrlrange, [-np.inf, np.inf])
-        self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
-        for target, column in written:
-            if target.role is Role.COMMAND:
-                self._columns[target.attribute][target.row] = column
-        # The command is kept as well: its id would else be given to another one.
-        self._kept: dict[tuple[object, ...], tuple[HeldCommand, NDArray[np.float64]]] = {}
-
-    def of(
-        self,
-        run: Run,
-        steps: int,
-        candidates: NDArray[np.float64],
-        timing: Timing,
-    ) -> NDArray[np.float64]:
-        """Return the (m, steps, nu) means of the delayed commands of a run over each step."""
-        control = np.zeros((len(candidates), steps, self._nu))
-        columns = [*timing.updates.values(), *timing.messages.values()]
-        for command, delays in zip(run.commands, self.delays(run, candidates, timing), strict=True):
-            acting = delays[:, None]
-            if isinstance(command.held, InterpolatedCommand):
-                acting = np.concatenate([acting, candidates[:, columns]], axis=1)
-            distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
-            means = [self._means(run, command, steps, timing, each) for each in distinct]
-            control[:, :, command.column] = self._scaled(
-                command.actuator, np.stack(means)[inverse.reshape(-1)], candidates
-            )
-        return control
-
-    def _scaled(
-        self, actuator: int, values: NDArray[np.float64], candidates: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Return (m, n) values of a command times its gain, with its bias."""
-        if actuator in self._columns['gain']:
-            values = values * candidates[:, self._columns['gain'][actuator], None]
-        if actuator in self._columns['bias']:
-            values = values + candidates[:, self._columns['bias'][actuator], None]
-        return values
-
-    def take_apart(
-        self,
-        run: Run,
-        forces: Sequence[SampledForce],
-        rows: dict[str, NDArray[np.float64]],
-        control: NDArray[np.float64],
-        candidates: NDArray[np.float64],
-        timing: Timing,
-        gains: NDArray[np.float64],
-        ranges: NDArray[np.float64],
-    ) -> None:
-        """Replace forces by what follows the state, and add what commands make of each sample.
-
-        Args:
-            run: The sequence.
-            forces: Its readings that are taken apart.
-            rows: Recorded field to (m, steps, width); those of sensors change, and each readings'
-                own field (see `Readings.held`) is added, (m, n, k).
-            control: (m, steps, nu) what the simulations were told.
-            candidates: (m, p) their values.
-            timing: When commands of the sequence act.
-            gains: (m, size) ``actuator_gainprm`` of the simulations, …
-            ranges: … and their ``actuator_forcerange``.
-        """
-        for force in forces:
-            readings, command = run.readings[force.readings], run.commands[force.command]
-            gain = force.factor * gains[:, mujoco.mjNGAIN * force.actuator, None]
-            low, high = np.sort(
-                force.factor * ranges[:, 2 * force.actuator : 2 * force.actuator + 2], axis=1
-            ).T[:, :, None]
-            if not force.limited:
-                low, high = -np.inf, np.inf
-            low, high = np.maximum(low, force.limits[0]), np.minimum(high, force.limits[1])
-            values = rows[SENSORS][:, :, force.column]
-            limited = (values <= (1 - ROUNDING) * low) | (values >= (1 - ROUNDING) * high)
-            told = gain * np.clip(control[:, :, command.column], *self._ranges[command.column])
-            values -= told
-            at_samples = readings.at_stamps(np.stack([told, limited.astype(np.float64)], axis=2))
-            held = rows.setdefault(
-                readings.held, np.zeros((len(gain), len(readings.times), len(readings.columns)))
-            )
-            in_force = self._in_force(run, force.command, candidates, timing, readings.times)
-            held[:, :, force.place] = np.where(
-                at_samples[:, :, 1] > 0, at_samples[:, :, 0], gain * in_force
-            )
-
-    def _in_force(
-        self,
-        run: Run,
-        number: int,
-        candidates: NDArray[np.float64],
-        timing: Timing,
-        times: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
-        command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
-        column = self._columns['delay'].get(command.actuator, -1)
-        delays = np.clip(delays, *self._shown.get(column, (-np.inf, np.inf)))
-        distinct, inverse = np.unique(delays, return_inverse=True)
-        held = np.stack([command.held.in_force(times - delay) for delay in distinct])
-        told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)
-        return np.asarray(np.clip(told, *self._ranges[command.column]))
-
-    def delays(
-        self, run: Run, candidates: NDArray[np.float64], timing: Timing
-    ) -> list[NDArray[np.float64]]:
-        """Return for each command the (m,) seconds by which it acts later than its stamps."""
-        shift = np.zeros(len(candidates))
-        if timing.offset is not None:
-            shift = candidates[:, timing.offset]
-        found = []
-        for command in run.commands:
-            column = self._columns['delay'].get(command.actuator)
-            known = np.full(len(candidates), self._delays[command.actuator])
-            found.append((known if column is None else candidates[:, column]) + shift)
-        return found
-
-    def common_delay(self, run: Run, count: int, timing: Timing) -> NDArray[np.float64]:
-        """Return the derivative of the mean delay of a run's commands by the (p,) values."""
-        found = np.zeros(count)
-        for command in run.commands:
-            column = self._columns['delay'].get(command.actuator)
-            if column is not None:
-                found[column] += 1.0
-        # Six times a sixth is less than one.
-        found /= max(len(run.commands), 1)
-        if timing.offset is not None:
-            found[timing.offset] += 1.0
-        return found
-
-    def _means(
-        self,
-        run: Run,
-        command: Command,
-        steps: int,
-        timing: Timing,
-        acting: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Return the (steps,) controls of a command for its delay, phase and messages' offsets."""
-        key = (id(command.held), command.column, acting.tobytes(), steps)
-        if key not in self._kept:
-            if len(self._kept) >= MOST_KEPT:
-                self._kept.clear()
-            edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
-            held, (delay, *more) = command.held, acting.tolist()
-            if isinstance(held, InterpolatedCommand) and timing.messages:
-                later = np.zeros(len(run.sequence.replaced) + 1)
-                later[list(timing.messages)] = more[-len(timing.messages) :]
-                held = held.replaced(run.sequence.replaced, later)
-            if isinstance(held, InterpolatedCommand) and timing.updates:
-                said = dict(zip(timing.updates, more, strict=False))
-                means = held.updated(edges, delay, run.sequence.updates, said)
-            else:
-                means = held.means(edges, delay)
-            self._kept[key] = (command.held, means)
-        return self._kept[key][1]
-
-
-class SampledForce(NamedTuple):
-    """A column of readings that is the force of one actuator."""
-
-    readings: int  # number of the readings of the run …
-    place: int  # … and column of them
-    column: int  # of the sensors' data
-    actuator: int  # its id
-    factor: float  # what is read for a unit of its force
-    limited: bool  # whether the actuator has limits
-    limits: NDArray[np.float64]  # (2,) least and greatest reading that the joint allows
-    command: int  # its command in the run
-
-
-def sampled_forces(model: mujoco.MjModel, run: Run) -> tuple[SampledForce, ...]:
-    """Return the readings of a run that are taken apart."""
-    if not run.sequence.sampled:
-        return ()
-    return tuple(
-        SampledForce(number, place, int(column), *force, command)
-        for number, readings in enumerate(run.readings)
-        if readings.source == SENSORS
-        for place, column in enumerate(readings.columns.tolist())
-        for force in _force(model, column)
-        for command, commanded in enumerate(run.commands)
-        if commanded.actuator == force[0] and not isinstance(commanded.held, InterpolatedCommand)
-    )
-
-
-def _force(
-    model: mujoco.MjModel, column: int
-) -> Iterator[tuple[int, float, bool, NDArray[np.float64]]]:
-    """Yield the actuator whose force is read, the factor, and limits of it and of the joint."""
-    (found,) = np.nonzero(model.sensor_adr == column)
-    kind = model.sensor_type[found[0]] if len(found) else -1
-    element = int(model.sensor_objid[found[0]]) if len(found) else -1
-    limits = np.array([-np.inf, np.inf])
-    if kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
-        if _is_static(model, element):
-            yield element, 1.0, bool(model.actuator_forcelimited[element]), limits
-    elif kind == mujoco.mjtSensor.mjSENS_JOINTACTFRC and model.jnt_type[element] in SCALAR_JOINTS:
-        on_joint = np.isin(model.actuator_trntype, list(TO_JOINT))
-        (own,) = np.nonzero(on_joint & (model.actuator_trnid[:, 0] == element))
-        if model.jnt_actfrclimited[element]:
-            limits = np.array(model.jnt_actfrcrange[element])
-        if len(own) == 1 and _is_static(model, int(own[0])):
-            gear, has_limits = model.actuator_gear[own[0], 0], model.actuator_forcelimited[own[0]]
-            yield int(own[0]), float(gear), bool(has_limits), limits
-
-
-def _is_static(model: mujoco.MjModel, actuator: int) -> bool:
-    """Return whether an actuator's force is a fixed gain times its command, and more."""
-    return bool(
-        model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
-        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
     )

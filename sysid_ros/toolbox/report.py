@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import FitError, ModelError
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.inference.combinations import exact_sets
+from sysid_ros.inference.verdicts import exact_sets
 from sysid_ros.json_text import to_json
 from sysid_ros.model.units import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit

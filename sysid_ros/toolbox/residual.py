@@ -19,7 +19,7 @@ from sysid_ros.model.loading import writable_model
 from sysid_ros.model.rebuild import Rebuild
 from sysid_ros.model.targets import Role
 from sysid_ros.report.rendering import FULLPHYSICS
-from sysid_ros.rollout.measurement import MeasurementModel
+from sysid_ros.rollout.runs import MeasurementModel
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType
 from sysid_ros.signals.trajectory import Trajectory

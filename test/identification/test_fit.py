@@ -19,7 +19,8 @@ from builders.trajectories import measure, sweep
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ParameterError
 from sysid_ros.estimation.solver.solver import Iteration, SolverSettings
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
@@ -82,19 +83,19 @@ def quick(
     parameters: Any,
     sequences: Any,
     *,
-    begun: Fit | None = None,
+    begun: Identification | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] = lambda _: None,
     **options: Any,
-) -> Fit:
+) -> Identification:
     observer = SimpleNamespace(stage=lambda _: None, iteration=observe)
     chosen = FitOptions(threads=1, **options)
-    return fit(
+    return identify(
         model, parameters, sequences, options=chosen, begun=begun, observer=observer, cancel=cancel
     )
 
 
-def values(found: Fit) -> dict[str, float]:
+def values(found: Identification) -> dict[str, float]:
     return {p.name: float(x) for p, x in zip(found.parameters, found.solution.x, strict=True)}
 
 
@@ -168,7 +169,6 @@ def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
     monkeypatch.setattr('sysid_ros.identification.fit._LARGEST_JACOBIAN', 2e3)
     fewer = quick(MODEL, FREE, [run])
     samples = fewer.samples
-    assert samples is not None
     sensors = dict(enumerate(samples.sensors))
     counts = {sensors[k]: int(np.sum(samples.sensor == k)) for k in sensors}
     assert counts['q'] == len(seldom)  # what is read seldom is kept
@@ -191,7 +191,7 @@ def spoilt() -> Trajectory:
     return dataclasses.replace(run, measurements=(bad,))
 
 
-def error_of(found: Fit) -> float:
+def error_of(found: Identification) -> float:
     """Return the largest error of a value, in parts of it."""
     truth = np.array([SEVERAL[parameter.name] for parameter in found.parameters])
     return float(np.max(np.abs(found.solution.x / truth - 1)))
@@ -341,7 +341,7 @@ def test_a_rerun_gives_the_same_to_the_last_bit() -> None:
         for n in range(2)
     ]
     first, second = (
-        fit(MODEL, FREE, runs, options=FitOptions(threads=threads)) for threads in (1, 3)
+        identify(MODEL, FREE, runs, options=FitOptions(threads=threads)) for threads in (1, 3)
     )
     np.testing.assert_array_equal(first.solution.x, second.solution.x)
     np.testing.assert_array_equal(first.solution.residual, second.solution.residual)

@@ -17,13 +17,13 @@ from scipy.signal import lfilter
 from scipy.special import ndtri
 from scipy.stats import binom, chi2
 
+from builders.problems import problem
 from sysid_ros.config.calibration import Loss, VerdictKind
 from sysid_ros.estimation.noise import encoder_steps
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.inference import Inference, Interval, infer
 from sysid_ros.inference.covariance import sawtooth
-from sysid_ros.inference.inference import all_at_once
+from sysid_ros.inference.inference import Inference, all_at_once, infer
+from sysid_ros.inference.verdicts import Interval
 from sysid_ros.model.unknown import Unknown
 
 Array = NDArray[np.float64]
@@ -57,16 +57,11 @@ def motions() -> Array:
     return np.stack([np.sin(2 * t) + 0.5, np.cos(5.1 * t)], axis=1)
 
 
-def solution(x: Array, residual: Array) -> Solution:
-    return Solution(x, residual, 0.0, 'cost', '', success=True, trace=())
-
-
 def inferred(jacobian: Array, measured: Array, samples: Samples, **options: Any) -> Inference:
     """Solve a linear problem, and infer."""
     x = np.linalg.lstsq(jacobian, measured, rcond=None)[0].astype(np.float64)
     parameters = options.pop('parameters', unknowns())
-    found = solution(x, jacobian @ x - measured)
-    return infer(found, jacobian, parameters, samples, **options)
+    return infer(problem(x, jacobian @ x - measured, jacobian, parameters, samples, **options))
 
 
 def of_noise(noise: Array, jacobian: Array | None = None, **options: Any) -> tuple[Interval, ...]:
@@ -201,7 +196,7 @@ def test_robust_losses_do_not_let_outliers_widen_the_interval() -> None:
     spoilt[::100] += 300.0
     losses: tuple[Loss, ...] = ('linear', 'huber', 'cauchy')
     linear, huber, cauchy = (
-        width(infer(solution(x, spoilt), jacobian, unknowns(), layout(), loss=loss).intervals[0])
+        width(infer(problem(x, spoilt, jacobian, unknowns(), layout(), loss)).intervals[0])
         for loss in losses
     )
     assert linear > 10 * clean
@@ -209,7 +204,7 @@ def test_robust_losses_do_not_let_outliers_widen_the_interval() -> None:
 
 
 def test_perfect_residuals_give_intervals_without_width() -> None:
-    rows = infer(solution(TRUTH, np.zeros(COUNT)), motions(), unknowns(), layout()).intervals
+    rows = infer(problem(TRUTH, np.zeros(COUNT), motions(), unknowns(), layout())).intervals
     assert [row.verdict for row in rows] == ['identified', 'identified']
     assert [(row.low, row.high) for row in rows] == [(2.0, 2.0), (-1.0, -1.0)]
 
@@ -382,8 +377,9 @@ def test_a_robust_loss_with_outliers_hold_the_truth_about_as_often() -> None:
         for _ in range(20):
             weighted = jacobian / np.maximum(np.abs(jacobian @ (x - TRUTH) - noise), 1.0)[:, None]
             x = TRUTH + np.linalg.solve(weighted.T @ jacobian, weighted.T @ noise)
-        found = solution(x, jacobian @ (x - TRUTH) - noise)
-        hits.append(held(infer(found, jacobian, unknowns(), samples, loss='huber').intervals))
+        residual = jacobian @ (x - TRUTH) - noise
+        found = infer(problem(x, residual, jacobian, unknowns(), samples, 'huber'))
+        hits.append(held(found.intervals))
     assert np.all((np.mean(hits, axis=0) >= 0.9) & (np.mean(hits, axis=0) <= 0.99))
 
 

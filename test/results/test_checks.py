@@ -22,7 +22,7 @@ from builders.told_results import arm
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config import CalibrationConfig, GateConfig
 from sysid_ros.config.calibration import ParameterConfig, VerdictKind
-from sysid_ros.inference.model_errors import TermKind
+from sysid_ros.identification.terms import TermKind
 from sysid_ros.report.tables import LiteralConsole, print_result
 from sysid_ros.results.checks import judge, next_steps
 from sysid_ros.results.diagnostics import SignalCurve, sensor_errors

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict, predict_each
@@ -240,7 +241,7 @@ def test_a_fit_finds_the_friction_of_every_joint():
     start = {**TRUTH, 'friction_base': 0.06, 'load_friction_base': 0.05, 'friction_stribeck': 0.05}
     names = ('friction_base', 'load_friction_base', 'friction_stribeck')
     drives = joints(**{name: start[name] for name in names})
-    found = fit(
+    found = identify(
         MODEL, servo_unknowns(drives, names), runs, options=FitOptions(drives=drives, threads=2)
     )
     assert found.start == 'nominal'
@@ -259,7 +260,7 @@ def test_a_fit_finds_the_friction_of_every_joint():
 def test_windows_are_driven_by_servos_too():
     own = joints(kt=1.2)
     (gain,) = servo_unknowns(own, ['kt'], shared=True)
-    found = fit(
+    found = identify(
         MODEL,
         [gain],
         [recorded(1.0, 0.0, 'run', 3e-4)],

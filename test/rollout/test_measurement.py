@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sysid_ros.rollout.measurement import lookup
+from sysid_ros.rollout.runs import lookup
 
 TIMESTEP = 0.002
 #: A force that jumps where a controller updates its command, and a smooth position.
