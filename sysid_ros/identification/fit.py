@@ -78,6 +78,8 @@ _STARTS_FIXED = (
     'unknown: errors of the states measured there are not in the intervals.'
 )
 
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Fit:
@@ -85,7 +87,7 @@ class Fit:
 
     parameters: tuple[Unknown, ...]
     unknowns: tuple[Unknown, ...]  # the parameters, then what else was unknown
-    values: NDArray[np.float64]  # (number of unknowns,) what was found for all of them
+    values: Array  # (number of unknowns,) what was found for all of them
     solution: Solution  # values of the parameters, residuals, Jacobian of all unknowns, trace
     samples: Samples  # what each residual is
     loss: Loss = 'linear'
@@ -115,7 +117,7 @@ class Fit:
     strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     #: Sequence to the (n,) seconds by which the messages of each of its series of commands were
     #: found to act later than their stamps, offset and delay say; empty where stamps are regular.
-    arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
+    arrival_errors: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
     drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
 
     def linearised(self) -> Linear:
@@ -129,9 +131,7 @@ class Fit:
         rows = zip(self.unknowns, self.values, strict=True)
         return next((float(value) for unknown, value in rows if unknown.name == FORCE_DELAY), 0.0)
 
-    def predicting(
-        self, sequences: Sequence[Trajectory]
-    ) -> tuple[tuple[Unknown, ...], NDArray[np.float64]]:
+    def predicting(self, sequences: Sequence[Trajectory]) -> tuple[tuple[Unknown, ...], Array]:
         """Return the parameters, with the delay of forces that are simulated, and their values."""
         timed = any(sequence.motion is not None for sequence in sequences)
         count = len(self.parameters)
@@ -462,10 +462,7 @@ def with_arrivals_in(
         return dataclasses.replace(
             found,
             offsets={**found.offsets, **Unknowns((), timings).offsets(solution.x)},
-            arrival_errors={
-                **found.arrival_errors,
-                **(arrivals.by_sequence() if arrivals else {}),
-            },
+            arrival_errors={**found.arrival_errors, **(arrivals.by_sequence() if arrivals else {})},
         )
 
 
@@ -553,10 +550,7 @@ def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstS
 
 
 def _with_free_starts(
-    context: FitContext,
-    first: FirstSolution,
-    unknowns: Unknowns,
-    sequences: Sequence[Trajectory],
+    context: FitContext, first: FirstSolution, unknowns: Unknowns, sequences: Sequence[Trajectory]
 ) -> FirstSolution | None:
     """Go on with the states at the starts unknown as well; None where they are not to be had.
 
@@ -580,7 +574,7 @@ def _with_free_starts(
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 
-def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> NDArray[np.float64]:
+def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> Array:
     """Return (count, p) starts, the first at the nominal values."""
     columns = [
         column

@@ -315,10 +315,7 @@ def _behind(motion: _Motion) -> Iterator[_Trial]:
         if not strongest:
             continue
         load = plain[:, dof] / strongest
-        for lack, shape in (
-            (TermKind.ELASTICITY, load),
-            (TermKind.BACKLASH, np.tanh(load / SLOW)),
-        ):
+        for lack, shape in ((TermKind.ELASTICITY, load), (TermKind.BACKLASH, np.tanh(load / SLOW))):
             turned = -_SMALL * _TURNED * sluggish(shape, apart)
             rate = np.gradient(turned, apart)
             moved = qpos.copy(), qvel.copy(), qacc.copy()

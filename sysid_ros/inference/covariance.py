@@ -408,9 +408,8 @@ class AtBounds(NamedTuple):
 def at_bounds(linear: Linear) -> AtBounds:
     """Return what the data say of values at their bounds.
 
-    Noise puts a value at its bound as often as it puts it as far to the other side. Held there, the
-    others would look as certain as if it were known; so what the data do not push beyond its bound
-    is to be let free.
+    Noise puts a value there as often as as far to the other side. Held there, the others would look
+    as certain as if it were known; so what the data do not push outwards is to be let free.
     """
     columns = np.flatnonzero(linear.at_bound & (np.diag(linear.gram) > 0))
     low, high = (ends[columns] for ends in bounds_of(linear.unknowns))
@@ -435,17 +434,11 @@ def at_bounds(linear: Linear) -> AtBounds:
 
 @dataclass(frozen=True)
 class JointEstimate:
-    """Values of parameters, and how sure those are.
+    """Values of parameters, and how sure those are."""
 
-    Attributes:
-        x: (p,) values.
-        covariance: (p, p) of the values; NaN rows for what is not determined.
-        freedom: Degrees of freedom of the covariance.
-    """
-
-    x: NDArray[np.float64]
-    covariance: NDArray[np.float64]
-    freedom: float
+    x: Array  # (p,) values
+    covariance: Array  # (p, p) of the values; NaN rows for what is not determined
+    freedom: float  # degrees of freedom of the covariance
 
     def of(self, places: ArrayLike) -> JointEstimate:
         """Return the estimate of some of the parameters, whatever the others are."""
@@ -469,23 +462,15 @@ class Known:
 
 @dataclass(frozen=True)
 class Difference:
-    """How two estimates differ.
+    """How two estimates differ."""
 
-    Attributes:
-        compared: (p,) whether both estimates determine a parameter.
-        statistic: Squared Mahalanobis distance over those.
-        p_value: Of the hypothesis that nothing changed; NaN where nothing is compared.
-        changed: (p,) the parameters whose change explains the difference; others did not change
-            by more than chance.
-        deviations: (p,) change in its standard errors of each parameter, given that of the others
-            only those in ``changed`` may have changed; NaN where it is not compared.
-    """
-
-    compared: NDArray[np.bool_]
-    statistic: float
-    p_value: float
-    changed: NDArray[np.bool_]
-    deviations: NDArray[np.float64]
+    compared: NDArray[np.bool_]  # (p,) whether both estimates determine a parameter
+    statistic: float  # squared Mahalanobis distance over those
+    p_value: float  # of the hypothesis that nothing changed; NaN where nothing is compared
+    changed: NDArray[np.bool_]  # (p,) the parameters whose change explains the difference
+    #: (p,) change in its standard errors of each parameter, given that of the others only those
+    #: that are named may have changed; NaN where it is not compared.
+    deviations: Array
 
 
 def difference(before: JointEstimate, after: JointEstimate, level: float) -> Difference:
@@ -495,12 +480,7 @@ def difference(before: JointEstimate, after: JointEstimate, level: float) -> Dif
     Student's distribution, with the fewer degrees of freedom of both covariances. The p-value is
     that of the largest, with Bonferroni's correction for their number. While it is below the level,
     that parameter is named as changed and no longer compared, so that one that did not change is
-    named by chance with no more than this probability.
-
-    Args:
-        before: An estimate of (p,) parameters.
-        after: An independent one.
-        level: Probability of seeing a change where there is none.
+    named by chance with no more than this probability. The estimates are independent.
     """
     total = before.covariance + after.covariance
     compared = np.isfinite(np.diag(total)) & (np.diag(total) > 0)
@@ -512,44 +492,34 @@ def difference(before: JointEstimate, after: JointEstimate, level: float) -> Dif
     delta = after.x - before.x
     freedom = min(before.freedom, after.freedom)
 
-    def given(places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def given(places: NDArray[np.int64]) -> Array:
         """Return each change in standard errors, given that nothing else here changed."""
         inverse = np.linalg.inv(total[np.ix_(places, places)])
-        pulls: NDArray[np.float64] = inverse @ delta[places] / np.sqrt(np.diag(inverse))
-        return pulls
+        return np.asarray(inverse @ delta[places] / np.sqrt(np.diag(inverse)))
 
-    def chance(pulls: NDArray[np.float64]) -> float:
-        single = 2 * float(scipy.special.stdtr(freedom, -np.abs(pulls).max()))
-        return min(len(pulls) * single, 1.0)
-
-    pulls = given(places)
-    p_value = rest = chance(pulls)
-    left = places
-    while rest < level:
-        found = left[np.argmax(np.abs(pulls))]
-        changed[found] = True
-        left = left[left != found]
-        if not len(left):
+    left, chances = places, []
+    while len(left):
+        pulls = np.abs(given(left))
+        single = 2 * float(scipy.special.stdtr(freedom, -pulls.max()))
+        chances.append(min(len(pulls) * single, 1.0))
+        if chances[-1] >= level:
             break
-        pulls = given(left)
-        rest = chance(pulls)
+        changed[left[np.argmax(pulls)]] = True
+        left = np.delete(left, np.argmax(pulls))
     for place in places:
         others = np.flatnonzero(compared & ~changed)
         own = np.union1d(others, [place])
         deviations[place] = given(own)[np.searchsorted(own, place)]
     inverse = np.linalg.inv(total[np.ix_(places, places)])
     statistic = float(delta[places] @ inverse @ delta[places])
-    return Difference(compared, statistic, p_value, changed, deviations)
+    return Difference(compared, statistic, chances[0], changed, deviations)
 
 
-def paired(
-    errors: NDArray[np.float64], best: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def paired(errors: Array, best: int) -> tuple[Array, Array]:
     """Return the mean of the differences to the best on each part, and its standard error."""
     models, count = errors.shape
-    if not count:
-        return np.full(models, np.nan), np.full(models, np.nan)
     differences = errors - errors[best]
     if count < FEWEST_PARTS:
-        return differences.mean(axis=1), np.full(models, np.nan)
+        mean = differences.mean(axis=1) if count else np.full(models, np.nan)
+        return mean, np.full(models, np.nan)
     return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)

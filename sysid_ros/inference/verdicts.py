@@ -646,11 +646,7 @@ _SEPARATE: tuple[tuple[set[Effect], set[Effect], str], ...] = (
     (_OFFSETS, _WEIGHT, _POSES),
     ({Effect.SPRING}, _OFFSETS | _WEIGHT, 'positions farther apart would separate them'),
     ({Effect.ARMATURE}, _BODY, f'{_ROTORS} them'),
-    (
-        _BODY,
-        _BODY,
-        'motion of the other joints, other poses or a known mass would separate them',
-    ),
+    (_BODY, _BODY, 'motion of the other joints, other poses or a known mass would separate them'),
     ({Effect.DRIVE} | _HOLDS, _MOVED | _HOLDS, 'a known payload{torque} would separate them'),
 )
 

@@ -50,15 +50,7 @@ LINEAR = (
     'actuator_damping',
     'actuator_gear',
 )
-GEOMETRY = (
-    'body_pos',
-    'body_quat',
-    'jnt_pos',
-    'jnt_axis',
-    'qpos0',
-    'body_gravcomp',
-    'opt.gravity',
-)
+GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp', 'opt.gravity')
 #: Fields of passive forces that are numbers of the regressor, …
 _LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
 #: … and those of the other passive forces.

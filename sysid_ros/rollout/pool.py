@@ -19,6 +19,8 @@ from sysid_ros.errors import ParameterError
 from sysid_ros.model.targets import Target, Writer
 from sysid_ros.model.targets.writer import APART
 
+Array = NDArray[np.float64]
+
 _lock = threading.Lock()
 #: What was set when each that is silent now began; the first is what the user had.
 _silent: list[mujoco.MjLogConfig] = []
@@ -53,20 +55,13 @@ class Stepper(Protocol):
     fields: frozenset[str]
 
     def roll(
-        self,
-        batch: Batch,
-        control: NDArray[np.float64],
-        values: NDArray[np.float64],
-        record: Mapping[Any, NDArray[np.float64]],
+        self, batch: Batch, control: Array, values: Array, record: Mapping[Any, Array]
     ) -> None:
         """Simulate the first n simulations of a batch from the states that they are in.
 
-        Args:
-            batch: Its fields hold what else the candidates write.
-            control: (n, steps, nu); those of driven actuators are goals.
-            values: (n, p) values of the unknowns.
-            record: What ``Batch.rollout`` may be asked to record, to the (n, steps, width) arrays
-                that are filled in as it does: states after each step, sensors before it.
+        The (n, steps, nu) controls of driven actuators are goals; (n, p) values are of the
+        unknowns. What ``Batch.rollout`` may be asked to record comes with the (n, steps, width)
+        arrays that are filled in as it does: states after each step, sensors before it.
         """
 
 
@@ -105,14 +100,10 @@ class Pool:
         *,
         also: frozenset[str] = frozenset(),
     ) -> None:
-        """Keep what the batch of a compiled model is made of.
+        """Keep what the batch of a compiled model is made of, ready for so many simulations.
 
-        Args:
-            model: The compiled model.
-            writer: Writes candidates' values into fields; None where each has its own model.
-            threads: Of the pool.
-            size: Number of simulations to be ready for.
-            also: Further fields that each simulation has its own values of.
+        There is no writer where each candidate has its own model. Each simulation has its own
+        values of the fields that it writes and of others.
         """
         self._model = model
         self._writer = writer
@@ -120,8 +111,8 @@ class Pool:
         self._size = max(size, 2 * threads)
         self._also = also
         self._batch: Batch | None = None
-        self._fields: dict[str, NDArray[np.float64]] = {}
-        self._buffers: dict[Any, NDArray[np.float64]] = {}
+        self._fields: dict[str, Array] = {}
+        self._buffers: dict[Any, Array] = {}
 
     def clear(self) -> None:
         """Let go of the batch, its threads and the buffers."""
@@ -143,14 +134,14 @@ class Pool:
                     self._fields[field] = values.reshape(self._batch.nsim, -1)
         return self._batch
 
-    def values(self, field: str, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def values(self, field: str, places: NDArray[np.int64]) -> Array:
         """Return the (n, size) numbers that the simulations at (n,) places have in a field."""
         own = self._fields.get(field)
         if own is not None:
             return own[places]
         return np.tile(np.ravel(getattr(self._model, field)), (len(places), 1))
 
-    def buffer(self, item: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def buffer(self, item: Any, shape: tuple[int, ...]) -> Array:
         """Return an array for what is recorded, in memory that is used again by the next."""
         size = math.prod(shape)
         flat = self._buffers.get(item)
@@ -158,7 +149,7 @@ class Pool:
             flat = self._buffers[item] = np.empty(size)
         return flat[:size].reshape(shape)
 
-    def write(self, candidates: NDArray[np.float64], which: NDArray[np.int64]) -> None:
+    def write(self, candidates: Array, which: NDArray[np.int64]) -> None:
         """Give the first n simulations the values of some of (m, p) candidates, by index."""
         if self._writer is None or not self._writer.fields:
             return
@@ -197,16 +188,16 @@ class Contacts:
         self._nothing = np.zeros(runs, dtype=bool)
         self._free: dict[bytes, NDArray[np.bool_]] = {}
 
-    def free(self, point: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    def free(self, point: Array | None) -> NDArray[np.bool_]:
         """Return (number of sequences,) where nothing touches at a (p,) point, if that is known."""
         if point is None:
             return self._nothing
         return self._free.get(self._key(point), self._nothing)
 
-    def note(self, point: NDArray[np.float64], run: int, contacts: NDArray[np.int32]) -> None:
+    def note(self, point: Array, run: int, contacts: NDArray[np.int32]) -> None:
         """Remember a simulation at a (p,) point by the numbers of its contacts."""
         free = self._free.setdefault(self._key(point), self._nothing.copy())
         free[run] = not contacts.any()
 
-    def _key(self, point: NDArray[np.float64]) -> bytes:
+    def _key(self, point: Array) -> bytes:
         return bytes(point[self._columns].tobytes())

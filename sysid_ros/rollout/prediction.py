@@ -203,12 +203,8 @@ def make_simulator(
 ) -> Simulator:
     """Return what simulates candidates or, where all motions are prescribed, the forces along them.
 
-    Args:
-        model: A spec, or what it compiled to if no unknown needs another compilation.
-        unknowns: What a candidate's values are.
-        sequences: What is simulated.
-        threads: Size of the pool; 0 means one per core.
-        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
+    The model is a spec, or what it compiled to if no unknown needs another compilation. With 0
+    threads there is one per core. Commands of actuators that laws drive are goals.
 
     Raises:
         FitError: An unknown needs the spec, or a sequence does not fit the model.
@@ -279,10 +275,8 @@ def predict_each(
 ) -> Iterator[tuple[int, int, tuple[NDArray[np.float64], ...], bool]]:
     """Simulate sequences with (m, p) candidates, as `predict` does with one.
 
-    Yields:
-        Index of the sequence and of the candidate, the (n, width) predictions of each of its series
-        of measurements, and whether the simulation became unstable; those of a sequence in the
-        order of the candidates.
+    Yields index of the sequence and of the candidate, the (n, width) predictions of each of its
+    series, and whether it became unstable; those of a sequence in the order of the candidates.
     """
     laws = measurement_models(parameters)
     with make_simulator(model, parameters, sequences, threads, drives=drives) as simulator:

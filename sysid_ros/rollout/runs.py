@@ -24,6 +24,8 @@ from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.signals.setpoints import STEP_NS
 from sysid_ros.signals.trajectory import SLOWEST_UPDATE, Trajectory
 
+Array = NDArray[np.float64]
+
 #: Instants this close to each other are the same, s: stamps are whole nanoseconds.
 ON_STEP = 1e-9
 #: What is smaller, relative to its kind, is a rounding error.
@@ -86,17 +88,14 @@ def combined(one: MeasurementModel, other: MeasurementModel) -> MeasurementModel
 
 
 class Lookup(NamedTuple):
-    """Where samples lie between the rows of a simulation.
+    """Where samples lie between the rows of a simulation."""
 
-    Attributes:
-        rows: (n,) row at or before each sample; (n, k) for columns with times of their own.
-        weights: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
-    """
-
+    #: (n,) row at or before each sample; (n, k) for columns with times of their own.
     rows: NDArray[np.int64]
-    weights: NDArray[np.float64] | None = None
+    #: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
+    weights: Array | None = None
 
-    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, values: Array) -> Array:
         """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
         if self.weights is None:
             return values[..., self.rows, :]
@@ -105,10 +104,10 @@ class Lookup(NamedTuple):
             after = np.take_along_axis(values, self.rows + 1, axis=0)
         else:
             before, after = values[..., self.rows, :], values[..., self.rows + 1, :]
-        result: NDArray[np.float64] = before + self.weights * (after - before)
+        result: Array = before + self.weights * (after - before)
         return result
 
-    def slopes(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def slopes(self, values: Array) -> Array:
         """Return the change of (steps, k) rows per step at the samples.
 
         It is that of the straight line that a sample lies on: forces jump where controllers update
@@ -125,13 +124,13 @@ class Lookup(NamedTuple):
         )
 
 
-def lookup(times: NDArray[np.float64], timestep: float) -> Lookup:
+def lookup(times: Array, timestep: float) -> Lookup:
     """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
     position = np.maximum(times / timestep, 0.0)
     near = np.rint(position)
     position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)
     rows = np.floor(position).astype(np.int64)
-    weights: NDArray[np.float64] = position - rows
+    weights: Array = position - rows
     if rows.ndim > 1:
         return Lookup(rows, weights)
     return Lookup(rows, weights[:, None] if np.any(weights) else None)
@@ -146,32 +145,20 @@ def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
 
 @dataclass(frozen=True)
 class Readings:
-    """A measured series, where a simulation has the same, and the laws between the two.
+    """A measured series, where a simulation has the same, and the laws between the two."""
 
-    Attributes:
-        series: What was measured; its samples are not copied.
-        own: (k,) columns of the series that are read from the same recorded field.
-        sensors: (k,) name of the signal that each of them belongs to.
-        source: Recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``.
-        columns: (k,) columns of that field.
-        timestep: Of the simulation, seconds.
-        laws: (k,) law of each column, once they are known: see `under`.
-        held: Recorded field with (n, k) values that are added at the samples, if it is there: what
-            commands that are held make of forces.
-        measured: (n, k) values of the columns.
-        at_stamps: Evaluates rows of a simulation at the measured stamps.
-    """
-
-    series: TimeSeries
-    own: NDArray[np.int64]
-    sensors: tuple[str, ...]
-    source: str
-    columns: NDArray[np.int64]
-    timestep: float
-    laws: tuple[MeasurementModel, ...] = ()
+    series: TimeSeries  # what was measured; its samples are not copied
+    own: NDArray[np.int64]  # (k,) columns of it that are read from the same recorded field
+    sensors: tuple[str, ...]  # (k,) name of the signal that each of them belongs to
+    source: str  # recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``
+    columns: NDArray[np.int64]  # (k,) of that field
+    timestep: float  # of the simulation, s
+    laws: tuple[MeasurementModel, ...] = ()  # of each column, once they are known: see `under`
+    #: Recorded field with (n, k) values that are added at the samples, if it is there: what
+    #: commands that are held make of forces.
     held: str = ''
-    measured: NDArray[np.float64] = field(init=False, repr=False)
-    at_stamps: Lookup = field(init=False, repr=False)
+    measured: Array = field(init=False, repr=False)  # (n, k) values of the columns
+    at_stamps: Lookup = field(init=False, repr=False)  # evaluates rows at the measured stamps
     _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -180,7 +167,7 @@ class Readings:
         object.__setattr__(self, '_columns', _selection(self.columns))
 
     @property
-    def times(self) -> NDArray[np.float64]:
+    def times(self) -> Array:
         """(n,) seconds from the start of the sequence."""
         return self.series.times
 
@@ -203,36 +190,30 @@ class Readings:
             ),
         )
 
-    def values(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def values(self, rows: Mapping[str, Array]) -> Array:
         """Return the (…, steps, k) rows of the columns, from (…, steps, width) of their field."""
         return rows[self.source][..., self._columns]
 
-    def simulated(self, rows: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    def simulated(self, rows: Mapping[str, Array]) -> Array:
         """Return the (m, n, k) values that (m, steps, width) rows have at the measured stamps.
 
         Row k describes the state at ``k * timestep``. No law acts on them.
         """
         return self._with_held(self.at_stamps(self.values(rows)), rows)
 
-    def _with_held(
-        self, values: NDArray[np.float64], rows: Mapping[str, NDArray[np.float64]]
-    ) -> NDArray[np.float64]:
+    def _with_held(self, values: Array, rows: Mapping[str, Array]) -> Array:
         return values + rows[self.held] if self.held in rows else values
 
-    def predicted(
-        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def predicted(self, rows: Mapping[str, Array], x: Array) -> Array:
         """Return the (n, k) readings that a (p,) candidate predicts; rows are (steps, width)."""
         return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
 
-    def residual(
-        self, rows: Mapping[str, NDArray[np.float64]], x: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def residual(self, rows: Mapping[str, Array], x: Array) -> Array:
         """Return the (n, k) measured minus predicted readings of a (p,) candidate."""
         state, _ = self._state(rows, x)
         if not self.lawful:
             return self.measured - state
-        found: NDArray[np.float64] = (
+        found: Array = (
             self.measured * self._product(x, 'measured_gains')
             + self._sum(x, 'measured_biases')
             - state * self._product(x, 'gains')
@@ -240,18 +221,13 @@ class Readings:
         )
         return found
 
-    def derivatives(
-        self,
-        rows: Mapping[str, NDArray[np.float64]],
-        x: NDArray[np.float64],
-        scale: NDArray[np.float64],
-    ) -> dict[int, NDArray[np.float64]]:
+    def derivatives(self, rows: Mapping[str, Array], x: Array, scale: Array) -> dict[int, Array]:
         """Return columns of a (p,) candidate and the (n, k) derivatives of residuals by them.
 
         Residuals are multiplied by (k,) scales.
         """
         state, slope = self._state(rows, x, slopes=True)
-        found: dict[int, NDArray[np.float64]] = {}
+        found: dict[int, Array] = {}
         for column, k, factor, what in self._factors(x):
             if what == 'state':
                 change = -state[:, k]
@@ -263,7 +239,7 @@ class Readings:
             into[:, k] += scale[k] * factor * change
         return found
 
-    def _factors(self, x: NDArray[np.float64]) -> Iterator[tuple[int, int, float, str]]:
+    def _factors(self, x: Array) -> Iterator[tuple[int, int, float, str]]:
         """Yield candidate column, channel, factor, and what the factor multiplies."""
         for k, law in enumerate(self.laws):
             for columns, what in ((law.gains, 'state'), (law.measured_gains, 'measured')):
@@ -275,19 +251,15 @@ class Readings:
             if law.delay is not None:
                 yield law.delay, k, float(self._product(x, 'gains')[k]), 'slope'
 
-    def _product(self, x: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    def _product(self, x: Array, what: str) -> Array:
         return np.array([np.prod(x[list(getattr(law, what))]) for law in self.laws])
 
-    def _sum(self, x: NDArray[np.float64], what: str) -> NDArray[np.float64]:
+    def _sum(self, x: Array, what: str) -> Array:
         return np.array([np.sum(x[list(getattr(law, what))]) for law in self.laws])
 
     def _state(
-        self,
-        rows: Mapping[str, NDArray[np.float64]],
-        x: NDArray[np.float64],
-        *,
-        slopes: bool = False,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        self, rows: Mapping[str, Array], x: Array, *, slopes: bool = False
+    ) -> tuple[Array, Array]:
         """Return the (n, k) values at the times that the readings describe, and their slopes."""
         delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws])
         delayed = any(law.delay is not None for law in self.laws)
@@ -304,10 +276,10 @@ class Readings:
         return state, at.slopes(values) / self.timestep
 
 
-def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
+def in_order(times: Array) -> Array:
     """Return (n,) stamps that increase: none is before the one before it."""
     least = ON_STEP * np.arange(len(times))
-    ordered: NDArray[np.float64] = np.maximum.accumulate(times - least) + least
+    ordered: Array = np.maximum.accumulate(times - least) + least
     return ordered
 
 
@@ -318,7 +290,7 @@ class HeldCommand:
     controls, and with them the residuals, are continuous functions of the delay.
     """
 
-    def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    def __init__(self, times: Array, values: Array) -> None:
         """Prepare the integral of (n,) commands at increasing times, s."""
         self.times = times
         self._values = values
@@ -329,17 +301,17 @@ class HeldCommand:
         """(n,) whether a sample differs from the one before it."""
         return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
 
-    def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
+    def retimed(self, times: Array) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
         return type(self)(times, self._values)
 
-    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def in_force(self, times: Array) -> Array:
         """Return the undelayed command at (n,) times, in seconds."""
         index = np.searchsorted(self.times, times + ON_STEP, side='right') - 1
-        held: NDArray[np.float64] = self._values[np.maximum(index, 0)]
+        held: Array = self._values[np.maximum(index, 0)]
         return held
 
-    def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
+    def means(self, edges: Array, delay: float) -> Array:
         """Return the (m,) means over steps with (m + 1,) edges, s, of the command delayed by s."""
         at = edges - delay
         index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
@@ -353,7 +325,7 @@ class HeldCommand:
 class InterpolatedCommand(HeldCommand):
     """What a controller asks for at each moment: linear between samples, held at the ends."""
 
-    def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    def __init__(self, times: Array, values: Array) -> None:
         super().__init__(times, values)
         areas = (values[1:] + values[:-1]) / 2 * np.diff(times)
         self._integral = np.concatenate([[0.0], np.cumsum(areas)])
@@ -363,22 +335,18 @@ class InterpolatedCommand(HeldCommand):
         """(n,) False: no sample is a change by itself."""
         return np.zeros(len(self.times), dtype=bool)
 
-    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def in_force(self, times: Array) -> Array:
         """Return the undelayed command at (n,) times, in seconds."""
         return np.interp(times, self.times, self._values)
 
-    def replaced(
-        self, switches: NDArray[np.float64], later: NDArray[np.float64]
-    ) -> InterpolatedCommand:
+    def replaced(self, switches: Array, later: Array) -> InterpolatedCommand:
         """Return the command whose messages are later than their stamps by different times.
 
         A message begins where the one before has come to. If it is later by more than that, this is
         farther on, and the way to its first point begins there: that of a cubic, whose value and
         slope at the begin change (Hermite's basis).
 
-        Args:
-            switches: (k, 2) when each message but the first begins, and is at its first point, s.
-            later: (k + 1,) by how much each message is later, s.
+        The (k, 2) switches are when each message but the first begins, and is at its first point.
         """
         values = self._values.copy()
         message = np.searchsorted(switches[:, 0], self.times, side='right')
@@ -400,12 +368,8 @@ class InterpolatedCommand(HeldCommand):
         return InterpolatedCommand(in_order(times[kept]), values[kept])
 
     def updated(
-        self,
-        edges: NDArray[np.float64],
-        delay: float,
-        measured: NDArray[np.float64],
-        said: Mapping[str, float],
-    ) -> NDArray[np.float64]:
+        self, edges: Array, delay: float, measured: Array, said: Mapping[str, float]
+    ) -> Array:
         """Return the means of a command that changes only in the controller's updates.
 
         From update to update it is held, while what is asked for goes on: a sawtooth beside that,
@@ -447,14 +411,14 @@ class InterpolatedCommand(HeldCommand):
         means = means + blur * np.gradient(slope, step)
         return means + np.where(rest[number] > 0, saw, 0.0) * slope
 
-    def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
+    def means(self, edges: Array, delay: float) -> Array:
         """Return the mean of the delayed command over each step, as a held command does."""
         at = edges - delay
         index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
         since = at - self.times[index]
         values = np.interp(at, self.times, self._values)
         inside = self._integral[index] + (self._values[index] + values) / 2 * since
-        means: NDArray[np.float64] = np.diff(inside) / np.diff(edges)
+        means: Array = np.diff(inside) / np.diff(edges)
         return means
 
 
@@ -481,27 +445,20 @@ class Run:
 
     sequence: Trajectory
     steps: int  # rows that its samples need
-    qpos: NDArray[np.float64]  # (nq,) at the start
-    qvel: NDArray[np.float64]  # (nv,) at the start
-    act: NDArray[np.float64]  # (na,) at the start
+    qpos: Array  # (nq,) at the start
+    qvel: Array  # (nv,) at the start
+    act: Array  # (na,) at the start
     commands: tuple[Command, ...]
     readings: tuple[Readings, ...]  # of each measured series, one per recorded field it is in
     timestep: float  # of the simulation, s
 
 
 def prepare(
-    model: mujoco.MjModel,
-    sequence: Trajectory,
-    lead: float = 0.0,
-    timestep: float | None = None,
+    model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0, timestep: float | None = None
 ) -> Run:
-    """Prepare a sequence for simulation.
+    """Prepare a sequence for simulation, with rows at the model's timestep unless one is given.
 
-    Args:
-        model: The compiled model.
-        sequence: What was recorded.
-        lead: Seconds by which predictions may be looked up after the last sample's stamp.
-        timestep: From row to row, s; the model's unless given.
+    Predictions may be looked up so many seconds after the last sample's stamp.
 
     Raises:
         FitError: The sequence names a sensor or actuator that the model does not have, or its
@@ -538,11 +495,10 @@ def prepare(
     )
 
 
-def retimed(run: Run, times: Sequence[NDArray[np.float64]]) -> Run:
+def retimed(run: Run, times: Sequence[Array]) -> Run:
     """Return a run whose commands have other stamps, (n,) seconds for each of its series."""
     return replace(
-        run,
-        commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands),
+        run, commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands)
     )
 
 
@@ -566,7 +522,7 @@ def _commands(model: mujoco.MjModel, sequence: Trajectory) -> list[Command]:
 
 def _activation(
     model: mujoco.MjModel, sequence: Trajectory, commands: tuple[Command, ...]
-) -> NDArray[np.float64]:
+) -> Array:
     if sequence.initial_act is not None:
         return np.asarray(sequence.initial_act, dtype=np.float64)
     act = np.zeros(model.na)

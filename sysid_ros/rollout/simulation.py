@@ -40,6 +40,8 @@ from sysid_ros.rollout.runs import (
 )
 from sysid_ros.signals.trajectory import Trajectory
 
+Array = NDArray[np.float64]
+
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25
 #: What a batch records is kept below this, bytes, so that memory does not grow with the data.
@@ -83,13 +85,10 @@ class Controls:
         native: bool = False,
         shown: Mapping[int, tuple[float, float]] = MappingProxyType({}),
     ) -> None:
-        """Find the columns that act on commands.
+        """Find the columns that act on commands, from targets and their columns.
 
-        Args:
-            model: The compiled model, with its native actuator delays.
-            written: Targets and the columns of a candidate that they take their values from.
-            native: Whether the simulation itself applies the model's delays.
-            shown: Column of a delay to those between which forces show that it is.
+        A ``native`` simulation applies the model's delays itself. Forces show of a delay, by its
+        column, between which two it is.
         """
         self._shown = shown
         self._nu = model.nu
@@ -102,15 +101,9 @@ class Controls:
             if target.role is Role.COMMAND:
                 self._columns[target.attribute][target.row] = column
         # The command is kept as well: its id would else be given to another one.
-        self._kept: dict[tuple[object, ...], tuple[HeldCommand, NDArray[np.float64]]] = {}
+        self._kept: dict[tuple[object, ...], tuple[HeldCommand, Array]] = {}
 
-    def of(
-        self,
-        run: Run,
-        steps: int,
-        candidates: NDArray[np.float64],
-        timing: Timing,
-    ) -> NDArray[np.float64]:
+    def of(self, run: Run, steps: int, candidates: Array, timing: Timing) -> Array:
         """Return the (m, steps, nu) means of the delayed commands of a run over each step."""
         control = np.zeros((len(candidates), steps, self._nu))
         columns = [*timing.updates.values(), *timing.messages.values()]
@@ -125,9 +118,7 @@ class Controls:
             )
         return control
 
-    def _scaled(
-        self, actuator: int, values: NDArray[np.float64], candidates: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _scaled(self, actuator: int, values: Array, candidates: Array) -> Array:
         """Return (m, n) values of a command times its gain, with its bias."""
         if actuator in self._columns['gain']:
             values = values * candidates[:, self._columns['gain'][actuator], None]
@@ -139,25 +130,18 @@ class Controls:
         self,
         run: Run,
         forces: Sequence[SampledForce],
-        rows: dict[str, NDArray[np.float64]],
-        control: NDArray[np.float64],
-        candidates: NDArray[np.float64],
+        rows: dict[str, Array],
+        control: Array,
+        candidates: Array,
         timing: Timing,
-        gains: NDArray[np.float64],
-        ranges: NDArray[np.float64],
+        gains: Array,
+        ranges: Array,
     ) -> None:
         """Replace forces by what follows the state, and add what commands make of each sample.
 
-        Args:
-            run: The sequence.
-            forces: Its readings that are taken apart.
-            rows: Recorded field to (m, steps, width); those of sensors change, and each readings'
-                own field (see `Readings.held`) is added, (m, n, k).
-            control: (m, steps, nu) what the simulations were told.
-            candidates: (m, p) their values.
-            timing: When commands of the sequence act.
-            gains: (m, size) ``actuator_gainprm`` of the simulations, …
-            ranges: … and their ``actuator_forcerange``.
+        Of m simulations with (m, steps, nu) controls and (m, p) values, the (m, steps, width) rows
+        of the sensors change, and the field `Readings.held` is added, (m, n, k). The (m, size)
+        gains and ranges are their ``actuator_gainprm`` and ``actuator_forcerange``.
         """
         for force in forces:
             readings, command = run.readings[force.readings], run.commands[force.command]
@@ -182,13 +166,8 @@ class Controls:
             )
 
     def _in_force(
-        self,
-        run: Run,
-        number: int,
-        candidates: NDArray[np.float64],
-        timing: Timing,
-        times: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+        self, run: Run, number: int, candidates: Array, timing: Timing, times: Array
+    ) -> Array:
         """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
         command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
         column = self._columns['delay'].get(command.actuator, -1)
@@ -198,9 +177,7 @@ class Controls:
         told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)
         return np.asarray(np.clip(told, *self._ranges[command.column]))
 
-    def delays(
-        self, run: Run, candidates: NDArray[np.float64], timing: Timing
-    ) -> list[NDArray[np.float64]]:
+    def delays(self, run: Run, candidates: Array, timing: Timing) -> list[Array]:
         """Return for each command the (m,) seconds by which it acts later than its stamps."""
         shift = np.zeros(len(candidates))
         if timing.offset is not None:
@@ -212,7 +189,7 @@ class Controls:
             found.append((known if column is None else candidates[:, column]) + shift)
         return found
 
-    def common_delay(self, run: Run, count: int, timing: Timing) -> NDArray[np.float64]:
+    def common_delay(self, run: Run, count: int, timing: Timing) -> Array:
         """Return the derivative of the mean delay of a run's commands by the (p,) values."""
         found = np.zeros(count)
         for command in run.commands:
@@ -226,13 +203,8 @@ class Controls:
         return found
 
     def _means(
-        self,
-        run: Run,
-        command: Command,
-        steps: int,
-        timing: Timing,
-        acting: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+        self, run: Run, command: Command, steps: int, timing: Timing, acting: Array
+    ) -> Array:
         """Return the (steps,) controls of a command for its delay, phase and messages' offsets."""
         key = (id(command.held), command.column, acting.tobytes(), steps)
         if key not in self._kept:
@@ -262,7 +234,7 @@ class SampledForce(NamedTuple):
     actuator: int  # its id
     factor: float  # what is read for a unit of its force
     limited: bool  # whether the actuator has limits
-    limits: NDArray[np.float64]  # (2,) least and greatest reading that the joint allows
+    limits: Array  # (2,) least and greatest reading that the joint allows
     command: int  # its command in the run
 
 
@@ -281,9 +253,7 @@ def sampled_forces(model: mujoco.MjModel, run: Run) -> tuple[SampledForce, ...]:
     )
 
 
-def _force(
-    model: mujoco.MjModel, column: int
-) -> Iterator[tuple[int, float, bool, NDArray[np.float64]]]:
+def _force(model: mujoco.MjModel, column: int) -> Iterator[tuple[int, float, bool, Array]]:
     """Yield the actuator whose force is read, the factor, and limits of it and of the joint."""
     (found,) = np.nonzero(model.sensor_adr == column)
     kind = model.sensor_type[found[0]] if len(found) else -1
@@ -316,7 +286,7 @@ class Block(NamedTuple):
     run: int  # index of the sequence
     candidates: NDArray[np.int64]  # (m,) their indices
     #: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
-    rows: dict[str, NDArray[np.float64]]
+    rows: dict[str, Array]
     diverged: NDArray[np.bool_]  # (m,) whether the simulation became unstable
 
 
@@ -331,15 +301,12 @@ class Simulator:
     Attributes:
         parameters: What a candidate's values are, in order.
         runs: The sequences, prepared.
-        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
         rollouts: Number of simulations so far.
-        threads: Size of the pool.
         refused: Why no model could be built for some candidates of the last call, by their index.
         refusals: Number of such candidates so far.
-        prescribed: Whether motions are prescribed, and not simulated.
     """
 
-    prescribed = False
+    prescribed = False  # whether motions are, and not simulated
 
     def __init__(
         self,
@@ -352,7 +319,7 @@ class Simulator:
         lead: float = 0.0,
         drives: Drives | None = None,
     ) -> None:
-        """Prepare the sequences.
+        """Prepare the sequences; see `make_simulator`.
 
         Args:
             model: The compiled nominal model; it is not changed, and must not be.
@@ -363,12 +330,6 @@ class Simulator:
                 be written into a compiled model; what it has learnt is written.
             lead: Seconds by which predictions may be looked up after the last sample's stamp.
             drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
-
-        Raises:
-            FitError: A sequence names a sensor or actuator that the model does not have, or there
-                are laws and models to be compiled.
-            ParameterError: An unknown is a number of a law that is not there, or one of the model
-                that a law decides.
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
@@ -480,7 +441,7 @@ class Simulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
+    def compiled(self, x: Array) -> mujoco.MjModel:
         """Return a model of its own with (p,) values, or the first, the others being nominal."""
         values = self._whole(x)
         model = self.model.__copy__() if self._build is None else self._build(values)
@@ -493,39 +454,37 @@ class Simulator:
             getattr(model, field)[rows] = APART
         return model
 
-    def _whole(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _whole(self, x: Array) -> Array:
         rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
         return np.concatenate([x, rest])
 
-    def check(self, x: NDArray[np.float64]) -> None:
+    def check(self, x: Array) -> None:
         """Raise a `CandidateError` where a candidate's model has to be built and cannot be."""
         if self._build is not None:
             self.compiled(x)
 
-    def controls(
-        self, run: Run, steps: int, x: NDArray[np.float64], timing: Timing | None = None
-    ) -> NDArray[np.float64]:
+    def controls(self, run: Run, steps: int, x: Array, timing: Timing | None = None) -> Array:
         """Return the (steps, nu) controls of a sequence for (p,) values."""
         return np.asarray(
             self._controls.of(run, steps, self._whole(x)[None], timing or Timing())[0]
         )
 
-    def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def applied(self, index: int, x: Array) -> Array:
         """Return the (steps, nu) controls of a sequence, when they act, for (p,) values."""
         run = self.runs[index]
         return self.controls(run, run.steps, x, self._timing(index))
 
-    def start(self, index: int, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def start(self, index: int, x: Array) -> dict[str, Array]:
         """Return ``qpos``, ``qvel`` and ``act`` where a sequence starts, for (p,) values."""
         whole = self._whole(x)[None]
         return {source: self._initial(index, source, whole)[0] for source in _STATE}
 
-    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delays(self, index: int, x: Array) -> Array:
         """Return how much later than its stamps each command of a sequence acts, s."""
         found = self._controls.delays(self.runs[index], x[None], self._timing(index))
         return np.array([delays[0] for delays in found])
 
-    def common_delay(self, index: int) -> NDArray[np.float64]:
+    def common_delay(self, index: int) -> Array:
         """Return the derivative of the mean delay of a sequence's commands by the (p,) values."""
         count = len(self.parameters)
         return self._controls.common_delay(self.runs[index], count, self._timing(index))
@@ -535,12 +494,16 @@ class Simulator:
 
     def simulate(
         self,
-        candidates: NDArray[np.float64],
+        candidates: Array,
         wanted: Sequence[NDArray[np.int64]],
-        beside: NDArray[np.float64] | None = None,
+        beside: Array | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[Block]:
-        """Simulate some candidates on each sequence.
+        """Yield simulations of some of (m, p) candidates on each sequence.
+
+        Blocks of a sequence follow each other, in the order of its candidates; there are several
+        where their record would be large. A candidate that no model can be built for counts as
+        diverged; a `CandidateError` says that there was no other yet.
 
         Args:
             candidates: (m, p) parameter values.
@@ -548,14 +511,6 @@ class Simulator:
             beside: (p,) what all of them differ from by no more than the step of a difference.
             variants: For each sequence, what each candidate simulates in its place: the same with
                 commands at other times.
-
-        Yields:
-            One block per sequence, or several where their record would be large; those of a
-            sequence follow each other, in the order of its candidates. A candidate that no model
-            can be built for counts as diverged.
-
-        Raises:
-            CandidateError: There never was a candidate that a model can be built for.
         """
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
@@ -567,7 +522,7 @@ class Simulator:
                 yield from self._roll(some, steps, candidates, models, beside, variants)
 
     def _compiled(
-        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+        self, candidates: Array, wanted: Sequence[NDArray[np.int64]]
     ) -> list[mujoco.MjModel] | None:
         """Return a model per candidate where candidates have to be compiled."""
         self.refused = {}
@@ -594,9 +549,9 @@ class Simulator:
         self,
         jobs: list[tuple[int, int]],
         steps: int,
-        candidates: NDArray[np.float64],
+        candidates: Array,
         models: list[mujoco.MjModel] | None,
-        beside: NDArray[np.float64] | None,
+        beside: Array | None,
         variants: Sequence[Sequence[Run]] | None,
     ) -> Iterator[Block]:
         count = len(jobs)
@@ -665,11 +620,11 @@ class Simulator:
     def _rollout(
         self,
         batch: Batch,
-        control: NDArray[np.float64],
-        out: dict[Any, NDArray[np.float64]],
-        candidates: NDArray[np.float64],
+        control: Array,
+        out: dict[Any, Array],
+        candidates: Array,
         runs: NDArray[np.int64],
-        beside: NDArray[np.float64] | None,
+        beside: Array | None,
     ) -> None:
         """Simulate the first of a batch under (m, steps, nu) controls."""
         count, steps, _ = control.shape
@@ -689,18 +644,14 @@ class Simulator:
                     self._contacts.note(candidates[place], runs[place], found[_CONTACTS][place])
 
     def _block(
-        self,
-        run: int,
-        which: NDArray[np.int64],
-        record: dict[Any, NDArray[np.float64]],
-        candidates: NDArray[np.float64],
+        self, run: int, which: NDArray[np.int64], record: dict[Any, Array], candidates: Array
     ) -> Block:
         last = self.runs[run].steps - 1
         # A simulation that diverged stops and repeats its last record: its clock stands still.
         reached = record[_CLOCK][:, last].reshape(len(which))
         diverged = reached < (last + 0.5) * self.model.opt.timestep
         diverged |= [int(candidate) in self.refused for candidate in which]
-        rows: dict[str, NDArray[np.float64]] = {}
+        rows: dict[str, Array] = {}
         for source in self._sources:
             if source == SENSORS:
                 rows[source] = record.get(
@@ -712,9 +663,7 @@ class Simulator:
                 rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
         return Block(run, which, rows, diverged)
 
-    def _initial(
-        self, run: int, source: str, candidates: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _initial(self, run: int, source: str, candidates: Array) -> Array:
         """Return the (m, width) part of the initial state of each candidate."""
         values = np.tile(getattr(self.runs[run], source), (len(candidates), 1))
         for what, index, column in self._starts.get(run, ()):

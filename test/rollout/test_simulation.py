@@ -20,7 +20,7 @@ from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.pool import unlogged
 from sysid_ros.rollout.prediction import predict, predict_each
-from sysid_ros.rollout.runs import HeldCommand
+from sysid_ros.rollout.runs import HeldCommand, lookup
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals.timeseries import SignalType, TimeSeries
 from sysid_ros.signals.trajectory import Trajectory
@@ -88,18 +88,14 @@ def by_candidate(
     return {(run, number): (series[0], wild) for run, number, series, wild in each}
 
 
-def test_samples_on_the_grid_equal_plain_stepping() -> None:
+@pytest.mark.parametrize(
+    'stamps',
+    [np.arange(0, 300, 5) * TIMESTEP, np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))],
+    ids=['on the grid', 'off it'],
+)
+def test_samples_lie_on_the_line_between_two_plain_steps(stamps: NDArray[np.float64]) -> None:
     model = arm()
-    stamps = np.arange(0, 300, 5) * TIMESTEP
     run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [1, -1]))
-    rows = step_by_step(model, run, 300)
-    np.testing.assert_allclose(predicted(model, run)[0], rows[::5], rtol=0, atol=1e-12)
-
-
-def test_samples_off_the_grid_lie_on_the_line_between_two_steps() -> None:
-    model = arm()
-    stamps = np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))
-    run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [0, 0]))
     rows = step_by_step(model, run, 302)
     grid = np.arange(302) * TIMESTEP
     expected = np.stack([np.interp(stamps, grid, column) for column in rows.T], axis=1)
@@ -290,3 +286,22 @@ def test_a_name_that_the_model_does_not_have_is_an_error(
     series: Any = (TimeSeries.from_columns([0.0, 1.0], np.zeros(2), [name]),)
     with pytest.raises(FitError, match=complaint):
         Simulator(model, (), [dataclasses.replace(run, **{what: series})], threads=1)
+
+
+#: A force that jumps where a controller updates its command, and a smooth position.
+ROWS = np.column_stack([np.repeat([0.0, 3.0, 1.0, 4.0], 5), np.sin(np.arange(20) / 5)])
+
+
+@pytest.mark.parametrize('apart', [False, True])
+def test_the_slope_of_what_jumps_is_that_of_what_is_compared(*, apart: bool) -> None:
+    times = np.linspace(0.0007, 0.0367, 31)
+    times = times[:, None] + np.array([0.0, 0.0004]) if apart else times
+    step = 1e-9
+    later, earlier = (lookup(times + move, TIMESTEP)(ROWS) for move in (step, -step))
+    slopes = lookup(times, TIMESTEP).slopes(ROWS) / TIMESTEP
+    np.testing.assert_allclose(slopes, (later - earlier) / (2 * step), atol=1e-4)
+
+
+def test_on_a_row_the_slope_is_the_mean_of_both_sides() -> None:
+    slopes = lookup(TIMESTEP * np.arange(1, 19), TIMESTEP).slopes(ROWS)
+    np.testing.assert_allclose(slopes, np.gradient(ROWS, axis=0)[1:19])
