@@ -28,11 +28,9 @@ Array = NDArray[np.float64]
 #: Level of all intervals, and their half-width in standard errors.
 LEVEL = 0.95
 QUANTILE = float(scipy.special.ndtri((1 + LEVEL) / 2))
-#: From so many recordings on, their disagreement is known well enough.
+#: From so many recordings on, their disagreement is known well enough, for parameters of which
+#: most of so many say something.
 ENOUGH = 8
-#: Of those, so many have to say something of a parameter: with fewer Student's quantile is beyond
-#: 2.6, and the noise within them says more.
-_ENOUGH_TELLING = 6.0
 #: Recordings disagree, and residuals follow a term, if noise would make them do so with less than
 #: this probability.
 CHANCE = 0.01
@@ -347,7 +345,7 @@ def covariance(linear: Linear, residual: Array | None = None) -> Covariance:
             disagreement = _disagreement(linear, matrix, columns, outside, telling_freedom, chance)
         else:
             method = f'from the disagreement of {recordings} recordings'
-            telling = telling_freedom + 1 >= _ENOUGH_TELLING
+            telling = telling_freedom + 1 > MOSTLY * ENOUGH
             telling |= (chance * len(columns)).min() < CHANCE
             own, unlike = columns[telling], columns[telling & (chance < CHANCE)]
             apart[unlike] = True
