@@ -61,13 +61,12 @@ def lacking(linear: Linear, terms: Sequence[Term], half: Array) -> Lacks:
     """Find the terms that residuals follow, and how far parameters would move with them.
 
     A term is one more parameter that is zero: its amount is what one Gauss-Newton step makes of it,
-    its standard error that which the noise inside of recordings gives it, as with a right model
-    nothing else makes it differ from zero. Noise is what is left beside the term (a Wald test; A.
-    Wald, Transactions of the American Mathematical Society 54, 1943). The most significant is taken
-    into the model, or those that all joints have at once, and the others are tried again. What a
-    model lacks is seldom just one of the terms, and several may explain the residuals about as
-    well: the parameters may have to move as any of them would move them. What none of that shows is
-    said where it would move a parameter by more than its half-width, of (p,).
+    its standard error that which the noise inside of recordings and beside the term gives it (a
+    Wald test; A. Wald, Transactions of the American Mathematical Society 54, 1943). The most
+    significant is taken into the model, or those that all joints have at once, and the others are
+    tried again. Several may explain the residuals about as well: the parameters may have to move as
+    any of them would move them. What none of that shows is said where it would move a parameter by
+    more than its half-width, of (p,).
     """
     count = len(linear.x)
     search = _Search(linear, terms) if terms else None
@@ -196,13 +195,10 @@ class _Search:
     def _screened(
         self, chosen: Sequence[int], choices: Sequence[Sequence[int]]
     ) -> tuple[Array, Array]:
-        """Return (k,) by how many standard errors terms are not zero, beside those there are.
+        """Return (k,) by how many standard errors terms are not zero, and (k, p) changes with them.
 
-        And (k, p) by how much parameters would change with them. Several terms at once count as
-        many standard errors as are as improbable.
-
-        What those and the terms explain is no noise: a term that explains most of the residuals
-        would else make them look like noise with a long memory, in which nothing is certain.
+        Several at once count as many as are as improbable. What they explain is no noise: it would
+        look like noise with a long memory, in which nothing is certain.
         """
         problem, held = self.beside(chosen), self.held
         alike = longest_memory(channel_noises(problem, problem.left))

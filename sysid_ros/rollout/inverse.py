@@ -193,18 +193,14 @@ class Regressor(NamedTuple):
     The numbers are, of each body, its moments of inertia and first moments about its frame and its
     mass; then armature, damping and dry friction of tendons, and those of joints; then stiffness of
     joints, and the moment with which their springs pull at zero.
-
-    Attributes:
-        columns: For each degree of freedom, which numbers change its force, …
-        matrices: … and (n, number of these) what they are multiplied by.
-        rest: (nv, n) forces that no number changes, N·m or N.
-        width: k.
     """
 
-    columns: list[NDArray[np.int64]]
-    matrices: list[Array]
-    rest: Array
-    width: int
+    columns: list[
+        NDArray[np.int64]
+    ]  # for each degree of freedom, which numbers change its force, …
+    matrices: list[Array]  # … and (n, number of these) what they are multiplied by
+    rest: Array  # (nv, n) forces that no number changes, N·m or N
+    width: int  # k
 
     def forces(self, numbers: Array) -> Array:
         """Return the (m, nv, n) forces of (m, k) numbers."""
@@ -389,11 +385,8 @@ def _moving(model: mujoco.MjModel, body: int) -> NDArray[np.int64]:
 def _wrench(spin: Array, turning: Array, linear: Array) -> Array:
     """Return the (n, 6, 10) torque and force at a body's origin by its numbers, in its axes.
 
-    Args:
-        spin: (n, 3) angular velocity ω in the body's axes.
-        turning: (n, 3) angular acceleration α.
-        linear: (n, 3) acceleration of the origin less gravity, a: the force is
-            ``m a + α × h + ω × (ω × h)``, the torque ``J α + ω × J ω + h × a``.
+    With angular velocity ω, angular acceleration α and the origin's acceleration less gravity a,
+    all (n, 3), they are ``J α + ω × J ω + h × a`` and ``m a + α × h + ω × (ω × h)``.
     """
     found = np.zeros((len(spin), 6, len(IN_PI)))
     for place, (i, j) in enumerate(_MOMENTS):

@@ -373,16 +373,12 @@ class InterpolatedCommand(HeldCommand):
         """Return the means of a command that changes only in the controller's updates.
 
         From update to update it is held, while what is asked for goes on: a sawtooth beside that,
-        whose mean is zero, as the delay is the mean one.
-
-        Args:
-            edges: (m + 1,) limits of the steps, seconds.
-            delay: Seconds by which the command arrives late, on average.
-            measured: (k,) instants, one or none in each period of the updates, s.
-            said: ``update_phase``, by how much more of what is asked for is in force at these than
-                on average, as the seconds in which that changes so much; ``update_ripple``, the
-                part of the sawtooth of a period as long as from instant to instant that is there
-                between them; ``update_blur``, the square of the period in that of the slowest.
+        whose mean is zero, as the delay is the mean one. Of (k,) instants that are measured, s, one
+        or none is in each period. Said is ``update_phase``, by how much more of what is asked for
+        is in force at these than on average, as the seconds in which that changes so much;
+        ``update_ripple``, the part of the sawtooth of a period as long as from instant to instant
+        that is there between them; ``update_blur``, the square of the period in that of the
+        slowest.
         """
         ahead, ripple = said.get('update_phase', 0.0), said.get('update_ripple', 1.0)
         means = self.means(edges, delay)
