@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 
 #: So often a term is found at most, or those of all joints at once.
 _MOST = 4
+#: A term of which less than this part is left once parameters follow is theirs.
+_OWN = 1e-3
 #: Noise is taken to be alike over this part of a recording at most.
 _LONGEST_MEMORY = 0.1
 
@@ -210,8 +212,7 @@ class _Search:
             products, score = rest.T @ rest, rest.T @ problem.left
             amount = -np.linalg.pinv(products, hermitian=True) @ score
             shifts[number, problem.free] = -(follows @ amount)
-            # A term of which parameters leave no more than this is theirs.
-            if np.linalg.eigvalsh(products)[0] > TAKES_PART**2:
+            if np.linalg.eigvalsh(products)[0] > _OWN:
                 noise = rest * (problem.left + rest @ amount)[:, None]
                 variance = sum(_summed(instants @ noise, alike) for instants in held.instants)
                 size = np.sqrt(np.maximum(np.diag(variance), 1e-300))
