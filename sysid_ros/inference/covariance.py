@@ -39,8 +39,11 @@ CHANCE = 0.01
 TAKES_PART = 0.01
 #: More than this share of something is most of it.
 MOSTLY = 0.5
-#: Largest order of the autoregression of a sensor's noise.
-_LARGEST_ORDER = 8
+#: Largest order of the autoregression of a sensor's noise, and samples for each coefficient.
+_LARGEST_ORDER, _SAMPLES_PER_COEFFICIENT = 8, 25
+#: The memory of noise is followed over so many samples at most, also where they are more than there
+#: are: noise that keeps swinging says little in a short recording.
+_LONGEST_MEMORY = 20_000
 #: Reflection coefficients stay below this, as noise of a longer memory is a trend; so do shares of
 #: a recording in the information, so that it can be left out.
 _BELOW_ONE = 0.998
@@ -113,13 +116,10 @@ def channel_noises(linear: Linear, residual: Array) -> dict[int, Noise]:
 
 
 def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]) -> Noise:
-    """Fit the autoregression of the order with the least information criterion.
-
-    It is Akaike's, corrected for few samples (Hurvich and Tsai, Biometrika 76, 1989).
-    """
+    """Fit the autoregression of the order with the least information criterion (Akaike, 1974)."""
     lengths = np.array([len(rows) for rows in parts])
     count = int(lengths.sum())
-    most = max(min(_LARGEST_ORDER, count - 3, int(lengths.max()) - 1), 0)
+    most = max(min(_LARGEST_ORDER, count // _SAMPLES_PER_COEFFICIENT, int(lengths.max()) - 1), 0)
     # As many zeros keep the sequences apart.
     series = np.concatenate([np.append(residual[rows], np.zeros(most)) for rows in parts])
     variance = max(float(series @ series) / count, _TINY)
@@ -134,13 +134,13 @@ def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]
         reflection = float(np.clip(reflection, -_BELOW_ONE, _BELOW_ONE))
         coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
         left *= 1.0 - reflection**2
-        criterion = count * np.log(left) + 2 * order * count / (count - order - 1)
+        criterion = count * np.log(left) + 2 * order
         if criterion < least:
             best, least = (coefficients, left), criterion
     coefficients, left = best
     poles = np.append(1.0, -coefficients)
     slowest = np.clip(np.abs(np.roots(poles)).max(initial=0.0), 1e-3, 1 - 1e-6)
-    length = min(int(np.log(TAKES_PART**2) / np.log(slowest)) + len(coefficients), count)
+    length = min(int(np.log(TAKES_PART**2) / np.log(slowest)) + len(coefficients), _LONGEST_MEMORY)
     response = scipy.signal.lfilter([1.0], poles, np.eye(1, 2 * length)[0])
     faded = scipy.signal.correlate(response, response, method='fft')[2 * length - 1 :][: length + 1]
     return Noise(sensor, count, variance * left, coefficients, faded / faded[0])
