@@ -41,7 +41,8 @@ from shared.common import (
 import sysid_ros
 from sysid_ros.alignment import PairRole
 from sysid_ros.excitation import sum_of_sines
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.loading import load_model
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.virtual_robot import Noise, Plant
@@ -335,7 +336,7 @@ def draw(case: str, seed: int, setting: Setting = DEFAULT) -> Found:
         model = load_model(path)
         alignment = sysid_ros.read(folder / 'bag', model).alignment
     unknowns = [item for target in truth for item in make_unknowns(target, model, shared=True)]
-    found = fit(model, unknowns, alignment.sequences, options=FitOptions(threads=1))
+    found = identify(model, unknowns, alignment.sequences, options=FitOptions(threads=1))
     true = np.array([truth[unknown.name] for unknown in unknowns])
     off = found.solution.x - true
     covariance = found.inference.covariance[: len(unknowns), : len(unknowns)]

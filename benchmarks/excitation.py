@@ -38,8 +38,9 @@ from sysid_ros.excitation.design import (
 )
 from sysid_ros.excitation.drives import Limits, drives
 from sysid_ros.excitation.motion import quintic, sample_times
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.covariance import QUANTILE
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.loading import compile_spec, load_spec
 from sysid_ros.model.targets import Scope, Unknown, make_unknowns
 from sysid_ros.signals import Trajectory
@@ -248,7 +249,7 @@ def achieved(
     for _ in range(fits):
         recorded = measuring(model, sequence, times, encoded(model, noise, values, rng))
         start = truth * (1 + 0.05 * rng.choice([-1.0, 1.0], len(truth)))
-        result = fit(
+        result = identify(
             spec, moved(parameters, start), [recorded], options=FitOptions(start='nominal')
         )
         low, high = ends(result.intervals)

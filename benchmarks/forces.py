@@ -22,10 +22,9 @@ import scipy.linalg
 from shared.common import QUANTILE, Floats, Table, measuring, peak, run, trajectory
 
 from sysid_ros.estimation.motion import as_torques, with_inertial_priors
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import Scope, make_unknowns
-from sysid_ros.rollout.inverse import InverseSimulator
-from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.rollout.prediction import InverseSimulator, make_simulator, predict
 from sysid_ros.signals import Trajectory
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
@@ -151,7 +150,7 @@ def record(spec: mujoco.MjSpec, rng: np.random.Generator, name: str) -> Trajecto
 def terms(simulator: InverseSimulator) -> tuple[list[Floats], list[Floats]]:
     """Return what the forces of each sensor are linear in, but for springs, and the forces."""
     equations = simulator.equations().values()
-    return [each.matrix[:, :-14] for each in equations], [each.measured for each in equations]
+    return [lines[:, :-14] for lines, _ in equations], [force for _, force in equations]
 
 
 def best_regression(
@@ -186,7 +185,7 @@ def base_parameters(simulator: InverseSimulator) -> Floats:
     return found
 
 
-def errors_of_base(simulator: InverseSimulator, found: Fit, true: Floats) -> Floats:
+def errors_of_base(simulator: InverseSimulator, found: Identification, true: Floats) -> Floats:
     """Return (k,) how far base parameters are from the truth, in their standard errors."""
     base = base_parameters(simulator)
     x = np.array(found.solution.x)
@@ -239,7 +238,7 @@ def draw(seed: int, *, windows: bool = True) -> Draw:
     train, held_out = (as_torques(model, each, unknowns) for each in recordings)
     assert train is not None  # noqa: S101
     assert held_out is not None  # noqa: S101
-    found = fit(spec, unknowns, [train])
+    found = identify(spec, unknowns, [train])
     seconds = time.process_time() - begun
     (timed,) = found.as_timed([held_out])
     (timed_train,) = found.as_timed([train])

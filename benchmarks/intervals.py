@@ -47,7 +47,8 @@ from shared.common import (
 from sysid_ros.config.schema import Loss
 from sysid_ros.estimation.solver.solver import SolverSettings
 from sysid_ros.identification import calculate_intervals
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 
 _WIDE = (0.9, 1.3)
 
@@ -141,7 +142,7 @@ def _fit_one(name: str, seed: int, draw: int) -> Draw:
         values = case.spoil(clean.values, rng)
         runs.append(noisy.record(clean, values, f'bag_{bag}', velocities=case.velocities))
     settings = SolverSettings(loss=case.loss)
-    found = fit(
+    found = identify(
         noisy.model(),
         noisy.unknowns(),
         runs,
@@ -202,7 +203,7 @@ def _wrong(name: str, bags: int, number: int, seed: int, folder: Path) -> dict[s
             rng = np.random.default_rng([seed, number, bag])
             clean = noisy.happen(noisy.PLANTS[name], rng)
             runs.append(noisy.record(clean, _white(clean.values, rng), f'bag_{bag}'))
-        found = fit(
+        found = identify(
             noisy.model(), noisy.unknowns(), runs, options=FitOptions(start='nominal', threads=1)
         )
         return {

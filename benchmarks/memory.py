@@ -30,8 +30,9 @@ from shared.common import ends, measuring, run, simulated, trajectory
 
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.estimation.priors import JointPrior
-from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.inference.drift import JointEstimate, Known
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.covariance import JointEstimate, Known
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
 from sysid_ros.pipeline.fitting import Continued, continue_from
@@ -71,12 +72,12 @@ def _record(name: str, truth: Mapping[str, float], seed: int, rho: float) -> Tra
     return measuring(MODEL, own, times, clean + colour * _NOISE)
 
 
-def _fit_all(runs: list[Trajectory]) -> Fit:
+def _fit_all(runs: list[Trajectory]) -> Identification:
     """Fit without memory."""
-    return fit(MODEL, _PARAMETERS, runs, options=FitOptions(threads=1, start='nominal'))
+    return identify(MODEL, _PARAMETERS, runs, options=FitOptions(threads=1, start='nominal'))
 
 
-def _known_of(found: Fit) -> Known:
+def _known_of(found: Identification) -> Known:
     """Return what a later fit may continue."""
     count = len(_PARAMETERS)
     inference = found.inference
@@ -89,10 +90,10 @@ def _continued(known: Known, runs: list[Trajectory], forgetting: float) -> Conti
     """Fit with memory."""
 
     def again(
-        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
-    ) -> Fit:
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
         del earlier
-        return fit(
+        return identify(
             MODEL, parameters, runs, options=FitOptions(threads=1, start='nominal'), prior=memory
         )
 

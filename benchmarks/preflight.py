@@ -29,8 +29,8 @@ from sysid_ros.config.schema import (
     VerdictKind,
 )
 from sysid_ros.errors import FitError
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
@@ -188,7 +188,7 @@ class Outcome(NamedTuple):
     """What was promised of an arm, and what became of it."""
 
     before: Preflight
-    after: Fit
+    after: Identification
     seconds: tuple[float, float]
 
 

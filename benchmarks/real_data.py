@@ -48,11 +48,13 @@ from sysid_ros.cli.main import main as sysid
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig, SolverConfig
 from sysid_ros.estimation.solver.solver import SolverSettings
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.pipeline.calibration import calibrate, identify
+from sysid_ros.pipeline import calibration
+from sysid_ros.pipeline.calibration import calibrate
 from sysid_ros.pipeline.estimators import estimated
 from sysid_ros.pipeline.problem import Problem, load
 from sysid_ros.pipeline.validation import leave_out
@@ -228,7 +230,9 @@ def _report_folds(name: str, robot: Robot) -> bool:
     began = time.monotonic()
     # What no model of this kind follows, as backlash, counts less.
     settings = SolverSettings(max_iterations=30, loss='huber')
-    full: Fit = fit(robot.spec, robot.unknowns, runs, options=FitOptions(settings=settings))
+    full: Identification = identify(
+        robot.spec, robot.unknowns, runs, options=FitOptions(settings=settings)
+    )
     parts = _errors(robot, runs, full.solution.x)
     before = np.concatenate([part[:-1].ravel() for part in parts])
     after = np.concatenate([part[1:].ravel() for part in parts])
@@ -287,7 +291,7 @@ def _calibrated(
     """Calibrate with some motions, holding one out, in so many seconds."""
     config = _config(data, train, test, limit)
     began = time.monotonic(), time.process_time()
-    result = identify(config).result
+    result = calibration.identify(config).result
     spent = time.monotonic() - began[0], time.process_time() - began[1]
     print(
         f'{result.standing.value}; {result.solver.message} {result.solver.rollouts} rollouts; '
@@ -574,7 +578,8 @@ def regression(config: CalibrationConfig, *, brakes: bool) -> dict[str, float]:
     def equations(role: str) -> list[tuple[str, Floats, Floats]]:
         with make_simulator(spec, (), list(seen.sequences(role)), 1) as simulator:
             return [
-                (n, e.matrix[:, :-joints], e.measured) for n, e in simulator.equations().items()
+                (n, lines[:, :-joints], force)
+                for n, (lines, force) in simulator.equations().items()
             ]
 
     train, unseen = equations('train'), equations('validate')

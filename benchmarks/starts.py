@@ -32,26 +32,17 @@ import mujoco
 import numpy as np
 from shared.arms import STATES, Link, chain, joint_sensors, write
 from shared.cases import BOUNDS, TIMESTEP, torque_arm_case
-from shared.common import (
-    QUANTILE,
-    AnyOf,
-    Floats,
-    Table,
-    ends,
-    names_of,
-    recorded,
-    run,
-    trajectory,
-)
+from shared.common import QUANTILE, AnyOf, Floats, Table, ends, names_of, recorded, run, trajectory
 from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.solver.solver import KEPT
-from sysid_ros.identification.fit import Fit, FitOptions
-from sysid_ros.identification.fit import fit as identify_parameters
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification
+from sysid_ros.inference.inference import identify as identify_parameters
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.calibration import identify
 from sysid_ros.signals import Trajectory
@@ -260,7 +251,7 @@ class Arrival(NamedTuple):
     way: str
 
 
-def _fitted(example: Example, values: Floats, choice: Any) -> Fit:
+def _fitted(example: Example, values: Floats, choice: Any) -> Identification:
     unknowns = [
         dataclasses.replace(unknown, nominal=float(value))
         for unknown, value in zip(example.unknowns, values, strict=True)
@@ -270,12 +261,14 @@ def _fitted(example: Example, values: Floats, choice: Any) -> Fit:
     )
 
 
-def _errors(found: Fit) -> Floats:
+def _errors(found: Identification) -> Floats:
     low, high = ends(found.intervals)
     return (high - low) / (2 * QUANTILE)
 
 
-def _arrival(example: Example, values: Floats, choice: str, optimum: Fit | None) -> Arrival:
+def _arrival(
+    example: Example, values: Floats, choice: str, optimum: Identification | None
+) -> Arrival:
     """Fit from a start; compare the path with the optimum, or the end with the truth."""
     began = time.perf_counter()
     try:

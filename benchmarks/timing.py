@@ -67,7 +67,8 @@ from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import SysidError
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline import calibrate
 from sysid_ros.results.result import CalibrationResult
@@ -361,11 +362,11 @@ def _fit_arrivals(seed: int, draw: int) -> tuple[Floats, Floats, Floats, Floats,
     rng, phases = np.random.default_rng([seed, draw]), np.random.default_rng([seed, 10**6])
     pairs = [_record_arrivals(model, rng, phases, f'bag_{k}') for k in range(_BAGS)]
     began = time.perf_counter()
-    found = fit(
+    found = identify(
         model, _stiff_unknowns(model), [seen for seen, _ in pairs], options=FitOptions(threads=1)
     )
     seconds = time.perf_counter() - began
-    known = fit(
+    known = identify(
         model, _stiff_unknowns(model), [true for _, true in pairs], options=FitOptions(threads=1)
     )
     return found.solution.x, *ends(found.intervals), known.solution.x, seconds

@@ -29,7 +29,8 @@ from shared.three_joints import PARAMETERS, TRUTH, Fault, arm, mapping, record, 
 
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.excitation import sum_of_sines
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline import Calibration, calibrate
 from sysid_ros.virtual_robot import load_truth
@@ -56,7 +57,7 @@ def _is_right(problem: Doubtful, seed: int) -> bool:
     """Fit a problem, print what was found, and judge it."""
     model = mujoco.MjModel.from_xml_string(problem.xml)
     unknowns, own = problem.unknowns(model), problem.sequence(model, seed)
-    found = fit(model, unknowns, [own], options=FitOptions(start='nominal', threads=1))
+    found = identify(model, unknowns, [own], options=FitOptions(start='nominal', threads=1))
     rows = list(zip(problem.free, found.intervals, strict=True))
     told = {one.expression: one for one in found.inference.combinations}
     missed = [
@@ -104,7 +105,9 @@ def demo(*, draws: int = 20) -> bool:
             start=(model.key_qpos[0], np.zeros(model.nv)),
         )
         measured = recorded(model, own, unknowns, values, noise, draw)
-        found = fit(model, unknowns, [measured], options=FitOptions(start='nominal', threads=1))
+        found = identify(
+            model, unknowns, [measured], options=FitOptions(start='nominal', threads=1)
+        )
         bad = [
             f'{unknown.name}: {row.verdict}; {row.explanation}'
             for unknown, row in zip(unknowns, found.intervals, strict=True)

@@ -21,7 +21,7 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.differences import ResidualLike
 from sysid_ros.estimation.solver.solver import RESERVED, FitLog, Solution, SolverSettings, solve
 from sysid_ros.model.targets import Unknown
-from sysid_ros.rollout.drives import Drives
+from sysid_ros.rollout.pool import Drives
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import Trajectory

@@ -16,14 +16,13 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy
 from numpy.typing import NDArray
 
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.inverse import fixed_tendons, force_weights, meaning, slowest
-from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import Run, prepare
+from sysid_ros.rollout.runs import SENSORS, Run, prepare
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
 
 Array = NDArray[np.float64]

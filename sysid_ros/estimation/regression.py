@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy  # its parts are loaded when they are used
+import scipy
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
@@ -42,10 +42,10 @@ from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrup
 from sysid_ros.model.elements import TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
-from sysid_ros.rollout.controls import SampledForce, sampled_forces
-from sysid_ros.rollout.inverse import IDENTITY, InverseSimulator, driving_lead
+from sysid_ros.rollout.inverse import IDENTITY, driving_lead
+from sysid_ros.rollout.prediction import InverseSimulator
 from sysid_ros.rollout.runs import HeldCommand, Run, prepare
-from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.rollout.simulation import SampledForce, Simulator, sampled_forces
 from sysid_ros.signals import PrescribedMotion, Trajectory
 
 Array = NDArray[np.float64]

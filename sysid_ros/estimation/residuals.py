@@ -19,15 +19,15 @@ from sysid_ros.estimation.solver.differences import Differences, StepChanges
 from sysid_ros.estimation.solver.solver import Solution
 from sysid_ros.model.elements import reads_force
 from sysid_ros.model.targets import Unknown
-from sysid_ros.rollout.measurement import (
+from sysid_ros.rollout.runs import (
     ON_STEP,
     MeasurementModel,
     Readings,
+    Run,
     Signal,
     combined,
     measurement_models,
 )
-from sysid_ros.rollout.runs import Run
 from sysid_ros.rollout.simulation import Block, Simulator
 from sysid_ros.signals import Trajectory
 

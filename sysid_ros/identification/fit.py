@@ -1,21 +1,23 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Identify the parameters of a model from sequences."""
+"""Fit the parameters of a model to trajectories by weighted nonlinear least squares."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.schema import StartChoice
-from sysid_ros.errors import FitError
+from sysid_ros.config.schema import Loss, StartChoice
+from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import arrival_jitter, encoder_steps, estimate_noise, smallest_noise
@@ -49,14 +51,13 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
+from sysid_ros.identification.linear import Linear, linearised, sharpened
 from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.inference import Inference, Interval, infer, sharpened
-from sysid_ros.inference.inference import DataOnly, data_only
-from sysid_ros.inference.model_errors import terms
+from sysid_ros.identification.terms import Term, terms
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown, check_distinct
-from sysid_ros.rollout.drives import Drives
-from sysid_ros.rollout.inverse import InverseSimulator
+from sysid_ros.rollout.pool import Drives
+from sysid_ros.rollout.prediction import InverseSimulator
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import Trajectory
 
@@ -65,95 +66,72 @@ from sysid_ros.signals import Trajectory
 _LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
-#: The noise of each sensor is estimated anew from the residuals at most so often, and not again
-#: once no estimate moved by more than this fraction.
-_WEIGHTINGS, _WEIGHT_TOLERANCE = 4, 0.02
-#: In chaotic motion the cost has no more digits than this.
-_WINDOW_TOLERANCE = 0.01
+#: The noise of each sensor is estimated anew from the residuals at most so often, …
+_WEIGHTINGS = 4
+#: … and not again once no estimate moved by more than this fraction. In chaotic motion the cost has
+#: no more digits either.
+_ROUGHLY = 0.02
+_Found = TypeVar('_Found', bound='Fit')
 _NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
 _STARTS_FIXED = (
     'The recordings are too many, or what they leave jumps too much, for their starts to be '
     'unknown: errors of the states measured there are not in the intervals.'
 )
 
+Array = NDArray[np.float64]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, kw_only=True)
 class Fit:
-    """What an identification found.
-
-    Attributes:
-        parameters: The unknowns.
-        solution: Values, residuals, Jacobian and trace.
-        inference: Intervals, verdicts and covariance of the parameters, and then of the offsets.
-        offsets: Sequence name to the seconds by which its commands were found to act later than
-            their stamps and the delay say; empty where stamps are regular.
-        noise: Sensor name to the standard deviation that its residuals were divided by.
-        rollouts: Number of simulations that were run.
-        diverged: How many of them became unstable.
-        seconds: Wall time.
-        sequences: Names of the sequences, in their order.
-        dead: Sensors that never move in any sequence; they were left out.
-        left_out: Sequence name to the number of its measured samples that were not compared,
-            because a delay that the bounds allow would place them outside of the simulation.
-        attempts: What became of each start, where there were several.
-        start: Where the fit started: ``nominal``, ``regression``, ``windows``, ``spread`` or
-            ``sampled``.
-        start_sentence: Where those values are from, for people.
-        window: Length of the windows that the values rest on, s, where that was asked for or the
-            motion cannot be predicted over whole sequences; else None.
-        data_only: With a memory, what the data say of all unknowns without it; else None.
-        memory: What was known of some parameters together.
-        unknowns: The parameters, then what else was unknown; a column of the Jacobian each.
-        values: (number of unknowns,) what was found for all of them.
-        samples: What each residual is; None where this was not kept.
-        known_noise: Sensors whose noise was known and not estimated.
-        strides: Of each series of a training sequence, every how many samples were fitted; empty
-            where all were.
-        arrival_errors: Sequence name to the (n,) seconds by which the messages of each of its
-            series of commands were found to act later than their stamps, offset and delay say;
-            empty where stamps are regular.
-        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
-    """
+    """What was found by a fit."""
 
     parameters: tuple[Unknown, ...]
-    solution: Solution
-    inference: Inference
-    offsets: dict[str, float]
-    noise: dict[str, float]
-    rollouts: int
-    diverged: int
-    seconds: float
-    sequences: tuple[str, ...]
-    dead: tuple[str, ...] = ()
+    unknowns: tuple[Unknown, ...]  # the parameters, then what else was unknown
+    values: Array  # (number of unknowns,) what was found for all of them
+    solution: Solution  # values of the parameters, residuals, Jacobian of all unknowns, trace
+    samples: Samples  # what each residual is
+    loss: Loss = 'linear'
+    terms: tuple[Term, ...] = ()  # that the model may lack, until it is known whether it does
+    notes: tuple[str, ...] = ()  # what a reader of the values has to know, a sentence each
+    noise: dict[str, float]  # sensor to the standard deviation its residuals were divided by
+    rollouts: int  # number of simulations that were run
+    diverged: int  # how many of them became unstable
+    seconds: float  # wall time
+    sequences: tuple[str, ...]  # their names
+    #: Sequence to the seconds by which its commands were found to act later than their stamps and
+    #: the delay say; empty where stamps are regular.
+    offsets: dict[str, float] = field(default_factory=dict)
+    dead: tuple[str, ...] = ()  # sensors that never move in any sequence; they were left out
+    #: Sequence to the number of its measured samples that were not compared, because a delay that
+    #: the bounds allow would place them outside of the simulation.
     left_out: dict[str, int] = field(default_factory=dict)
-    attempts: tuple[Attempt, ...] = ()
-    start: str = 'nominal'
-    start_sentence: str = ''
+    attempts: tuple[Attempt, ...] = ()  # what became of each start, where there were several
+    start: str = 'nominal'  # or ``regression``, ``windows``, ``spread``
+    start_sentence: str = ''  # where those values are from, for people
+    #: Length of the windows that the values rest on, s, where that was asked for or the motion
+    #: cannot be predicted over whole sequences; else None.
     window: float | None = None
-    data_only: DataOnly | None = None
-    memory: JointPrior | None = None
-    unknowns: tuple[Unknown, ...] = ()
-    values: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
-    samples: Samples | None = None
-    known_noise: frozenset[str] = frozenset()
+    memory: JointPrior | None = None  # what was known of some parameters together
+    known_noise: frozenset[str] = frozenset()  # sensors whose noise was not estimated
+    #: Of each series of a sequence, every how many samples were fitted; empty where all were.
     strides: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    arrival_errors: Mapping[str, tuple[NDArray[np.float64], ...]] = field(default_factory=dict)
-    drives: Drives | None = None
+    #: Sequence to the (n,) seconds by which the messages of each of its series of commands were
+    #: found to act later than their stamps, offset and delay say; empty where stamps are regular.
+    arrival_errors: Mapping[str, tuple[Array, ...]] = field(default_factory=dict)
+    drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
 
-    @property
-    def intervals(self) -> tuple[Interval, ...]:
-        """Interval and verdict of each parameter."""
-        return self.inference.intervals[: len(self.parameters)]
+    def linearised(self) -> Linear:
+        """Return the problem as it is at the values that were found."""
+        solution = dataclasses.replace(self.solution, x=self.values)
+        return linearised(solution, self.unknowns, self.samples, self.loss)
 
     @property
     def force_delay(self) -> float:
         """Seconds by which measured forces were found to be later than the motion."""
-        rows = zip(self.unknowns, self.values, strict=False)
+        rows = zip(self.unknowns, self.values, strict=True)
         return next((float(value) for unknown, value in rows if unknown.name == FORCE_DELAY), 0.0)
 
-    def predicting(
-        self, sequences: Sequence[Trajectory]
-    ) -> tuple[tuple[Unknown, ...], NDArray[np.float64]]:
+    def predicting(self, sequences: Sequence[Trajectory]) -> tuple[tuple[Unknown, ...], Array]:
         """Return the parameters, with the delay of forces that are simulated, and their values."""
         timed = any(sequence.motion is not None for sequence in sequences)
         count = len(self.parameters)
@@ -189,10 +167,8 @@ class Fit:
     ) -> list[Trajectory]:
         """Return sequences whose commands are stamped as they are taken to have arrived.
 
-        Args:
-            sequences: Those of other names come back as they are.
-            offsets: Whether to add each sequence's offset to the errors of its messages, and to
-                time forces as the motion is, where these are not unknowns again.
+        Each sequence's offset may be added to the errors of its messages, and forces timed as the
+        motion is, where these are not unknowns again. Those of other names come back as they are.
         """
         found = []
         for sequence in self.as_timed(sequences) if offsets else sequences:
@@ -210,40 +186,25 @@ class Fit:
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How a fit is made.
-
-    Attributes:
-        settings: Solver, loss and the limit of iterations over all weightings together.
-        start: Where to start: ``nominal`` values, ``regression`` on the equations of motion,
-            ``windows`` that grow to whole sequences, or ``auto``, which takes what is of use.
-        windowed: Whether the values rest on windows also where whole sequences can be predicted:
-            on the longest that can, with unknown states at their starts (multiple shooting).
-        starts: Number of starts, spread over the bounds; the first is the nominal one. What
-            belongs to one sequence always starts where it was measured.
-        seed: Of the other starts.
-        threads: Simulation threads; 0 means one per core.
-        noise: Sensor name to the standard deviation of its noise, in its unit, where that is known;
-            it is then not estimated.
-        drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
-        judged: Whether to look for what the model lacks; not worth it where another fit follows.
-    """
+    """How a fit is made."""
 
     settings: SolverSettings = field(default_factory=SolverSettings)
-    start: StartChoice = 'auto'
+    start: StartChoice = 'auto'  # what is of use; see `estimation.start`
+    #: Whether the values rest on windows also where whole sequences can be predicted: on the
+    #: longest that can, with unknown states at their starts (multiple shooting).
     windowed: bool = False
+    #: Number of starts, spread over the bounds; the first is the nominal one. What belongs to one
+    #: sequence always starts where it was measured.
     starts: int = 1
-    seed: int = 0
-    threads: int = 0
+    seed: int = 0  # of the other starts
+    threads: int = 0  # of the simulation; 0 means one per core
+    #: Sensor to the standard deviation of its noise, in its unit, where that is known.
     noise: Mapping[str, float] = field(default_factory=dict)
-    drives: Drives | None = None
-    judged: bool = True
+    drives: Drives | None = None  # which actuators are driven by laws; their commands are goals
+    judged: bool = True  # whether to look for what the model lacks, as no other fit follows
 
     def __post_init__(self) -> None:
-        """Check the choices.
-
-        Raises:
-            FitError: There is no such start, or windows have several.
-        """
+        """Check the choices; a `FitError` says that there is no such start."""
         check_choice(self.start)
         if self.windowed and self.starts > 1:
             raise FitError(
@@ -325,28 +286,38 @@ def fit(
             freed = _with_free_starts(context, first, unknowns, sequences)
             starts_fixed = freed is None
             first = freed or first
-        solution, residuals, arrivals = solve_weighted(context, first, once=not options.judged)
-        x = solution.x
+        solution, residuals, arrivals = _solve_weighted(context, first, once=not options.judged)
         if solution.status in LIMITS and not (solution.status == 'time' and solution.jumps):
             # It may not have arrived for jumps; where they are known, time goes into steps instead.
             solution = with_steady_slopes(residuals, solution, options.settings.loss)
-        found, solution = _inferred(
-            context, residuals, solution, arrivals, judged=options.judged, window=first.window
-        )
-        notes = (*found.notes, _STARTS_FIXED) if starts_fixed else found.notes
-        found = dataclasses.replace(found, notes=notes)
+        # What a fit did not get to would pass for what its model lacks.
+        arrived = solution.status not in LIMITS and not context.settings.rough
+        complete = options.judged and first.window is None and arrived
+        late = complete and context.is_late
+        if options.judged:
+            context.log.stage('intervals and verdicts')
+        solution = sharpened(residuals, solution)
+        lacking = terms(residuals, solution.x) if complete and not late else []
+        if arrivals is not None:
+            solution, lacking = _whitened(arrivals, residuals, solution, lacking)
         # Residuals with free starts count the simulations of the whole as their own.
-        counted = [residuals] if first.window is None or residuals is whole else [whole, residuals]
+        parts = [residuals] if first.window is None or residuals is whole else [whole, residuals]
+        x = solution.x
         return Fit(
             parameters=tuple(parameters),
+            unknowns=residuals.unknowns,
+            values=x,
             solution=dataclasses.replace(
                 solution, x=unknowns.of_parameters(x), trace=tuple(log.trace)
             ),
-            inference=found,
+            samples=_samples(residuals),
+            loss=options.settings.loss,
+            terms=tuple(lacking),
+            notes=(*(_NOT_LOOKED,) * late, *(_STARTS_FIXED,) * starts_fixed),
             offsets=unknowns.offsets(x),
             noise=residuals.noise,
-            rollouts=sum(part.evaluations for part in counted) + (begun.rollouts if begun else 0),
-            diverged=sum(part.diverged for part in counted) + (begun.diverged if begun else 0),
+            rollouts=sum(part.evaluations for part in parts) + (begun.rollouts if begun else 0),
+            diverged=sum(part.diverged for part in parts) + (begun.diverged if begun else 0),
             seconds=log.seconds,
             sequences=tuple(sequence.name for sequence in sequences),
             dead=whole.dead,
@@ -355,13 +326,7 @@ def fit(
             start=first.start.name,
             start_sentence=first.start.sentence,
             window=first.window,
-            data_only=None
-            if prior is None
-            else data_only(solution, residuals.unknowns, residuals.samples, options.settings.loss),
             memory=prior,
-            unknowns=residuals.unknowns,
-            values=x,
-            samples=residuals.samples,
             known_noise=frozenset(options.noise) & frozenset(residuals.noise),
             strides={
                 s.name: own
@@ -373,17 +338,36 @@ def fit(
         )
 
 
-def solve_weighted(
+def _whitened(
+    arrivals: Arrivals, residuals: Residuals, solution: Solution, lacking: Sequence[Term]
+) -> tuple[Solution, list[Term]]:
+    """Return a solution and terms as they are beside errors of the commands' arrival."""
+    changes = (arrivals.whitened_changes(residuals, t.change[:, None])[:, 0] for t in lacking)
+    solution = dataclasses.replace(
+        solution,
+        residual=arrivals.whitened(residuals, solution.residual),
+        jacobian=arrivals.whitened_jacobian(residuals, solution.jacobian),
+    )
+    return solution, [t._replace(change=own) for t, own in zip(lacking, changes, strict=True)]
+
+
+def _samples(residuals: Residuals) -> Samples:
+    """Return what each residual is, with the steps of encoders in units of the noise."""
+    steps = {
+        sensor: step / residuals.noise[sensor]
+        for sensor, step in encoder_steps(residuals.runs).items()
+        if sensor in residuals.noise
+    }
+    return dataclasses.replace(residuals.samples, encoder_steps=steps)
+
+
+def _solve_weighted(
     context: FitContext, first: FirstSolution, *, once: bool = False
 ) -> tuple[Solution, Residuals, Arrivals | None]:
     """Solve and estimate the noise in turns, until the estimates stand still.
 
-    Errors of the commands' arrival are told from the noise before it is estimated.
-
-    Args:
-        context: What all stages of the fit share.
-        first: Where from.
-        once: Whether one estimate is enough, as of a fit that another one follows.
+    Errors of the commands' arrival are told from the noise before it is estimated. One estimate is
+    enough for a fit that another one follows.
     """
     residuals, solution, arrivals = first.residuals, first.solution, None
     jitter = arrival_jitter([run.sequence for run in residuals.runs])
@@ -394,7 +378,7 @@ def solve_weighted(
     floors = smallest_noise(residuals.runs)
     last = context.settings.accuracy
     if first.window is not None:
-        last = max(last, _WINDOW_TOLERANCE)
+        last = max(last, _ROUGHLY)
     robust = context.settings.loss != 'linear'
     for weighting in range(1, _WEIGHTINGS + 1):
         if not context.may_go_on:
@@ -413,7 +397,7 @@ def solve_weighted(
         moved = max((abs(ratio[s] - 1.0) for s in estimated), default=0.0)
         noise = dict(residuals.noise)
         noise.update({s: max(noise[s] * ratio[s], floors[s]) for s in estimated})
-        settled = once or weighting == _WEIGHTINGS or moved < _WEIGHT_TOLERANCE
+        settled = once or weighting == _WEIGHTINGS or moved < _ROUGHLY
         known = residuals.rescaled(solution, noise)
         # Weights that are to change again are not worth the last digits.
         solution = context.solve(residuals, known.x, last if settled else ROUGH_TOLERANCE, known)
@@ -423,6 +407,63 @@ def solve_weighted(
         # The last solve left the errors where they were: both together are at their optimum after.
         arrivals, residuals, solution = settle(arrivals, residuals, solution)
     return solution, residuals, arrivals
+
+
+def with_arrivals_in(
+    found: _Found,
+    model: mujoco.MjModel | mujoco.MjSpec,
+    sequences: Sequence[Trajectory],
+    *,
+    threads: int = 0,
+    cancel: threading.Event | None = None,
+    deadline: float = math.inf,
+) -> _Found:
+    """Return a fit that knows when the commands of sequences held out acted, too.
+
+    A command that came late bends the motion in any recording, and says nothing about the model.
+    Where a fit found errors of its commands' arrival, they are found in other recordings by the
+    same probabilities, with all values as they were found. The noise is that which these residuals
+    have, falling from round to round: with what the fit found, a message that is far too late
+    would not come to its place. The model is that of the fit, and ``deadline`` is in
+    ``time.monotonic()``.
+
+    Returns:
+        The fit itself where it found no such errors, or where these tell nothing.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+    """
+    timings = command_timings(sequences, found.parameters)
+    if not timings or not found.arrival_errors:
+        return found
+    fixed = [
+        dataclasses.replace(unknown, nominal=float(value))
+        for unknown, value in zip(found.unknowns, found.values, strict=True)
+        if not unknown.of_single_runs
+    ]
+    settings = SolverSettings(deadline=deadline)
+    known = {sensor: found.noise[sensor] for sensor in found.known_noise}
+    with ExitStack() as opened:
+        log = FitLog(None)
+        context = FitContext(
+            model, settings, log, known, None, found.drives, threads, cancel, opened
+        )
+        simulator = context.simulator((*timings, *fixed), sequences)
+        try:
+            residuals = context.residuals(simulator, found.noise, unknowns=timings)
+            start = np.array([unknown.nominal for unknown in timings])
+            solution = context.solve(residuals, start, ROUGH_TOLERANCE)
+            first = FirstSolution(residuals, solution, Start('nominal', start, ''))
+            solution, _, arrivals = _solve_weighted(context, first)
+        except CancelledError:
+            raise
+        except FitError:  # nothing that was fitted is measured here, or simulations diverge
+            return found
+        return dataclasses.replace(
+            found,
+            offsets={**found.offsets, **Unknowns((), timings).offsets(solution.x)},
+            arrival_errors={**found.arrival_errors, **(arrivals.by_sequence() if arrivals else {})},
+        )
 
 
 def _strides(sequences: Sequence[Trajectory], unknowns: int) -> list[tuple[int, ...]]:
@@ -463,51 +504,6 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
         for series, stride in zip(sequence.measurements, strides, strict=True)
     )
     return dataclasses.replace(sequence, measurements=measurements)
-
-
-def _inferred(
-    context: FitContext,
-    residuals: Residuals,
-    solution: Solution,
-    arrivals: Arrivals | None,
-    *,
-    judged: bool,
-    window: float | None,
-) -> tuple[Inference, Solution]:
-    """Return intervals and verdicts, and what the model lacks where there is time for that."""
-    steps = {
-        sensor: step / residuals.noise[sensor]
-        for sensor, step in encoder_steps(residuals.runs).items()
-        if sensor in residuals.noise
-    }
-    if judged:
-        context.log.stage('intervals and verdicts')
-    # What a fit did not get to would pass for what its model lacks.
-    arrived = solution.status not in LIMITS and not context.settings.rough
-    complete = judged and window is None and arrived
-    late = complete and context.is_late
-    jacobian = sharpened(residuals, solution)
-    lacking = terms(residuals, solution.x) if complete and not late else []
-    if arrivals is not None:
-        jacobian = arrivals.whitened_jacobian(residuals, jacobian)
-        lacking = [
-            term._replace(change=arrivals.whitened_changes(residuals, term.change[:, None])[:, 0])
-            for term in lacking
-        ]
-        solution = dataclasses.replace(
-            solution,
-            residual=arrivals.whitened(residuals, solution.residual),
-            jacobian=arrivals.whitened_jacobian(residuals, solution.jacobian),
-        )
-    found = infer(
-        solution,
-        jacobian,
-        residuals.unknowns,
-        dataclasses.replace(residuals.samples, encoder_steps=steps),
-        loss=context.settings.loss,
-        terms=lacking,
-    )
-    return dataclasses.replace(found, notes=(*found.notes, *(_NOT_LOOKED,) * late)), solution
 
 
 def _all_unknowns(
@@ -554,10 +550,7 @@ def _resumed(context: FitContext, whole: Residuals, begun: Fit | None) -> FirstS
 
 
 def _with_free_starts(
-    context: FitContext,
-    first: FirstSolution,
-    unknowns: Unknowns,
-    sequences: Sequence[Trajectory],
+    context: FitContext, first: FirstSolution, unknowns: Unknowns, sequences: Sequence[Trajectory]
 ) -> FirstSolution | None:
     """Go on with the states at the starts unknown as well; None where they are not to be had.
 
@@ -581,7 +574,7 @@ def _with_free_starts(
     return dataclasses.replace(first, residuals=residuals, solution=solution)
 
 
-def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> NDArray[np.float64]:
+def _spread(unknowns: Sequence[Unknown], count: int, seed: int) -> Array:
     """Return (count, p) starts, the first at the nominal values."""
     columns = [
         column

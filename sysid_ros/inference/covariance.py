@@ -1,264 +1,56 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Covariance of the estimates: from the noise within recordings, or from how recordings disagree.
+"""Covariance of the estimates, and differences between estimates.
 
-Both are sandwiches around the problem as it is at the optimum, linear in the parameters.
+It is from the noise within recordings, or from how recordings disagree: both are sandwiches around
+the linearised problem.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import scipy  # its parts are loaded when they are used: signal alone takes most of a second
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.config.schema import Loss
 from sysid_ros.errors import listed
-from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.model.targets import Unknown
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.residuals import PRIOR
+from sysid_ros.identification.linear import Linear, bounds_of
 
 Array = NDArray[np.float64]
 
 #: Level of all intervals, and their half-width in standard errors.
 LEVEL = 0.95
 QUANTILE = float(scipy.special.ndtri((1 + LEVEL) / 2))
-#: From so many recordings on, their disagreement is known well enough.
+#: From so many recordings on, their disagreement is known well enough, for parameters of which
+#: most of so many say something.
 ENOUGH = 8
-#: Of those, so many have to say something of a parameter: with fewer Student's quantile is beyond
-#: 2.6, and the noise within them says more.
-_ENOUGH_TELLING = 6.0
 #: Recordings disagree, and residuals follow a term, if noise would make them do so with less than
 #: this probability.
 CHANCE = 0.01
-#: Relative error that a column of differences may have (see ``solver.differences``).
-COLUMN_ERROR = 3e-5
-#: A parameter takes part in a direction that no residual sees when its share is more than this:
-#: what is smaller may come from the error of the columns.
+#: What has less than this share takes no part: a parameter in a direction that no residual sees,
+#: as it may come from the error of the columns, or the last harmonics of a sawtooth.
 TAKES_PART = 0.01
-#: A value within this fraction of the bounds' distance from one of them is at the bound.
-_AT_BOUND = 1e-6
+#: More than this share of something is most of it.
+MOSTLY = 0.5
 #: Largest order of the autoregression of a sensor's noise, and samples for each coefficient.
 _LARGEST_ORDER, _SAMPLES_PER_COEFFICIENT = 8, 25
+#: The memory of noise is followed over so many samples at most, also where they are more than there
+#: are: noise that keeps swinging says little in a short recording.
+_LONGEST_MEMORY = 20_000
 #: Reflection coefficients stay below this, as noise of a longer memory is a trend; so do shares of
 #: a recording in the information, so that it can be left out.
 _BELOW_ONE = 0.998
-#: The memory of noise is followed until this part of it is left, and over so many samples at most.
-_FADED, _LONGEST_MEMORY = 1e-4, 20_000
-#: Harmonics of an encoder's sawtooth; those beyond hold a hundredth of its variance.
-_HARMONICS = 64
-#: Noise whose effective samples are below this share of all is correlated.
-_SLOW = 0.5
+#: A standard error needs so many differences.
+FEWEST_PARTS = 2
 #: Variances are compared down to this.
-_TINY = 1e-300
-
-
-def threshold(columns: int) -> float:
-    """Return the singular value below which columns of length 1 cannot be told from dependent ones.
-
-    Their errors change no singular value by more than their norm (Weyl).
-    """
-    return COLUMN_ERROR * float(np.sqrt(columns))
-
-
-def triangle(jacobian: Array) -> Array:
-    """Return the factor R of a QR decomposition, which has the same dependences and lengths."""
-    return np.asarray(np.linalg.qr(jacobian, mode='r'), dtype=np.float64)
-
-
-def split(unseen: Array, priors: Array) -> tuple[Array, Array]:
-    """Split (k, p) unit vectors that measurements do not see into those that (r, p) priors know.
-
-    What measurements see of a direction may be errors of the columns. Priors have none: the more
-    was measured, the shorter a prior is beside the columns, and it is as good as before.
-
-    Returns:
-        Unit vectors that span the same space: those known by priors, and the others.
-    """
-    _, found, turned = np.linalg.svd(priors @ unseen.T)
-    known = np.zeros(len(unseen), dtype=bool)
-    known[: len(found)] = found > np.sqrt(np.finfo(np.float64).eps)
-    directions = turned @ unseen
-    return directions[known], directions[~known]
-
-
-@dataclass(frozen=True)
-class Linear:
-    """The linearised problem at the optimum."""
-
-    unknowns: tuple[Unknown, ...]  # p of them
-    x: Array  # (p,) their values
-    #: (n,) pull of each residual on the fit: the residual itself in units of the noise, with a
-    #: robust loss half its derivative, over the root of the loss's mean curvature.
-    residual: Array
-    #: (n, c) derivative of the residuals times that root, its columns scaled to length 1 and one
-    #: after the other in memory: those of the parameters, then what was put `beside` them.
-    unit: Array
-    gram: Array  # (c, c) products of its columns
-    samples: Samples  # what each residual is
-    #: Index of each sensor to its rows in the order of time, an array for each sequence.
-    channels: dict[int, list[NDArray[np.int64]]]
-    #: For each sequence, an (m, n) sparse matrix that adds up the rows of its instants.
-    instants: list[scipy.sparse.csr_array]
-    at_bound: NDArray[np.bool_]  # (p,) whether a value is at one of its bounds
-    root: Array  # (n,) root of the mean curvature of the loss
-    scale: Array  # (c,) length of the Jacobian's columns; 1 for those that are zero
-    free: NDArray[np.int64]  # (f,) columns that are not held and have an effect
-    inverse: Array  # (f, f) pseudo-inverse of the information of the scaled free columns
-    null: Array  # (f, k) unit vectors, in the scaled free parameters, that change no residual
-    steps: Mapping[int, float]  # index of the sensor to its encoder's step, in units of its noise
-
-    @functools.cached_property
-    def scaled(self) -> Array:
-        """(n, f) Jacobian of the free columns, scaled to length 1."""
-        if len(self.free) == self.unit.shape[1]:
-            return self.unit
-        return np.asarray(self.unit.T[self.free].T)
-
-    @functools.cached_property
-    def influence(self) -> Array:
-        """(n, f) change of the scaled free parameters by each residual."""
-        return np.asarray(self.scaled @ self.inverse)
-
-    @property
-    def white_variance(self) -> Array:
-        """(p,) variances for white residuals of variance 1; NaN for what is not free."""
-        found = np.full(len(self.x), np.nan)
-        found[self.free] = np.diag(self.inverse) / self.scale[self.free] ** 2
-        return found
-
-    @functools.cached_property
-    def step(self) -> Array:
-        """(f,) how far the free parameters are above their optimum, to first order."""
-        found = self.inverse @ (self.scaled.T @ self.residual)
-        return np.asarray(found / self.scale[self.free])
-
-    @functools.cached_property
-    def left(self) -> Array:
-        """(n,) residuals that are left after that step."""
-        return np.asarray(self.residual - self.scaled @ (self.step * self.scale[self.free]))
-
-    @property
-    def lasting(self) -> NDArray[np.bool_]:
-        """(p,) which parameters describe the robot and not single runs."""
-        return np.array([not unknown.of_single_runs for unknown in self.unknowns], dtype=bool)
-
-    @property
-    def recording(self) -> NDArray[np.int64]:
-        """(n,) index of the recording that each residual is from."""
-        if not self.samples.bags:
-            return self.samples.sequence
-        return np.unique(self.samples.bags, return_inverse=True)[1][self.samples.sequence]
-
-    @property
-    def recordings(self) -> int:
-        """How many recordings the measurements are from."""
-        return len(np.unique(self.recording[self.samples.sensor >= 0]))
-
-    @property
-    def robot_priors(self) -> NDArray[np.bool_]:
-        """(n,) which residuals are priors on the robot; those on single runs are measurements.
-
-        That a clock's offset is near zero is known from its jitter, which was measured.
-        """
-        lasting = np.flatnonzero(self.lasting)
-        return np.asarray((self.samples.sensor == PRIOR) & self.unit[:, lasting].any(axis=1))
-
-    def freed(self, columns: NDArray[np.int64]) -> Linear:
-        """Return the problem with some columns that are held as free as the others."""
-        if not len(columns):
-            return self
-        free = np.union1d(self.free, columns)
-        _, singular, right = np.linalg.svd(self.gram[np.ix_(free, free)], hermitian=True)
-        seen = singular > threshold(len(singular)) ** 2
-        inverse = (right[seen].T / singular[seen]) @ right[seen]
-        unseen = right[~seen]
-        priors = self.unit[np.ix_(self.samples.sensor == PRIOR, free)]
-        if len(unseen) and len(priors):
-            known, unseen = split(unseen, priors)
-            root = np.linalg.pinv(triangle(self.unit[:, free] @ known.T)).T @ known
-            inverse = inverse + root.T @ root
-        return dataclasses.replace(self, free=free, inverse=inverse, null=unseen.T)
-
-    def beside(self, changes: Sequence[Array]) -> Linear:
-        """Return the problem with (n,) changes of the residuals as further columns, all held."""
-        count = len(self.scale)
-        unit = np.empty((len(self.residual), count + len(changes)), order='F')
-        unit[:, :count] = self.unit
-        scale = np.append(self.scale, np.ones(len(changes)))
-        for column, change in enumerate(changes, count):
-            unit[:, column] = self.root * change
-            scale[column] = np.linalg.norm(unit[:, column]) or 1.0
-            unit[:, column] /= scale[column]
-        return dataclasses.replace(self, unit=unit, gram=unit.T @ unit, scale=scale)
-
-
-def linearised(
-    solution: Solution,
-    jacobian: Array,
-    unknowns: Sequence[Unknown],
-    samples: Samples,
-    loss: Loss = 'linear',
-) -> Linear:
-    """Weight and scale the derivative of the residuals at the optimum.
-
-    With a robust loss the curvature of the cost is Σ ψ' J Jᵀ with ψ' the derivative of the pull ψ.
-    Its mean over each sensor stands for ψ' (Huber, Annals of Statistics 1, 1973, section 6): that
-    of single residuals is noise.
-    """
-    each = curvature(solution.residual, loss)
-    place = samples.sensor - samples.sensor.min(initial=0)
-    root = np.sqrt((np.bincount(place, each) / np.maximum(np.bincount(place), 1))[place])
-    unit = np.multiply(jacobian, root[:, None], order='F')
-    low, high = bounds_of(unknowns)
-    at_bound = np.minimum(solution.x - low, high - solution.x) < _AT_BOUND * (high - low)
-    norms = np.linalg.norm(unit, axis=0)
-    scale = np.where(norms > 0, norms, 1.0)
-    unit /= scale
-    steps: dict[int, float] = {}
-    if loss == 'linear':
-        known = samples.encoder_steps
-        steps = {c: known[name] for c, name in enumerate(samples.sensors) if name in known}
-    channels: dict[int, list[NDArray[np.int64]]] = {}
-    instants = []
-    for sequence in np.unique(samples.sequence[samples.sensor >= 0]):
-        rows = np.flatnonzero((samples.sequence == sequence) & (samples.sensor >= 0))
-        rows = rows[np.argsort(samples.time[rows], kind='stable')]
-        for sensor in np.unique(samples.sensor[rows]).tolist():
-            channels.setdefault(sensor, []).append(rows[samples.sensor[rows] == sensor])
-        instant = np.unique(samples.time[rows], return_inverse=True)[1]
-        shape = int(instant.max()) + 1, len(samples.time)
-        instants.append(scipy.sparse.csr_array((np.ones(len(rows)), (instant, rows)), shape))
-    held = Linear(
-        unknowns=tuple(unknowns),
-        x=solution.x,
-        residual=solution.residual * rho(solution.residual, loss)[1] / root,
-        unit=unit,
-        gram=unit.T @ unit,
-        samples=samples,
-        channels=channels,
-        instants=instants,
-        at_bound=at_bound,
-        root=root,
-        scale=scale,
-        free=np.zeros(0, dtype=np.int64),
-        inverse=np.zeros((0, 0)),
-        null=np.zeros((0, 0)),
-        steps=steps,
-    )
-    return held.freed(np.flatnonzero(~at_bound & (norms > 0)))
-
-
-def bounds_of(unknowns: Sequence[Unknown]) -> tuple[Array, Array]:
-    """Return the (p,) lower and upper bounds."""
-    low, high = np.array([(u.min_value, u.max_value) for u in unknowns]).reshape(-1, 2).T
-    return low, high
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True)
@@ -289,7 +81,7 @@ class Noise:
     @property
     def slow(self) -> bool:
         """Whether it stays alike from sample to sample."""
-        return self.effective < _SLOW * self.samples
+        return self.effective < MOSTLY * self.samples
 
     def summed(self, influence: Array) -> Array:
         """Return the (f, f) covariance of the sum of the noise, weighted by (n, f) numbers.
@@ -348,7 +140,7 @@ def _autoregression(sensor: str, residual: Array, parts: list[NDArray[np.int64]]
     coefficients, left = best
     poles = np.append(1.0, -coefficients)
     slowest = np.clip(np.abs(np.roots(poles)).max(initial=0.0), 1e-3, 1 - 1e-6)
-    length = min(int(np.log(_FADED) / np.log(slowest)) + len(coefficients), _LONGEST_MEMORY)
+    length = min(int(np.log(TAKES_PART**2) / np.log(slowest)) + len(coefficients), _LONGEST_MEMORY)
     response = scipy.signal.lfilter([1.0], poles, np.eye(1, 2 * length)[0])
     faded = scipy.signal.correlate(response, response, method='fft')[2 * length - 1 :][: length + 1]
     return Noise(sensor, count, variance * left, coefficients, faded / faded[0])
@@ -380,7 +172,8 @@ def sawtooth(residual: Array, influence: Array, step: float) -> Array:
     total = float(np.mean(residual**2))
     blur = max(total - step**2 / 12.0, 0.0)
     white, variance = total, np.zeros(influence.shape[1])
-    for order in range(1, _HARMONICS + 1):
+    # Those beyond hold 6/π² over their number of the variance.
+    for order in range(1, int(6 / np.pi**2 / TAKES_PART) + 1):
         weight = step**2 / (2.0 * np.pi**2 * order**2)
         weight *= np.exp(-((2.0 * np.pi * order / step) ** 2) * blur)
         phase = 2.0 * np.pi * order / step * residual
@@ -552,7 +345,7 @@ def covariance(linear: Linear, residual: Array | None = None) -> Covariance:
             disagreement = _disagreement(linear, matrix, columns, outside, telling_freedom, chance)
         else:
             method = f'from the disagreement of {recordings} recordings'
-            telling = telling_freedom + 1 >= _ENOUGH_TELLING
+            telling = telling_freedom + 1 > MOSTLY * ENOUGH
             telling |= (chance * len(columns)).min() < CHANCE
             own, unlike = columns[telling], columns[telling & (chance < CHANCE)]
             apart[unlike] = True
@@ -613,9 +406,8 @@ class AtBounds(NamedTuple):
 def at_bounds(linear: Linear) -> AtBounds:
     """Return what the data say of values at their bounds.
 
-    Noise puts a value at its bound as often as it puts it as far to the other side. Held there, the
-    others would look as certain as if it were known; so what the data do not push beyond its bound
-    is to be let free.
+    Noise puts a value there as often as as far to the other side. Held there, the others would look
+    as certain as if it were known; so what the data do not push outwards is to be let free.
     """
     columns = np.flatnonzero(linear.at_bound & (np.diag(linear.gram) > 0))
     low, high = (ends[columns] for ends in bounds_of(linear.unknowns))
@@ -636,3 +428,96 @@ def at_bounds(linear: Linear) -> AtBounds:
         beyond[told] = x[told] + off
         pushed[told] = -inwards[told] * off * np.sqrt(np.diag(precision)) >= QUANTILE
     return AtBounds(columns, inwards, beyond, pushed, told)
+
+
+@dataclass(frozen=True)
+class JointEstimate:
+    """Values of parameters, and how sure those are."""
+
+    x: Array  # (p,) values
+    covariance: Array  # (p, p) of the values; NaN rows for what is not determined
+    freedom: float  # degrees of freedom of the covariance
+
+    def of(self, places: ArrayLike) -> JointEstimate:
+        """Return the estimate of some of the parameters, whatever the others are."""
+        chosen = np.asarray(places, dtype=np.int64)
+        return JointEstimate(self.x[chosen], self.covariance[np.ix_(chosen, chosen)], self.freedom)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Earlier estimates of k parameters: their names, values, and how sure those are."""
+
+    names: tuple[str, ...]
+    estimate: JointEstimate
+
+    def prior(self, kept: Iterable[int] | None = None) -> JointPrior:
+        """Return the distribution of all parameters or, whatever the others are, of some."""
+        places = list(range(len(self.names)) if kept is None else kept)
+        some = self.estimate.of(places)
+        return JointPrior.of([self.names[place] for place in places], some.x, some.covariance)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two estimates differ."""
+
+    compared: NDArray[np.bool_]  # (p,) whether both estimates determine a parameter
+    statistic: float  # squared Mahalanobis distance over those
+    p_value: float  # of the hypothesis that nothing changed; NaN where nothing is compared
+    changed: NDArray[np.bool_]  # (p,) the parameters whose change explains the difference
+    #: (p,) change in its standard errors of each parameter, given that of the others only those
+    #: that are named may have changed; NaN where it is not compared.
+    deviations: Array
+
+
+def difference(before: JointEstimate, after: JointEstimate, level: float) -> Difference:
+    """Test each parameter for a change, while the others that may have changed are free.
+
+    The change of one parameter, given that the others did not change, over its standard error has
+    Student's distribution, with the fewer degrees of freedom of both covariances. The p-value is
+    that of the largest, with Bonferroni's correction for their number. While it is below the level,
+    that parameter is named as changed and no longer compared, so that one that did not change is
+    named by chance with no more than this probability. The estimates are independent.
+    """
+    total = before.covariance + after.covariance
+    compared = np.isfinite(np.diag(total)) & (np.diag(total) > 0)
+    changed = np.zeros(len(before.x), dtype=bool)
+    deviations = np.full(len(before.x), np.nan)
+    places = np.flatnonzero(compared)
+    if not len(places):
+        return Difference(compared, np.nan, np.nan, changed, deviations)
+    delta = after.x - before.x
+    freedom = min(before.freedom, after.freedom)
+
+    def given(places: NDArray[np.int64]) -> Array:
+        """Return each change in standard errors, given that nothing else here changed."""
+        inverse = np.linalg.inv(total[np.ix_(places, places)])
+        return np.asarray(inverse @ delta[places] / np.sqrt(np.diag(inverse)))
+
+    left, chances = places, []
+    while len(left):
+        pulls = np.abs(given(left))
+        single = 2 * float(scipy.special.stdtr(freedom, -pulls.max()))
+        chances.append(min(len(pulls) * single, 1.0))
+        if chances[-1] >= level:
+            break
+        changed[left[np.argmax(pulls)]] = True
+        left = np.delete(left, np.argmax(pulls))
+    for place in places:
+        others = np.flatnonzero(compared & ~changed)
+        own = np.union1d(others, [place])
+        deviations[place] = given(own)[np.searchsorted(own, place)]
+    inverse = np.linalg.inv(total[np.ix_(places, places)])
+    statistic = float(delta[places] @ inverse @ delta[places])
+    return Difference(compared, statistic, chances[0], changed, deviations)
+
+
+def paired(errors: Array, best: int) -> tuple[Array, Array]:
+    """Return the mean of the differences to the best on each part, and its standard error."""
+    models, count = errors.shape
+    differences = errors - errors[best]
+    if count < FEWEST_PARTS:
+        mean = differences.mean(axis=1) if count else np.full(models, np.nan)
+        return mean, np.full(models, np.nan)
+    return differences.mean(axis=1), differences.std(axis=1, ddof=1) / math.sqrt(count)

@@ -1,45 +1,39 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""How sure the fit is of each parameter, and what the data cannot say."""
+"""How sure a fit is of each parameter, and what the data cannot say."""
 
 from __future__ import annotations
 
 import dataclasses
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import mujoco
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.config.schema import Loss
-from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.differences import (
-    ResidualLike,
-    have_jumps,
-    leave_jumps_out,
-    scales,
-)
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.inference.combinations import Combination
+from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.linear import Linear, bounds_of, linearised
+from sysid_ros.identification.observer import Observer
+from sysid_ros.identification.terms import Term
 from sysid_ros.inference.covariance import (
     ENOUGH,
     LEVEL,
     QUANTILE,
     TAKES_PART,
     Disagreement,
+    JointEstimate,
     Noise,
     at_bounds,
-    bounds_of,
     covariance,
-    linearised,
-    threshold,
-    triangle,
 )
-from sysid_ros.inference.drift import JointEstimate
-from sysid_ros.inference.model_errors import Lacking, Term, lacking
-from sysid_ros.inference.verdicts import Interval, model_limited, verdicts
+from sysid_ros.inference.model_errors import Lacking, lacking
+from sysid_ros.inference.verdicts import Combination, Interval, model_limited, verdicts
 from sysid_ros.model.targets import Unknown
+from sysid_ros.signals import Trajectory
 
 Array = NDArray[np.float64]
 
@@ -67,32 +61,64 @@ class Inference:
     disagreement: Disagreement | None = None  # of few recordings; intervals allow for it
 
 
-def infer(
-    solution: Solution,
-    jacobian: Array,
+@dataclass(frozen=True, kw_only=True)
+class Identification(Fit):
+    """A fit, and how sure it is.
+
+    Attributes:
+        inference: Intervals, verdicts and covariance of the parameters, then of the other unknowns.
+    """
+
+    inference: Inference
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        """Interval and verdict of each parameter."""
+        return self.inference.intervals[: len(self.parameters)]
+
+
+def identify(
+    model: mujoco.MjModel | mujoco.MjSpec,
     parameters: Sequence[Unknown],
-    samples: Samples,
+    trajectories: Sequence[Trajectory],
     *,
-    loss: Loss = 'linear',
-    terms: Sequence[Term] = (),
-) -> Inference:
-    """Return intervals and verdicts of all parameters.
+    options: FitOptions | None = None,
+    prior: JointPrior | None = None,
+    begun: Fit | None = None,
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+) -> Identification:
+    """Fit parameters, and say how sure of them the fit is; arguments are those of `fit`."""
+    return inferred(
+        fit(
+            model,
+            parameters,
+            trajectories,
+            options=options,
+            prior=prior,
+            begun=begun,
+            observer=observer,
+            cancel=cancel,
+        )
+    )
+
+
+def inferred(found: Fit) -> Identification:
+    """Return a fit with its inference, and without what that alone is made of."""
+    inference = infer(found.linearised(), found.terms)
+    inference = dataclasses.replace(inference, notes=(*inference.notes, *found.notes))
+    return Identification(**{**vars(found), 'terms': (), 'inference': inference})
+
+
+def infer(held: Linear, terms: Sequence[Term] = ()) -> Inference:
+    """Return intervals and verdicts of all unknowns of a problem that may lack terms.
 
     What terms that the model lacks would change counts as a standard deviation beside the others,
     and what makes few recordings disagree widens all of them. Of a value that noise put at its
     bound, the interval is the inner part of its normal distribution, and the others are as
     uncertain as with that value free.
-
-    Args:
-        solution: Where the solver ended.
-        jacobian: (n, p) derivative of the residuals there, per unit of each parameter.
-        parameters: The unknowns, p of them.
-        samples: What each residual is.
-        loss: The loss of the fit; robust losses weight residuals.
-        terms: What the model may lack.
     """
-    x = solution.x
-    held = linearised(solution, jacobian, parameters, samples, loss)
+    x, parameters = held.x, held.unknowns
     bounds = at_bounds(held)
     open_ = bounds.told & ~bounds.pushed
     linear = held.freed(bounds.columns[open_])
@@ -126,7 +152,8 @@ def infer(
             dataclasses.replace(own, low=low, high=high, noise_low=own_low, noise_high=own_high),
             linear,
             found,
-            lacks,
+            float(lacks.shift[index]),
+            lacks.why[index],
         )
         for index, (own, low, high, own_low, own_high) in enumerate(
             zip(each, *outer.tolist(), *inner.tolist(), strict=True)
@@ -196,9 +223,7 @@ class DataOnly(JointEstimate):
     inflation: float  # how many times wider than for white residuals the variances are, on average
 
 
-def data_only(
-    solution: Solution, unknowns: Sequence[Unknown], samples: Samples, loss: Loss = 'linear'
-) -> DataOnly:
+def data_only(fit: Fit) -> DataOnly:
     """Take the priors of the parameters and the bounds away from a fit.
 
     One Gauss-Newton step without them leads from where the fit ended to the data's own optimum.
@@ -206,22 +231,25 @@ def data_only(
     below zero as above, and stopping there would bend whatever correlates with it. What is known
     of single runs, as that a clock's offset is near zero, stays.
     """
-    kept = ~linearised(solution, solution.jacobian, unknowns, samples, loss).robot_priors
-    variance = None if samples.variance is None else samples.variance[kept]
+    samples, kept = fit.samples, ~fit.linearised().robot_priors
     linear = linearised(
-        dataclasses.replace(solution, residual=solution.residual[kept]),
-        solution.jacobian[kept],
-        [dataclasses.replace(unknown, min_value=-np.inf, max_value=np.inf) for unknown in unknowns],
+        dataclasses.replace(
+            fit.solution,
+            x=fit.values,
+            residual=fit.solution.residual[kept],
+            jacobian=fit.solution.jacobian[kept],
+        ),
+        [dataclasses.replace(own, min_value=-np.inf, max_value=np.inf) for own in fit.unknowns],
         dataclasses.replace(
             samples,
             sequence=samples.sequence[kept],
             time=samples.time[kept],
             sensor=samples.sensor[kept],
-            variance=variance,
+            variance=None if samples.variance is None else samples.variance[kept],
         ),
-        loss,
+        fit.loss,
     )
-    x = np.array(solution.x, dtype=np.float64)
+    x = fit.values.copy()
     x[linear.free] -= linear.step
     found = covariance(linear)
     growth = np.ones(len(x)) if found.disagreement is None else found.disagreement.growth
@@ -232,100 +260,3 @@ def data_only(
     ratios = ratios[np.isfinite(ratios) & (ratios > 0)]
     inflation = float(np.exp(np.mean(np.log(ratios)))) if len(ratios) else 1.0
     return DataOnly(x, matrix, max(found.effective - 1.0, 1.0), inflation)
-
-
-#: Directions with singular values above this, of columns of length 1, are left as they are: errors
-#: of the columns are far below it; of those where residuals jump, below the second.
-_WEAK, _WEAK_OF_JUMPS = 0.02, 0.2
-#: Largest step along a direction, in units of the parameters' scales, where residuals jump, and
-#: smallest.
-_LONGEST, _LONGEST_OF_JUMPS, _SHORTEST = 1e-3, 0.2, 1e-5
-
-
-def sharpened(residuals: ResidualLike, solution: Solution) -> Array:
-    """Return the (n, p) Jacobian of a solution, made right along its weakest directions.
-
-    Columns that a residual or two make by a jump are differenced anew over longer steps. A jump
-    would pass for most of what the data say of a parameter.
-
-    Where parameters nearly cancel, the sum of their columns is mostly the columns' errors: those
-    would pass for information. So along each weak right singular vector v of the scaled Jacobian
-    the derivative is differenced directly, over about one standard error, and the Jacobian changed
-    by the rank-one update that gives J v that value (Broyden, Math. Comp. 19, 1965). A vector that
-    the errors had tilted is nearly right the second time.
-    """
-    jacobian: Array = solution.jacobian.copy()
-    jumps = np.flatnonzero(have_jumps(jacobian) & ~residuals.exact)
-    if len(jumps):
-        each = np.eye(jacobian.shape[1])[jumps]
-        measured, found = _along(residuals, solution, each, np.zeros(len(jumps)), _LONGEST)
-        jacobian[:, jumps[found]] = measured
-    norms = np.linalg.norm(jacobian, axis=0)
-    live = np.flatnonzero(norms > 0)
-    if len(live) < 2:  # noqa: PLR2004 (nothing cancels)
-        return jacobian
-    scaled = jacobian[:, live] / norms[live]
-    # What an unknown does not act on, as other sequences and priors, it never does.
-    untouched = scaled == 0
-    least, longest = (_WEAK_OF_JUMPS, _LONGEST_OF_JUMPS) if solution.jumps else (_WEAK, _LONGEST)
-    # What is left of the error falls quadratically from one round to the next.
-    for _ in range(3):
-        _, singular, right = np.linalg.svd(triangle(scaled))
-        weak = singular < least
-        if not weak.any():
-            break
-        moves = np.zeros((int(weak.sum()), len(norms)))
-        moves[:, live] = right[weak] / norms[live]
-        measured, found = _along(residuals, solution, moves, singular[weak], longest)
-        # Noise of a difference must not be taken for more than columns that cancel say.
-        lengths, most = np.linalg.norm(measured, axis=0), threshold(len(live))
-        told = (lengths < singular[weak][found]) | (lengths > most)
-        directions = right[weak][found][told]
-        change = measured[:, told] - scaled @ directions.T
-        scaled += change @ directions
-        scaled[untouched] = 0.0
-        if not len(directions) or np.linalg.norm(change, axis=0).max() <= most:
-            break
-    jacobian[:, live] = scaled * norms[live]
-    return jacobian
-
-
-def _along(
-    residuals: ResidualLike, solution: Solution, moves: Array, singular: Array, longest: float
-) -> tuple[Array, NDArray[np.bool_]]:
-    """Return (n, f) derivatives along (k, p) moves, and (k,) which of them could be had.
-
-    Second-order differences over about a standard error, which changes the residuals by 1, to one
-    side where there is a bound on the other. Where both sides differ, noise of simulations is what
-    they tell; its part of the length is taken off (W. A. Fuller, Measurement Error Models, 1987).
-    """
-    unit = 1 / np.max(np.abs(moves) / scales(residuals.unknowns), axis=1)
-    steps = np.clip(1 / np.maximum(singular, threshold(1)), _SHORTEST * unit, longest * unit)
-    low, high = bounds_of(residuals.unknowns)
-    candidates, places = [], []
-    for place, (move, step) in enumerate(zip(moves, steps, strict=True)):
-        for near, far in ((1.0, -1.0), (1.0, 2.0), (-1.0, -2.0)):
-            pair = solution.x + step * np.outer((near, far), move)
-            if np.all((pair >= low) & (pair <= high)):
-                candidates.extend(pair)
-                places.append((place, near * step, far))
-                break
-    known, slopes = np.zeros(len(moves), dtype=bool), []
-    if not candidates:
-        return np.zeros((len(solution.residual), 0)), known
-    values = residuals(np.stack(candidates)) - solution.residual[:, None]
-    unstable = np.asarray(residuals.unstable, dtype=bool)
-    for number, (place, step, far) in enumerate(places):
-        pair = slice(2 * number, 2 * number + 2)
-        if not np.isfinite(values[:, pair]).all() or unstable[pair].any():
-            continue
-        near_change, far_change = values[:, pair].T
-        central = far == -1.0
-        one, other = near_change.copy(), -far_change if central else far_change - near_change
-        leave_jumps_out(one[:, None], other[:, None])
-        slope = ((one + other) if central else (3 * one - other)) / (2 * step)
-        skew = float(np.linalg.norm(one - other)) / (2 * abs(step))
-        length = max(float(np.linalg.norm(slope)), np.finfo(np.float64).tiny)
-        slopes.append(slope * np.sqrt(max(1 - (skew / length) ** 2, 0.0)))
-        known[place] = True
-    return np.reshape(slopes, (len(slopes), len(solution.residual))).T, known

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import ConfigError, FitError, nearest
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
-from sysid_ros.inference.drift import FEWEST_PARTS, paired
+from sysid_ros.inference.covariance import FEWEST_PARTS, paired
+from sysid_ros.inference.inference import Identification
 from sysid_ros.pipeline.fitting import fit_training
 from sysid_ros.pipeline.predictions import Predictor, residuals_of, rms
 from sysid_ros.pipeline.problem import Problem, load
@@ -71,7 +71,7 @@ class _Fitted(NamedTuple):
 
     candidate: Candidate
     problem: Problem
-    fit: Fit
+    fit: Identification
 
     @property
     def predictor(self) -> Predictor:

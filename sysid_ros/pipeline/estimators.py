@@ -30,7 +30,7 @@ from sysid_ros.estimation.motion import (
     standing,
     with_inertial_priors,
 )
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.loading import (
     ActuatorKind,
@@ -131,7 +131,7 @@ def _of_windows(seconds: float | None = None) -> str:
     return f'simulations over windows{length}, each from where the robot was at its start'
 
 
-def by_windows(seen: Estimated, fit: Fit) -> Estimated:
+def by_windows(seen: Estimated, fit: Identification) -> Estimated:
     """Return a problem as a fit saw it in the end, which rests on windows or not."""
     if fit.window is None:
         return seen

@@ -44,10 +44,10 @@ from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import LIMITS, SolverSettings
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.identification.held_out import with_arrivals_in
+from sysid_ros.identification.fit import FitOptions, with_arrivals_in
 from sysid_ros.identification.observer import Observer
-from sysid_ros.inference.drift import Difference, Known, difference
+from sysid_ros.inference.covariance import Difference, Known, difference
+from sysid_ros.inference.inference import Identification, data_only, identify
 from sysid_ros.model.targets import Target, Unknown, of_sequence
 from sysid_ros.pipeline.predictions import Predictions, Predictor
 from sysid_ros.pipeline.problem import Problem, bags_of
@@ -76,7 +76,7 @@ _TRAINED = ('train', 'memory')
 class Fitted(NamedTuple):
     """A fit, and the problem before and after the correction for its time step."""
 
-    fit: Fit
+    fit: Identification
     problem: Problem  # what was to be identified, with the time step of predictions
     refit: Problem  # what was fitted in the end: with the fit's own time step, and corrected
     drift: Drift | None = None  # of the parameters from an earlier result
@@ -162,9 +162,9 @@ def fit_training(
     *,
     memory: JointPrior | None = None,
     deadline: float | None = None,
-    begun: Fit | None = None,
+    begun: Identification | None = None,
     judged: bool = True,
-) -> Fit:
+) -> Identification:
     """Fit the parameters of a problem to its training sequences.
 
     It is done by the deadline, in ``time.monotonic()``; in ``solver.time`` from now unless given.
@@ -175,7 +175,7 @@ def fit_training(
         settings = dataclasses.replace(options.settings, accuracy=rough)
         options = dataclasses.replace(options, settings=settings, judged=False)
     try:
-        return fit(
+        return identify(
             problem.spec,
             problem.parameters,
             problem.sequences('train'),
@@ -269,7 +269,7 @@ def _may_change(problem: Problem) -> bool:
     return not bound and not any(each.motion is not None for each in problem.sequences('train'))
 
 
-def spoken_for(problem: Problem, found: Fit, solver: SolverConfig) -> Problem:
+def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) -> Problem:
     """Return the problem with the step that recordings speak for: the model's own, or a shorter.
 
     The residuals are regressed on the Jacobian and on what the shorter step changes in them. A step
@@ -291,7 +291,7 @@ def spoken_for(problem: Problem, found: Fit, solver: SolverConfig) -> Problem:
     return finer if round(follows) == 1 and follows > _SURELY * error else problem
 
 
-def corrected(exact: Problem, coarse: Problem, found: Fit, threads: int) -> Problem:
+def corrected(exact: Problem, coarse: Problem, found: Identification, threads: int) -> Problem:
     """Return a problem to be fitted with a step, as if it were simulated with another.
 
     What the step of ``exact`` adds to predictions of the fit, which has that of ``coarse``, is
@@ -407,7 +407,7 @@ class Memory:
 class Continued(NamedTuple):
     """A fit that continues earlier estimates, and how the new data's own differ from those."""
 
-    fit: Fit
+    fit: Identification
     difference: Difference
 
 
@@ -498,8 +498,8 @@ def _fit_with_memory(
     stepped_problem = with_timestep(problem, config.solver)
 
     def fit_from(
-        parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Fit | None
-    ) -> Fit:
+        parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
         chosen = config
         if earlier is not None:
             observer.stage(f'continuing {memory.place}')
@@ -560,7 +560,7 @@ def _unmatched(result: CalibrationResult, now: Mapping[str, set[str]], model: st
 def continue_from(
     known: Known,
     parameters: tuple[Unknown, ...],
-    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Fit | None], Fit],
+    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Identification | None], Identification],
     *,
     forgetting: float,
     level: float,
@@ -597,9 +597,7 @@ def continue_from(
     x = np.array([unknown.nominal for unknown in parameters])
     x[columns] = known.estimate.x
     first = fit(starting(x), known.prior().weighted(_ANCHOR), None)
-    found = first.data_only
-    if found is None:
-        raise FitError('Expected a fit with what the data alone say, found one without.')
+    found = data_only(first)
     seen = difference(known.estimate, found.of(columns), level)
     kept = np.flatnonzero(~seen.changed)
     prior = None

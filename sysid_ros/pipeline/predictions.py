@@ -19,12 +19,11 @@ from sysid_ros.estimation.residuals import DIVERGED, Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, attempt
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.windows import Cutter, Window
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.elements import component_label
 from sysid_ros.model.targets import Unknown
-from sysid_ros.rollout.drives import Drives
-from sysid_ros.rollout.prediction import make_simulator, predict, predict_each
-from sysid_ros.rollout.simulation import Prediction
+from sysid_ros.rollout.pool import Drives
+from sysid_ros.rollout.prediction import Prediction, make_simulator, predict, predict_each
 from sysid_ros.signals import TimeSeries, Trajectory
 
 Values = NDArray[np.float64]
@@ -199,7 +198,7 @@ def rms(residuals: Sequence[Mapping[str, Values]]) -> float:
 
 
 def deviations(
-    fit: Fit,
+    fit: Identification,
     predictor: Predictor,
     trajectories: Sequence[Trajectory],
     expected: Sequence[Prediction],

@@ -17,16 +17,16 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import HealthFinding
 from sysid_ros.bags import BagColumns
-from sysid_ros.config.schema import CalibrationConfig, Loss, Role, VerdictKind
+from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
-from sysid_ros.identification.fit import Fit, fit
+from sysid_ros.identification.linear import threshold
 from sysid_ros.identification.observer import Observer
-from sysid_ros.inference import Combination, Interval
-from sysid_ros.inference.covariance import linearised, threshold
+from sysid_ros.inference.inference import Identification, identify
+from sysid_ros.inference.verdicts import Combination, Interval
 from sysid_ros.inspection.inspection import inspect
 from sysid_ros.model.targets import Unknown
 from sysid_ros.pipeline.estimators import estimated, forces_tell
@@ -147,8 +147,8 @@ def predicted(
     config: CalibrationConfig,
     problem: Problem,
     observer: Observer | None = None,
-    begun: Fit | None = None,
-) -> tuple[Preflight, Fit | None]:
+    begun: Identification | None = None,
+) -> tuple[Preflight, Identification | None]:
     """Predict intervals, verdicts and sources from the first steps of a fit.
 
     What the model lacks and how far nominal values are off is in what was measured: a few steps
@@ -192,7 +192,9 @@ def predicted(
             diverging = '' if simulator.prescribed else _apart(residuals, nominal, ROUGH)
         if diverging:
             return _lost(problem, unstable, diverging), None
-    found = fit(problem.spec, parameters, stable, options=options, begun=begun, observer=observer)
+    found = identify(
+        problem.spec, parameters, stable, options=options, begun=begun, observer=observer
+    )
     told: tuple[InformationSource, ...] = ()
     if found.window is None:
         with make_simulator(
@@ -204,8 +206,7 @@ def predicted(
                 diverging = _apart(residuals, x, LOST) or _unexplained(residuals, x)
         if diverging:
             return _lost(problem, unstable, diverging), None
-        told = sources(found, config.solver.loss)
-    assert found.samples is not None  # noqa: S101 (a fit that was just made)
+        told = sources(found)
     said = Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
@@ -288,16 +289,13 @@ def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
     )
 
 
-def sources(found: Fit, loss: Loss) -> tuple[InformationSource, ...]:
+def sources(found: Identification) -> tuple[InformationSource, ...]:
     """Return what each sensor and each bag tells, by leaving it out.
 
     The information of independent samples adds up, so leaving a source out takes its own share
     away; what is known of starts and clocks beforehand stays.
     """
-    samples = found.samples
-    assert samples is not None  # noqa: S101 (a fit that was just made)
-    point = dataclasses.replace(found.solution, x=found.values)
-    linear = linearised(point, point.jacobian, found.unknowns, samples, loss)
+    samples, linear = found.samples, found.linearised()
     rows = {
         (SourceKind.SENSOR, sensor): samples.sensor == number
         for number, sensor in enumerate(samples.sensors)

@@ -81,7 +81,7 @@ from sysid_ros.model.targets import (
     of_sequence,
     resolve,
 )
-from sysid_ros.rollout.drives import no_law
+from sysid_ros.rollout.pool import no_law
 from sysid_ros.servos.joints import ServoDrive, ServoJoints, starting_values
 from sysid_ros.servos.servo import Coefficient, Servo, read_parameters
 from sysid_ros.signals import Trajectory

@@ -23,9 +23,9 @@ from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings, solve
 from sysid_ros.estimation.windows import cut
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.covariance import CHANCE
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.elements import SCALAR_JOINTS, position_joint, sensor_unit
 from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.pipeline.estimators import driven
@@ -152,7 +152,7 @@ def leave_out(
     spec: mujoco.MjSpec,
     sequences: Sequence[Trajectory],
     families: Families,
-    fit: Fit,
+    fit: Identification,
     solver: SolverConfig,
     cancel: threading.Event | None = None,
     deadline: float = math.inf,
@@ -198,7 +198,7 @@ def leave_out(
 
 def error_without(
     predictor: Predictor,
-    fit: Fit,
+    fit: Identification,
     values: NDArray[np.float64],
     family: Sequence[Trajectory],
     noise: Mapping[str, float],
@@ -211,7 +211,7 @@ def error_without(
     return rms(residuals_of(refitted, fit.as_arrived(family, offsets=True), noise, mask))
 
 
-def disagreements(fit: Fit, folds: Sequence[Fold]) -> Iterator[str]:
+def disagreements(fit: Identification, folds: Sequence[Fold]) -> Iterator[str]:
     """Say where bags contradict each other or the intervals, a sentence each.
 
     If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K

@@ -22,8 +22,8 @@ from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
 from sysid_ros.estimation.arrivals import FARTHEST
 from sysid_ros.files import files_in, sha256
-from sysid_ros.identification.fit import Fit
 from sysid_ros.inference.covariance import QUANTILE
+from sysid_ros.inference.inference import Identification
 from sysid_ros.model.description import Description, changed
 from sysid_ros.model.elements import driven_joint, position_joint, sensor_unit
 from sysid_ros.model.loading import RobotModel, compile_spec, implied_actuators, read_model
@@ -242,7 +242,7 @@ def _stuck(model: mujoco.MjModel, recordings: Sequence[CalibrationBag]) -> Itera
                 )
 
 
-def _offsets(fit: Fit) -> Iterator[HealthFinding]:
+def _offsets(fit: Identification) -> Iterator[HealthFinding]:
     """Say by how much the commands of each sequence were shifted against their stamps."""
     for sequence, offset in fit.offsets.items():
         detail = f'taken to act {round(1e6 * offset):+d} µs from their stamps and the delay'
@@ -256,7 +256,7 @@ def _offsets(fit: Fit) -> Iterator[HealthFinding]:
         yield HealthFinding(sequence, 'commands', FindingKind.ARRIVAL_OFFSET, 1, detail)
 
 
-def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+def _too_late(fit: Identification, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say which commands are as far from their stamps as a fit lets them be."""
     begins = {
         name: begin for recording in recordings for name, (begin, _) in recording.alignment.places
@@ -283,7 +283,7 @@ def _too_late(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[Health
             )
 
 
-def _left_out(fit: Fit, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
+def _left_out(fit: Identification, recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
     """Say what was measured and not compared."""
     for recording in recordings:
         series = [m for s in recording.alignment.sequences for m in s.measurements]

@@ -21,7 +21,7 @@ from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.schema import GateConfig, Role, VerdictKind
 from sysid_ros.errors import how_many, listed
 from sysid_ros.estimation.noise import MAD_OF_NORMAL
-from sysid_ros.inference.model_errors import TermKind
+from sysid_ros.identification.terms import TermKind
 from sysid_ros.results.result import (
     FROM_RESIDUALS,
     MORE,

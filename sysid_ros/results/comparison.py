@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.schema import MemoryConfig, Role
 from sysid_ros.errors import ResultError, listed, nearest
-from sysid_ros.inference.drift import Difference, JointEstimate, Known, difference
+from sysid_ros.inference.covariance import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.checks import headline
 from sysid_ros.results.result import (

@@ -20,7 +20,7 @@ from sysid_ros.alignment.health import HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind, explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import read_object, replace_file
-from sysid_ros.inference.combinations import Combination
+from sysid_ros.inference.verdicts import Combination
 from sysid_ros.text import in_json
 
 ROLES: tuple[Role, ...] = ('train', 'validate')

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Role, VerdictKind
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     FEWEST,
@@ -99,7 +99,7 @@ class Validation(NamedTuple):
 
 def summarise(
     model: str,
-    fit: Fit,
+    fit: Identification,
     curves: Sequence[SignalCurve],
     units: Mapping[str, str],
     provenance: Provenance,
@@ -212,7 +212,9 @@ def _whitened(
     return rms(before), rms(after)
 
 
-def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[ParameterResult]:
+def _parameters(
+    fit: Identification, advice: Callable[[str], str] | None
+) -> Iterator[ParameterResult]:
     rows = zip(fit.parameters, fit.solution.x, fit.intervals, strict=True)
     for parameter, value, interval in rows:
         explanation = interval.explanation
@@ -229,7 +231,7 @@ def _parameters(fit: Fit, advice: Callable[[str], str] | None) -> Iterator[Param
         )
 
 
-def _inference(fit: Fit) -> InferenceSummary:
+def _inference(fit: Identification) -> InferenceSummary:
     count, found = len(fit.parameters), fit.inference
     covariance = found.covariance[:count, :count]
     deviation = np.sqrt(np.diag(covariance))

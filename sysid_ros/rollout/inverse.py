@@ -1,33 +1,28 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The forces that prescribed motions need, for any number of candidates.
+"""The forces that a prescribed motion needs, as a linear map of the model's numbers.
 
 Along a known motion, forces are linear in each body's mass, first moments and moments of inertia
 about its frame, and in armature, damping, dry friction and stiffness of each joint (C. G. Atkeson,
 C. H. An and J. M. Hollerbach, "Estimation of inertial parameters of manipulator loads and links",
-IJRR 5(3), 1986). What they are multiplied by is computed once for a motion, so that a candidate
-costs one product of matrices.
+IJRR 5(3), 1986). The map is computed once for a motion; a candidate costs one product of matrices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy  # its parts are loaded when they are used: signal alone takes most of a second
+import scipy
 from numpy.typing import NDArray
 
-from sysid_ros.model.candidates import CandidateError
 from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.inertia import INERTIAL_FIELDS, pi_from_inertial
 from sysid_ros.model.targets import Target
-from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.runs import Run, prepare
-from sysid_ros.rollout.simulation import Block, Simulator
-from sysid_ros.signals import PrescribedMotion, Trajectory
+from sysid_ros.rollout.runs import ROUNDING, SENSORS
+from sysid_ros.signals import PrescribedMotion
 
 Array = NDArray[np.float64]
 
@@ -41,7 +36,7 @@ _MOMENTS = ((0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2))
 IN_PI = (*(4 + 3 * i + j for i, j in _MOMENTS), 1, 2, 3, 0)
 #: Fields that make up the numbers in which forces are linear, and those that decide how a motion
 #: of the joints moves the bodies.
-_LINEAR = (
+LINEAR = (
     *INERTIAL_FIELDS,
     'dof_armature',
     'dof_damping',
@@ -55,15 +50,7 @@ _LINEAR = (
     'actuator_damping',
     'actuator_gear',
 )
-_GEOMETRY = (
-    'body_pos',
-    'body_quat',
-    'jnt_pos',
-    'jnt_axis',
-    'qpos0',
-    'body_gravcomp',
-    'opt.gravity',
-)
+GEOMETRY = ('body_pos', 'body_quat', 'jnt_pos', 'jnt_axis', 'qpos0', 'body_gravcomp', 'opt.gravity')
 #: Fields of passive forces that are numbers of the regressor, …
 _LINEAR_PASSIVE = ('dof_damping', 'jnt_stiffness', 'tendon_damping', 'actuator_damping')
 #: … and those of the other passive forces.
@@ -74,14 +61,10 @@ _OTHER_PASSIVE = (
     'tendon_dampingpoly',
     'actuator_dampingpoly',
 )
-#: Slower than this part of its usual speed, a joint or tendon may move either way.
-_SLOW = 0.02
+#: The sign of a speed or force is not known below this part of what it usually is.
+SLOW = 0.02
 #: A low-pass that changes nothing.
 IDENTITY = np.array([[1.0, 0.0, 0.0, 1.0, 0.0, 0.0]])
-#: Rounds of the regression that finds the noise of the forces.
-_WEIGHTINGS = 3
-#: What is smaller, relative to its kind, is a rounding error.
-_ROUNDING = 1e-9
 
 
 def meaning(model: mujoco.MjModel, source: str, column: int) -> Iterator[tuple[str, int]]:
@@ -149,9 +132,9 @@ def force_weights(model: mujoco.MjModel, gear: Array | None = None) -> dict[int,
             found[column] = np.eye(model.nv)[model.jnt_dofadr[element]]
         elif kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
             one = np.eye(len(moments))[element]
-            if known and np.allclose(told[element], one, atol=_ROUNDING):
+            if known and np.allclose(told[element], one, atol=ROUNDING):
                 weights = inverse[element]
-                small = np.abs(weights) < _ROUNDING * np.abs(weights).max()
+                small = np.abs(weights) < ROUNDING * np.abs(weights).max()
                 found[column] = np.where(small, 0.0, weights)
     return found
 
@@ -163,175 +146,7 @@ def acts_on_forces(model: mujoco.MjModel, target: Target) -> bool:
     fields = {slot.field for slot in target.slots(model)}
     if 'actuator_gear' in fields and mujoco.mjtSensor.mjSENS_ACTUATORFRC not in model.sensor_type:
         return False
-    return bool(fields) and fields <= {*_LINEAR, *_GEOMETRY}
-
-
-def _first_kept(motion: PrescribedMotion) -> int:
-    """Return the number of the first row that is kept of a motion, in strides."""
-    return -(-motion.first // motion.stride)
-
-
-class Equations(NamedTuple):
-    """The (n, k) lines of a `Regressor` for what a sensor read, and that less the rest, (n,)."""
-
-    matrix: Array
-    measured: Array
-
-
-class InverseSimulator(Simulator):
-    """Tells the forces that prescribed motions need, in place of simulating them.
-
-    A force is that of all actuators of a joint together; there are no contacts, limits or equality
-    constraints. Forces are those of MuJoCo's steps, which see velocities half a step before and
-    after the derivative of the positions.
-    """
-
-    prescribed = True
-
-    def _prepare(self, sequences: Sequence[Trajectory]) -> None:
-        super()._prepare(sequences)
-        self._weights = force_weights(self.model)
-        self._regressors = [regressor(self.model, motion) for motion in self._motions]
-
-    @property
-    def _motions(self) -> Iterator[PrescribedMotion]:
-        for run in self.runs:
-            assert run.sequence.motion is not None  # noqa: S101
-            yield run.sequence.motion
-
-    def _prepared(self, sequence: Trajectory) -> Run:
-        motion = sequence.motion
-        assert motion is not None  # noqa: S101
-        return prepare(self.model, sequence, self._lead, motion.interval * motion.stride)
-
-    def simulate(
-        self,
-        candidates: Array,
-        wanted: Sequence[NDArray[np.int64]],
-        beside: Array | None = None,  # noqa: ARG002
-        variants: Sequence[Sequence[Run]] | None = None,  # noqa: ARG002
-    ) -> Iterator[Block]:
-        """Yield the forces along each motion for some candidates; see `Simulator.simulate`."""
-        self.refused = {}
-        numbers, moved, gears = self._read(candidates, sorted({int(c) for w in wanted for c in w}))
-        weights = {
-            gear: force_weights(self.model, np.frombuffer(gear))
-            for gear in {row.tobytes() for row in gears}
-        }
-        for index, (run, motion) in enumerate(zip(self.runs, self._motions, strict=True)):
-            which = np.asarray(wanted[index], dtype=np.int64)
-            if not len(which):
-                continue
-            forces = self._forces(index, numbers, moved, which)
-            rows = np.zeros((len(which), run.steps, self.model.nsensordata))
-            first = _first_kept(motion)
-            last = min(first + forces.shape[2], run.steps)
-            for place, candidate in enumerate(which.tolist()):
-                for column, own in weights[gears[candidate].tobytes()].items():
-                    rows[place, first:last, column] = own @ forces[place, :, : last - first]
-            for column in self._weights:
-                # A delay may look a little beyond the ends.
-                rows[:, :first, column] = rows[:, first, None, column]
-                rows[:, last:, column] = rows[:, last - 1, None, column]
-            self.rollouts += len(which)
-            lost = np.array([candidate in self.refused for candidate in which.tolist()])
-            yield Block(index, which, {SENSORS: rows}, lost)
-
-    def joint_forces(self, candidates: Array) -> list[Array]:
-        """Return the (m, nv, n) forces of all joints along each motion, N·m or N."""
-        every = np.arange(len(candidates))
-        numbers, moved, _ = self._read(candidates, every.tolist())
-        return [self._forces(index, numbers, moved, every) for index in range(len(self.runs))]
-
-    def _forces(
-        self,
-        index: int,
-        numbers: Array,
-        moved: Mapping[int, mujoco.MjModel],
-        which: NDArray[np.int64],
-    ) -> Array:
-        forces = self._regressors[index].forces(numbers[which])
-        motion = [*self._motions][index]
-        for place, candidate in enumerate(which.tolist()):
-            if candidate in moved:
-                own = regressor(moved[candidate], motion)
-                forces[place] = own.forces(numbers[[candidate]])[0]
-        return forces
-
-    def equations(self) -> dict[str, Equations]:
-        """Return what the forces of each sensor are linear in, over all motions."""
-        found: dict[str, list[tuple[Array, Array]]] = {}
-        for run, motion, own in zip(self.runs, self._motions, self._regressors, strict=True):
-            for readings in run.readings:
-                rows = np.rint(readings.times / run.timestep).astype(np.int64) - _first_kept(motion)
-                for sensor, column, values in zip(
-                    readings.sensors, readings.columns.tolist(), readings.measured.T, strict=True
-                ):
-                    known = np.isfinite(values)
-                    matrix, rest = own.lines(self._weights[column], rows[known])
-                    found.setdefault(sensor, []).append((matrix, values[known] - rest))
-        return {
-            sensor: Equations(*map(np.concatenate, zip(*parts, strict=True)))
-            for sensor, parts in found.items()
-        }
-
-    def numbers_of(self, candidates: Array) -> Array:
-        """Return (m, k) what candidates have for the columns of `equations`."""
-        return self._read(candidates, range(len(candidates)))[0]
-
-    def unexplained(self) -> dict[str, float]:
-        """Return the size of what no rigid bodies with linear friction explain, by sensor.
-
-        It is what a linear regression on all numbers of all bodies and joints leaves, physical or
-        not, with an offset for each sensor.
-        """
-        equations = self.equations()
-        sizes = [len(each.measured) for each in equations.values()]
-        sensor = np.repeat(np.arange(len(sizes)), sizes)
-        force = np.concatenate([each.measured for each in equations.values()])
-        matrix = np.concatenate([each.matrix for each in equations.values()])
-        matrix = np.column_stack([matrix, np.eye(len(sizes))[sensor]])
-        sigma = np.array([np.std(each.measured) for each in equations.values()]) + _ROUNDING
-        for _ in range(_WEIGHTINGS):
-            weight = 1.0 / sigma[sensor]
-            size = np.linalg.norm(matrix * weight[:, None], axis=0) + _ROUNDING
-            weighted = matrix * weight[:, None] / size
-            x, _, rank, _ = np.linalg.lstsq(weighted, force * weight, rcond=_ROUNDING)
-            squares = (force - matrix @ (x / size)) ** 2
-            growth = len(force) / max(len(force) - int(rank), 1)
-            sigma = np.sqrt(growth * np.bincount(sensor, squares) / sizes) + _ROUNDING
-        return dict(zip(equations, sigma.tolist(), strict=True))
-
-    def _read(
-        self, candidates: Array, needed: Iterable[int]
-    ) -> tuple[Array, dict[int, mujoco.MjModel], Array]:
-        """Return (m, k) numbers, models in which bodies move otherwise, and (m, …) gears."""
-        count = len(candidates)
-        own = {field: np.asarray(attrgetter(field)(self.model)) for field in (*_LINEAR, *_GEOMETRY)}
-        fields = {field: np.repeat(values[None], count, axis=0) for field, values in own.items()}
-        models = {}
-        for field, index, data in self._writer.assignments(candidates) if not self._build else ():
-            if field in fields:
-                fields[field].reshape(count, -1)[:, index] = data
-        for candidate in needed if self._build else ():
-            try:
-                models[candidate] = model = self.compiled(candidates[candidate])
-            except CandidateError as err:
-                self.refused[candidate] = err
-                self.refusals += 1
-                continue
-            for field, values in fields.items():
-                values[candidate] = attrgetter(field)(model)
-        same = np.ones(count, dtype=bool)
-        for field in _GEOMETRY:
-            same &= np.all((fields[field] == own[field]).reshape(count, -1), axis=1)
-        moved = {
-            candidate: models.get(candidate) or self.compiled(candidates[candidate])
-            for candidate in needed
-            if not same[candidate] and candidate not in self.refused
-        }
-        gears = fields['actuator_gear'].reshape(count, -1)
-        return _numbers(self.model, fields), moved, gears
+    return bool(fields) and fields <= {*LINEAR, *GEOMETRY}
 
 
 def body_columns(body: int) -> NDArray[np.int64]:
@@ -339,7 +154,7 @@ def body_columns(body: int) -> NDArray[np.int64]:
     return len(IN_PI) * body + np.arange(len(IN_PI))
 
 
-def _numbers(model: mujoco.MjModel, fields: Mapping[str, Array]) -> Array:
+def numbers_of(model: mujoco.MjModel, fields: Mapping[str, Array]) -> Array:
     """Return the (m, k) numbers of a `Regressor` from fields of the model, (m, …) each."""
     count = len(fields['body_mass'])
     bodies = pi_from_inertial(*(fields[name] for name in INERTIAL_FIELDS))[..., IN_PI]
@@ -378,18 +193,14 @@ class Regressor(NamedTuple):
     The numbers are, of each body, its moments of inertia and first moments about its frame and its
     mass; then armature, damping and dry friction of tendons, and those of joints; then stiffness of
     joints, and the moment with which their springs pull at zero.
-
-    Attributes:
-        columns: For each degree of freedom, which numbers change its force, …
-        matrices: … and (n, number of these) what they are multiplied by.
-        rest: (nv, n) forces that no number changes, N·m or N.
-        width: k.
     """
 
-    columns: list[NDArray[np.int64]]
-    matrices: list[Array]
-    rest: Array
-    width: int
+    columns: list[
+        NDArray[np.int64]
+    ]  # for each degree of freedom, which numbers change its force, …
+    matrices: list[Array]  # … and (n, number of these) what they are multiplied by
+    rest: Array  # (nv, n) forces that no number changes, N·m or N
+    width: int  # k
 
     def forces(self, numbers: Array) -> Array:
         """Return the (m, nv, n) forces of (m, k) numbers."""
@@ -471,12 +282,12 @@ def regressor(model: mujoco.MjModel, motion: PrescribedMotion) -> Regressor:
 
 def slowest(velocity: Array) -> Array:
     """Return the speeds below which joints or tendons may move either way."""
-    return np.asarray(np.maximum(_SLOW * np.sqrt(np.mean(velocity**2, axis=0)), _ROUNDING))
+    return np.asarray(np.maximum(SLOW * np.sqrt(np.mean(velocity**2, axis=0)), ROUNDING))
 
 
 def _direction(velocity: Array, slow: Array) -> Array:
     """Return -1 or 1, and what is between where a velocity is slow."""
-    return np.asarray(np.clip(velocity / np.maximum(slow, _ROUNDING), -1.0, 1.0))
+    return np.asarray(np.clip(velocity / np.maximum(slow, ROUNDING), -1.0, 1.0))
 
 
 def _inertial_columns(
@@ -574,11 +385,8 @@ def _moving(model: mujoco.MjModel, body: int) -> NDArray[np.int64]:
 def _wrench(spin: Array, turning: Array, linear: Array) -> Array:
     """Return the (n, 6, 10) torque and force at a body's origin by its numbers, in its axes.
 
-    Args:
-        spin: (n, 3) angular velocity ω in the body's axes.
-        turning: (n, 3) angular acceleration α.
-        linear: (n, 3) acceleration of the origin less gravity, a: the force is
-            ``m a + α × h + ω × (ω × h)``, the torque ``J α + ω × J ω + h × a``.
+    With angular velocity ω, angular acceleration α and the origin's acceleration less gravity a,
+    all (n, 3), they are ``J α + ω × J ω + h × a`` and ``m a + α × h + ω × (ω × h)``.
     """
     found = np.zeros((len(spin), 6, len(IN_PI)))
     for place, (i, j) in enumerate(_MOMENTS):

@@ -1,21 +1,25 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The simulations of one model, each with its own values, and which of them touched nothing."""
+"""The batch of simulations of one model: their values, what steps them, what touched nothing."""
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from sysid_ros.errors import ParameterError
 from sysid_ros.model.candidates import APART, Writer
+from sysid_ros.model.targets import Target
+
+Array = NDArray[np.float64]
 
 _lock = threading.Lock()
 #: What was set when each that is silent now began; the first is what the user had.
@@ -41,6 +45,49 @@ def unlogged() -> Iterator[None]:
             _silent.pop()
 
 
+class Stepper(Protocol):
+    """Steps simulations of one model with some unknowns.
+
+    Attributes:
+        fields: Fields of the model that it writes, each simulation having its own values.
+    """
+
+    fields: frozenset[str]
+
+    def roll(
+        self, batch: Batch, control: Array, values: Array, record: Mapping[Any, Array]
+    ) -> None:
+        """Simulate the first n simulations of a batch from the states that they are in.
+
+        The (n, steps, nu) controls of driven actuators are goals; (n, p) values are of the
+        unknowns. What ``Batch.rollout`` may be asked to record comes with the (n, steps, width)
+        arrays that are filled in as it does: states after each step, sensors before it.
+        """
+
+
+class Drives(Protocol):
+    """Which actuators of a model are driven by laws."""
+
+    def prepared(self, model: mujoco.MjModel) -> mujoco.MjModel:
+        """Return a copy of a compiled model whose driven actuators exert what they are told."""
+
+    def stepper(self, model: mujoco.MjModel, written: Sequence[tuple[Target, int]]) -> Stepper:
+        """Return what steps simulations of a prepared model, from targets and their columns.
+
+        Raises:
+            ParameterError: A target is a number of a law that its actuator does not have, or a
+                number of the model that a law decides.
+        """
+
+
+def no_law(target: Target) -> ParameterError:
+    """Return the error that an actuator is driven by no law."""
+    return ParameterError(
+        f'Target {target.path!r} is a number of a servo, and no servo drives actuator '
+        f"{target.name!r}: expected the actuator under 'servos', with type and model, or params."
+    )
+
+
 class Pool:
     """A ``mujoco.batch.Batch`` that grows, shared by all that simulate the same model."""
 
@@ -53,14 +100,10 @@ class Pool:
         *,
         also: frozenset[str] = frozenset(),
     ) -> None:
-        """Keep what the batch is made of.
+        """Keep what the batch of a compiled model is made of, ready for so many simulations.
 
-        Args:
-            model: The compiled model.
-            writer: Writes candidates' values into fields; None where each has its own model.
-            threads: Of the pool.
-            size: Number of simulations to be ready for.
-            also: Further fields that each simulation has its own values of.
+        There is no writer where each candidate has its own model. Each simulation has its own
+        values of the fields that it writes and of others.
         """
         self._model = model
         self._writer = writer
@@ -68,8 +111,8 @@ class Pool:
         self._size = max(size, 2 * threads)
         self._also = also
         self._batch: Batch | None = None
-        self._fields: dict[str, NDArray[np.float64]] = {}
-        self._buffers: dict[Any, NDArray[np.float64]] = {}
+        self._fields: dict[str, Array] = {}
+        self._buffers: dict[Any, Array] = {}
 
     def clear(self) -> None:
         """Let go of the batch, its threads and the buffers."""
@@ -91,14 +134,14 @@ class Pool:
                     self._fields[field] = values.reshape(self._batch.nsim, -1)
         return self._batch
 
-    def values(self, field: str, places: NDArray[np.int64]) -> NDArray[np.float64]:
+    def values(self, field: str, places: NDArray[np.int64]) -> Array:
         """Return the (n, size) numbers that the simulations at (n,) places have in a field."""
         own = self._fields.get(field)
         if own is not None:
             return own[places]
         return np.tile(np.ravel(getattr(self._model, field)), (len(places), 1))
 
-    def buffer(self, item: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    def buffer(self, item: Any, shape: tuple[int, ...]) -> Array:
         """Return an array for what is recorded, in memory that is used again by the next."""
         size = math.prod(shape)
         flat = self._buffers.get(item)
@@ -106,7 +149,7 @@ class Pool:
             flat = self._buffers[item] = np.empty(size)
         return flat[:size].reshape(shape)
 
-    def write(self, candidates: NDArray[np.float64], which: NDArray[np.int64]) -> None:
+    def write(self, candidates: Array, which: NDArray[np.int64]) -> None:
         """Give the first n simulations the values of some of (m, p) candidates, by index."""
         if self._writer is None or not self._writer.fields:
             return
@@ -119,8 +162,6 @@ class Pool:
             self._fields[field][:count, rows] = APART
 
 
-#: So many points are remembered.
-_REMEMBERED = 64
 #: Switches the search for contacts off.
 WITHOUT = mujoco.mjtDisableBit.mjDSBL_CONTACT.value
 
@@ -147,20 +188,16 @@ class Contacts:
         self._nothing = np.zeros(runs, dtype=bool)
         self._free: dict[bytes, NDArray[np.bool_]] = {}
 
-    def free(self, point: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    def free(self, point: Array | None) -> NDArray[np.bool_]:
         """Return (number of sequences,) where nothing touches at a (p,) point, if that is known."""
         if point is None:
             return self._nothing
         return self._free.get(self._key(point), self._nothing)
 
-    def note(self, point: NDArray[np.float64], run: int, contacts: NDArray[np.int32]) -> None:
+    def note(self, point: Array, run: int, contacts: NDArray[np.int32]) -> None:
         """Remember a simulation at a (p,) point by the numbers of its contacts."""
-        key = self._key(point)
-        if key not in self._free:
-            while len(self._free) >= _REMEMBERED:
-                del self._free[next(iter(self._free))]
-            self._free[key] = self._nothing.copy()
-        self._free[key][run] = not contacts.any()
+        free = self._free.setdefault(self._key(point), self._nothing.copy())
+        free[run] = not contacts.any()
 
-    def _key(self, point: NDArray[np.float64]) -> bytes:
+    def _key(self, point: Array) -> bytes:
         return bytes(point[self._columns].tobytes())

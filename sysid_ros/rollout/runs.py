@@ -1,11 +1,16 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sequences, prepared once for simulation with any candidate."""
+"""Trajectories prepared for simulation: where they start, what is commanded, what is read.
+
+Between the state of the model and the number in the recording lie gain, bias and delay: the
+residual of a sample y at time t is ``(g_m y + b_m) − (g_p p(t − d) + b_p)``, where p is what the
+model's sensor says. Its derivatives by gains, biases and delay follow from one simulation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import mujoco
@@ -13,34 +18,278 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, nearest
-from sysid_ros.rollout.measurement import ON_STEP, SENSORS, Readings
+from sysid_ros.model.kinds import Role
+from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import SLOWEST_UPDATE, SignalType, TimeSeries, Trajectory
 from sysid_ros.signals.setpoints import STEP_NS
 
-#: Stamps of a series are at least so far apart, s.
-_SHORTEST = 1e-9
-#: Where samples of what is interpolated are nearer than this, s, it is bent there …
+Array = NDArray[np.float64]
+
+#: Instants this close to each other are the same, s: stamps are whole nanoseconds.
+ON_STEP = 1e-9
+#: What is smaller, relative to its kind, is a rounding error.
+ROUNDING = 1e-9
+#: The recorded field that holds what the model's sensors say.
+SENSORS = 'sensordata'
+#: Samples of an interpolated command that are nearer than this, s, are those of a curve.
 _BENT = 2e-9 * STEP_NS
-#: … and where they are nearer than this, it jumps, and has no slope.
-_JUMP = 1e-6
 
 
-def in_order(times: NDArray[np.float64]) -> NDArray[np.float64]:
+@dataclass(frozen=True)
+class MeasurementModel:
+    """Columns of a candidate that act on one sensor's reading."""
+
+    gains: tuple[int, ...] = ()  # the prediction is multiplied by all of them, …
+    biases: tuple[int, ...] = ()  # … and all of these are added
+    measured_gains: tuple[int, ...] = ()  # the measurement is multiplied by all of them, …
+    measured_biases: tuple[int, ...] = ()  # … and all of these are added
+    delay: int | None = None  # seconds by which a reading describes an earlier state
+
+    @property
+    def columns(self) -> set[int]:
+        """All columns that act."""
+        delay = set() if self.delay is None else {self.delay}
+        return delay.union(self.gains, self.biases, self.measured_gains, self.measured_biases)
+
+
+#: A sensor by its name, or one of its axes by that and its number.
+Signal = str | tuple[str, int]
+
+
+def measurement_models(unknowns: Sequence[Unknown]) -> dict[Signal, MeasurementModel]:
+    """Return the model of every sensor, or axis of one, that a target names."""
+    found: dict[Signal, MeasurementModel] = {}
+    for column, unknown in enumerate(unknowns):
+        for target in unknown.targets:
+            if target.role is not Role.SENSOR:
+                continue
+            signal = target.name if target.index is None else (target.name, target.index)
+            law = found.get(signal, MeasurementModel())
+            if target.attribute == 'gain':
+                law = replace(law, gains=(*law.gains, column))
+            elif target.attribute == 'bias':
+                law = replace(law, biases=(*law.biases, column))
+            else:
+                law = replace(law, delay=column)
+            found[signal] = law
+    return found
+
+
+def combined(one: MeasurementModel, other: MeasurementModel) -> MeasurementModel:
+    """Return the model that has the columns of two; of two delays, the second."""
+    return MeasurementModel(
+        one.gains + other.gains,
+        one.biases + other.biases,
+        one.measured_gains + other.measured_gains,
+        one.measured_biases + other.measured_biases,
+        one.delay if other.delay is None else other.delay,
+    )
+
+
+class Lookup(NamedTuple):
+    """Where samples lie between the rows of a simulation."""
+
+    #: (n,) row at or before each sample; (n, k) for columns with times of their own.
+    rows: NDArray[np.int64]
+    #: (n, 1) or (n, k) share of the row after it; None where every sample is on a row.
+    weights: Array | None = None
+
+    def __call__(self, values: Array) -> Array:
+        """Evaluate (…, steps, k) rows at the (…, n, k) samples; (steps, k) for columns apart."""
+        if self.weights is None:
+            return values[..., self.rows, :]
+        if self.rows.ndim > 1:
+            before = np.take_along_axis(values, self.rows, axis=0)
+            after = np.take_along_axis(values, self.rows + 1, axis=0)
+        else:
+            before, after = values[..., self.rows, :], values[..., self.rows + 1, :]
+        result: Array = before + self.weights * (after - before)
+        return result
+
+    def slopes(self, values: Array) -> Array:
+        """Return the change of (steps, k) rows per step at the samples.
+
+        It is that of the straight line that a sample lies on: forces jump where controllers update
+        their commands, and what is smoothed over neighbouring steps is the slope of nothing that
+        is compared. On a row two lines meet, and their mean counts.
+        """
+        pick = np.take_along_axis if self.rows.ndim > 1 else np.take
+        rise = np.diff(values, axis=0)
+        after = pick(rise, np.minimum(self.rows, len(rise) - 1), axis=0)
+        before = pick(rise, np.clip(self.rows - 1, 0, len(rise) - 1), axis=0)
+        inside = np.zeros(len(self.rows), dtype=bool) if self.weights is None else self.weights > 0
+        return np.where(
+            inside if inside.ndim > 1 else inside[:, None], after, 0.5 * (after + before)
+        )
+
+
+def lookup(times: Array, timestep: float) -> Lookup:
+    """Find samples at (n,) times, or (n, k) of columns apart, s; row k is at ``k * timestep``."""
+    position = np.maximum(times / timestep, 0.0)
+    near = np.rint(position)
+    position = np.where(np.abs(position - near) * timestep <= ON_STEP, near, position)
+    rows = np.floor(position).astype(np.int64)
+    weights: Array = position - rows
+    if rows.ndim > 1:
+        return Lookup(rows, weights)
+    return Lookup(rows, weights[:, None] if np.any(weights) else None)
+
+
+def _selection(columns: NDArray[np.int64]) -> NDArray[np.int64] | slice:
+    """Return columns as a slice where they are consecutive: what it selects is not copied."""
+    if not len(columns) or np.any(np.diff(columns) != 1):
+        return columns
+    return slice(int(columns[0]), int(columns[-1]) + 1)
+
+
+@dataclass(frozen=True)
+class Readings:
+    """A measured series, where a simulation has the same, and the laws between the two."""
+
+    series: TimeSeries  # what was measured; its samples are not copied
+    own: NDArray[np.int64]  # (k,) columns of it that are read from the same recorded field
+    sensors: tuple[str, ...]  # (k,) name of the signal that each of them belongs to
+    source: str  # recorded field: ``sensordata``, ``qpos``, ``qvel`` or ``act``
+    columns: NDArray[np.int64]  # (k,) of that field
+    timestep: float  # of the simulation, s
+    laws: tuple[MeasurementModel, ...] = ()  # of each column, once they are known: see `under`
+    #: Recorded field with (n, k) values that are added at the samples, if it is there: what
+    #: commands that are held make of forces.
+    held: str = ''
+    measured: Array = field(init=False, repr=False)  # (n, k) values of the columns
+    at_stamps: Lookup = field(init=False, repr=False)  # evaluates rows at the measured stamps
+    _columns: NDArray[np.int64] | slice = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, 'measured', self.series.data[:, _selection(self.own)])
+        object.__setattr__(self, 'at_stamps', lookup(self.times, self.timestep))
+        object.__setattr__(self, '_columns', _selection(self.columns))
+
+    @property
+    def times(self) -> Array:
+        """(n,) seconds from the start of the sequence."""
+        return self.series.times
+
+    @property
+    def lawful(self) -> bool:
+        """Whether what was measured differs from what the model's sensors say."""
+        return any(law.columns for law in self.laws)
+
+    def under(self, models: Mapping[Signal, MeasurementModel]) -> Readings:
+        """Return the same with the laws of sensors, those of one sensor's axes in their order."""
+        nothing = MeasurementModel()
+        return replace(
+            self,
+            laws=tuple(
+                combined(
+                    models.get(sensor, nothing),
+                    models.get((sensor, self.sensors[:column].count(sensor)), nothing),
+                )
+                for column, sensor in enumerate(self.sensors)
+            ),
+        )
+
+    def values(self, rows: Mapping[str, Array]) -> Array:
+        """Return the (…, steps, k) rows of the columns, from (…, steps, width) of their field."""
+        return rows[self.source][..., self._columns]
+
+    def simulated(self, rows: Mapping[str, Array]) -> Array:
+        """Return the (m, n, k) values that (m, steps, width) rows have at the measured stamps.
+
+        Row k describes the state at ``k * timestep``. No law acts on them.
+        """
+        return self._with_held(self.at_stamps(self.values(rows)), rows)
+
+    def _with_held(self, values: Array, rows: Mapping[str, Array]) -> Array:
+        return values + rows[self.held] if self.held in rows else values
+
+    def predicted(self, rows: Mapping[str, Array], x: Array) -> Array:
+        """Return the (n, k) readings that a (p,) candidate predicts; rows are (steps, width)."""
+        return self._state(rows, x)[0] * self._product(x, 'gains') + self._sum(x, 'biases')
+
+    def residual(self, rows: Mapping[str, Array], x: Array) -> Array:
+        """Return the (n, k) measured minus predicted readings of a (p,) candidate."""
+        state, _ = self._state(rows, x)
+        if not self.lawful:
+            return self.measured - state
+        found: Array = (
+            self.measured * self._product(x, 'measured_gains')
+            + self._sum(x, 'measured_biases')
+            - state * self._product(x, 'gains')
+            - self._sum(x, 'biases')
+        )
+        return found
+
+    def derivatives(self, rows: Mapping[str, Array], x: Array, scale: Array) -> dict[int, Array]:
+        """Return columns of a (p,) candidate and the (n, k) derivatives of residuals by them.
+
+        Residuals are multiplied by (k,) scales.
+        """
+        state, slope = self._state(rows, x, slopes=True)
+        found: dict[int, Array] = {}
+        for column, k, factor, what in self._factors(x):
+            if what == 'state':
+                change = -state[:, k]
+            elif what == 'measured':
+                change = self.measured[:, k]
+            else:
+                change = slope[:, k] if what == 'slope' else np.ones(len(state))
+            into = found.setdefault(column, np.zeros_like(state))
+            into[:, k] += scale[k] * factor * change
+        return found
+
+    def _factors(self, x: Array) -> Iterator[tuple[int, int, float, str]]:
+        """Yield candidate column, channel, factor, and what the factor multiplies."""
+        for k, law in enumerate(self.laws):
+            for columns, what in ((law.gains, 'state'), (law.measured_gains, 'measured')):
+                for place, column in enumerate(columns):
+                    others = [x[c] for i, c in enumerate(columns) if i != place]
+                    yield column, k, float(np.prod(others)), what
+            yield from ((column, k, -1.0, 'one') for column in law.biases)
+            yield from ((column, k, 1.0, 'one') for column in law.measured_biases)
+            if law.delay is not None:
+                yield law.delay, k, float(self._product(x, 'gains')[k]), 'slope'
+
+    def _product(self, x: Array, what: str) -> Array:
+        return np.array([np.prod(x[list(getattr(law, what))]) for law in self.laws])
+
+    def _sum(self, x: Array, what: str) -> Array:
+        return np.array([np.sum(x[list(getattr(law, what))]) for law in self.laws])
+
+    def _state(
+        self, rows: Mapping[str, Array], x: Array, *, slopes: bool = False
+    ) -> tuple[Array, Array]:
+        """Return the (n, k) values at the times that the readings describe, and their slopes."""
+        delays = np.array([0.0 if law.delay is None else x[law.delay] for law in self.laws])
+        delayed = any(law.delay is not None for law in self.laws)
+        if not delays.any() and not (slopes and delayed):
+            return np.array(self.simulated(rows)), np.empty((0, 0))
+        values = self.values(rows)
+        common = np.all(delays == delays[0])
+        times = self.times - delays[0] if common else self.times[:, None] - delays
+        # Never beyond the last row: what lies there is not compared.
+        at = lookup(np.minimum(times, (len(values) - 2) * self.timestep), self.timestep)
+        state = np.array(self._with_held(at(values), rows))
+        if not slopes:
+            return state, np.empty((0, 0))
+        return state, at.slopes(values) / self.timestep
+
+
+def in_order(times: Array) -> Array:
     """Return (n,) stamps that increase: none is before the one before it."""
-    least = _SHORTEST * np.arange(len(times))
-    ordered: NDArray[np.float64] = np.maximum.accumulate(times - least) + least
+    least = ON_STEP * np.arange(len(times))
+    ordered: Array = np.maximum.accumulate(times - least) + least
     return ordered
 
 
 class HeldCommand:
     """One actuator's command: each sample holds until the next, the first also before it.
 
-    A simulation takes one control value per step. Where the command changes inside a step, the
-    step gets the mean of the command over it, so that the impulse is exact and the controls, and
-    with them the residuals, are continuous functions of the delay.
+    Where it changes inside a step, the step gets its mean, so that the impulse is exact and the
+    controls, and with them the residuals, are continuous functions of the delay.
     """
 
-    def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
+    def __init__(self, times: Array, values: Array) -> None:
         """Prepare the integral of (n,) commands at increasing times, s."""
         self.times = times
         self._values = values
@@ -51,21 +300,17 @@ class HeldCommand:
         """(n,) whether a sample differs from the one before it."""
         return np.asarray(np.diff(self._values, prepend=self._values[0]) != 0)
 
-    def retimed(self, times: NDArray[np.float64]) -> HeldCommand:
+    def retimed(self, times: Array) -> HeldCommand:
         """Return the same values at other (n,) times, s."""
         return type(self)(times, self._values)
 
-    def at(self, time: float) -> float:
-        """Return the undelayed command at one time, in seconds."""
-        return float(self.in_force(np.array([time]))[0])
-
-    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def in_force(self, times: Array) -> Array:
         """Return the undelayed command at (n,) times, in seconds."""
         index = np.searchsorted(self.times, times + ON_STEP, side='right') - 1
-        held: NDArray[np.float64] = self._values[np.maximum(index, 0)]
+        held: Array = self._values[np.maximum(index, 0)]
         return held
 
-    def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
+    def means(self, edges: Array, delay: float) -> Array:
         """Return the (m,) means over steps with (m + 1,) edges, s, of the command delayed by s."""
         at = edges - delay
         index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
@@ -77,13 +322,9 @@ class HeldCommand:
 
 
 class InterpolatedCommand(HeldCommand):
-    """One actuator's command that changes linearly from sample to sample, and is held at the ends.
+    """What a controller asks for at each moment: linear between samples, held at the ends."""
 
-    It is what a controller asks for at each moment: no message of its own makes it change.
-    """
-
-    def __init__(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> None:
-        """Prepare the integral of (n,) commands at increasing times, s."""
+    def __init__(self, times: Array, values: Array) -> None:
         super().__init__(times, values)
         areas = (values[1:] + values[:-1]) / 2 * np.diff(times)
         self._integral = np.concatenate([[0.0], np.cumsum(areas)])
@@ -93,22 +334,18 @@ class InterpolatedCommand(HeldCommand):
         """(n,) False: no sample is a change by itself."""
         return np.zeros(len(self.times), dtype=bool)
 
-    def in_force(self, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    def in_force(self, times: Array) -> Array:
         """Return the undelayed command at (n,) times, in seconds."""
         return np.interp(times, self.times, self._values)
 
-    def replaced(
-        self, switches: NDArray[np.float64], later: NDArray[np.float64]
-    ) -> InterpolatedCommand:
+    def replaced(self, switches: Array, later: Array) -> InterpolatedCommand:
         """Return the command whose messages are later than their stamps by different times.
 
         A message begins where the one before has come to. If it is later by more than that, this is
         farther on, and the way to its first point begins there: that of a cubic, whose value and
         slope at the begin change (Hermite's basis).
 
-        Args:
-            switches: (k, 2) when each message but the first begins, and is at its first point, s.
-            later: (k + 1,) by how much each message is later, s.
+        The (k, 2) switches are when each message but the first begins, and is at its first point.
         """
         values = self._values.copy()
         message = np.searchsorted(switches[:, 0], self.times, side='right')
@@ -130,42 +367,34 @@ class InterpolatedCommand(HeldCommand):
         return InterpolatedCommand(in_order(times[kept]), values[kept])
 
     def updated(
-        self,
-        edges: NDArray[np.float64],
-        delay: float,
-        measured: NDArray[np.float64],
-        said: Mapping[str, float],
-    ) -> NDArray[np.float64]:
+        self, edges: Array, delay: float, measured: Array, said: Mapping[str, float]
+    ) -> Array:
         """Return the means of a command that changes only in the controller's updates.
 
         From update to update it is held, while what is asked for goes on: a sawtooth beside that,
-        whose mean is zero, as the delay is the mean one.
-
-        Args:
-            edges: (m + 1,) limits of the steps, seconds.
-            delay: Seconds by which the command arrives late, on average.
-            measured: (k,) instants, one or none in each period of the updates, s.
-            said: ``update_phase``, by how much more of what is asked for is in force at these than
-                on average, as the seconds in which that changes so much; ``update_ripple``, the
-                part of the sawtooth of a period as long as from instant to instant that is there
-                between them; ``update_blur``, the square of the period in that of the slowest.
+        whose mean is zero, as the delay is the mean one. Of (k,) instants that are measured, s, one
+        or none is in each period. Said is ``update_phase``, by how much more of what is asked for
+        is in force at these than on average, as the seconds in which that changes so much;
+        ``update_ripple``, the part of the sawtooth of a period as long as from instant to instant
+        that is there between them; ``update_blur``, the square of the period in that of the
+        slowest.
         """
         ahead, ripple = said.get('update_phase', 0.0), said.get('update_ripple', 1.0)
         means = self.means(edges, delay)
         step = float(edges[1] - edges[0])
-        number = np.searchsorted(measured, edges[1:] - _SHORTEST, side='right') - 1
+        number = np.searchsorted(measured, edges[1:] - ON_STEP, side='right') - 1
         number = np.clip(number, 0, len(measured) - 2)
         since = edges[:-1] - measured[number]
         period = (measured[1:] - measured[:-1])[number]
         saw = (ahead + period / 2 - since) % period - period / 2
         # What is read between two steps is of both.
-        read = since < step - _SHORTEST
+        read = since < step - ON_STEP
         saw = np.where(read, ahead, ripple * saw)
         rest = np.bincount(number, ~read, minlength=len(measured))
         left = np.bincount(number, saw, minlength=len(measured)) / np.maximum(rest, 1)
         saw[~read] -= left[number[~read]]
         slope = np.gradient(means, step)
-        jumps = self.times[1:][np.diff(self.times) < _JUMP] + delay
+        jumps = self.times[1:][np.diff(self.times) < 2 * ON_STEP] + delay
         # The same steps are left out for delays that differ a little: what is predicted would else
         # change at once, and differences would take that for information.
         near = SLOWEST_UPDATE * np.round(jumps / SLOWEST_UPDATE)
@@ -177,14 +406,14 @@ class InterpolatedCommand(HeldCommand):
         means = means + blur * np.gradient(slope, step)
         return means + np.where(rest[number] > 0, saw, 0.0) * slope
 
-    def means(self, edges: NDArray[np.float64], delay: float) -> NDArray[np.float64]:
+    def means(self, edges: Array, delay: float) -> Array:
         """Return the mean of the delayed command over each step, as a held command does."""
         at = edges - delay
         index = np.clip(np.searchsorted(self.times, at, side='right') - 1, 0, None)
         since = at - self.times[index]
         values = np.interp(at, self.times, self._values)
         inside = self._integral[index] + (self._values[index] + values) / 2 * since
-        means: NDArray[np.float64] = np.diff(inside) / np.diff(edges)
+        means: Array = np.diff(inside) / np.diff(edges)
         return means
 
 
@@ -197,59 +426,34 @@ _STATE_FIELDS = {
 
 
 class Command(NamedTuple):
-    """What one control was told.
+    """What one control was told."""
 
-    Attributes:
-        actuator: Id of the actuator.
-        column: Column of the model's controls.
-        held: The command.
-        series: Which of the sequence's series of commands it is in.
-    """
-
-    actuator: int
-    column: int
+    actuator: int  # its id
+    column: int  # of the model's controls
     held: HeldCommand
-    series: int
+    series: int  # which of the sequence's series of commands it is in
 
 
 @dataclass(frozen=True)
 class Run:
-    """One sequence, prepared for simulation with any candidate.
-
-    Attributes:
-        sequence: What was recorded.
-        steps: Rows that its samples need.
-        qpos: (nq,) at the start.
-        qvel: (nv,) at the start.
-        act: (na,) at the start.
-        commands: What the controls were told.
-        readings: Of each measured series, one per recorded field that it is found in.
-        timestep: Of the simulation, seconds.
-    """
+    """One sequence, prepared for simulation with any candidate."""
 
     sequence: Trajectory
-    steps: int
-    qpos: NDArray[np.float64]
-    qvel: NDArray[np.float64]
-    act: NDArray[np.float64]
+    steps: int  # rows that its samples need
+    qpos: Array  # (nq,) at the start
+    qvel: Array  # (nv,) at the start
+    act: Array  # (na,) at the start
     commands: tuple[Command, ...]
-    readings: tuple[Readings, ...]
-    timestep: float
+    readings: tuple[Readings, ...]  # of each measured series, one per recorded field it is in
+    timestep: float  # of the simulation, s
 
 
 def prepare(
-    model: mujoco.MjModel,
-    sequence: Trajectory,
-    lead: float = 0.0,
-    timestep: float | None = None,
+    model: mujoco.MjModel, sequence: Trajectory, lead: float = 0.0, timestep: float | None = None
 ) -> Run:
-    """Prepare a sequence for simulation.
+    """Prepare a sequence for simulation, with rows at the model's timestep unless one is given.
 
-    Args:
-        model: The compiled model.
-        sequence: What was recorded.
-        lead: Seconds by which predictions may be looked up after the last sample's stamp.
-        timestep: From row to row, s; the model's unless given.
+    Predictions may be looked up so many seconds after the last sample's stamp.
 
     Raises:
         FitError: The sequence names a sensor or actuator that the model does not have, or its
@@ -269,6 +473,11 @@ def prepare(
                 f'the model has {size}.'
             )
     commands = tuple(_commands(model, sequence))
+    readings = [
+        each
+        for series in sequence.measurements
+        for each in _readings(model, series, sequence.name, timestep)
+    ]
     return Run(
         sequence,
         steps,
@@ -276,23 +485,15 @@ def prepare(
         np.asarray(sequence.initial_qvel, dtype=np.float64),
         _activation(model, sequence, commands),
         commands,
-        tuple(
-            replace(readings, held=f'held/{number}')
-            for number, readings in enumerate(
-                readings
-                for series in sequence.measurements
-                for readings in _readings(model, series, sequence.name, timestep)
-            )
-        ),
+        tuple(replace(each, held=f'held/{number}') for number, each in enumerate(readings)),
         timestep,
     )
 
 
-def retimed(run: Run, times: Sequence[NDArray[np.float64]]) -> Run:
+def retimed(run: Run, times: Sequence[Array]) -> Run:
     """Return a run whose commands have other stamps, (n,) seconds for each of its series."""
     return replace(
-        run,
-        commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands),
+        run, commands=tuple(c._replace(held=c.held.retimed(times[c.series])) for c in run.commands)
     )
 
 
@@ -316,19 +517,18 @@ def _commands(model: mujoco.MjModel, sequence: Trajectory) -> list[Command]:
 
 def _activation(
     model: mujoco.MjModel, sequence: Trajectory, commands: tuple[Command, ...]
-) -> NDArray[np.float64]:
+) -> Array:
     if sequence.initial_act is not None:
         return np.asarray(sequence.initial_act, dtype=np.float64)
     act = np.zeros(model.na)
+    # The steady state of these is the control itself.
+    filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
     for actuator, column, held, _ in commands:
-        if column != model.actuator_ctrladr[actuator]:
-            continue
-        # The steady state of these is the control itself.
-        filters = (mujoco.mjtDyn.mjDYN_FILTER, mujoco.mjtDyn.mjDYN_FILTEREXACT)
-        if mujoco.mjtDyn(model.actuator_dyntype[actuator]) in filters:
-            first = held.at(0.0)
+        own = column == model.actuator_ctrladr[actuator]
+        if own and mujoco.mjtDyn(model.actuator_dyntype[actuator]) in filters:
+            (first,) = held.in_force(np.zeros(1))
             if model.actuator_ctrllimited[column]:
-                first = float(np.clip(first, *model.actuator_ctrlrange[column]))
+                first = np.clip(first, *model.actuator_ctrlrange[column])
             act[model.actuator_actadr[actuator]] = first
     return act
 

@@ -1,14 +1,20 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Simulating every sequence with every candidate, in one batch on one thread pool."""
+"""Simulating every sequence with every candidate, in one batch on one thread pool.
+
+A simulation holds the mean of a command over each time step, so that predictions change smoothly
+with a delay. A driver reads no mean: where states and commands are synchronous, every force is
+read just before or just after a command came to act, and a stiff servo's differ by much. A force
+with a fixed gain is therefore taken apart: what follows the state is interpolated between steps,
+and the gain times the command in force at the stamp is added.
+"""
 
 from __future__ import annotations
 
 import copy
-import functools
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple, Self
 
 import mujoco
@@ -16,15 +22,24 @@ import numpy as np
 from mujoco.batch import Batch
 from numpy.typing import NDArray
 
+from sysid_ros.errors import FitError
 from sysid_ros.model.candidates import APART, CandidateError, Rebuild, Writer, set_all_apart
+from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target, Unknown
-from sysid_ros.rollout.controls import Controls, Timing, sampled_forces, take_apart
-from sysid_ros.rollout.drives import Drives, check_compiled_once, no_law
-from sysid_ros.rollout.measurement import SENSORS
-from sysid_ros.rollout.pool import WITHOUT, Contacts, Pool, may_touch, unlogged
-from sysid_ros.rollout.runs import Run, prepare
+from sysid_ros.rollout.pool import WITHOUT, Contacts, Drives, Pool, may_touch, no_law, unlogged
+from sysid_ros.rollout.runs import (
+    ROUNDING,
+    SENSORS,
+    Command,
+    HeldCommand,
+    InterpolatedCommand,
+    Run,
+    prepare,
+)
 from sysid_ros.signals import Trajectory
+
+Array = NDArray[np.float64]
 
 #: Sequences whose lengths differ by less than this factor share a batch, the shorter ones padded.
 _LENGTH_FACTOR = 1.25
@@ -32,32 +47,12 @@ _LENGTH_FACTOR = 1.25
 _LARGEST_RECORD = 3e6
 #: So many simulations for each thread are one batch at most: each needs memory of its own.
 _PER_THREAD = 8
-#: The same where laws are evaluated between steps, at a cost that hardly grows with the number of
-#: simulations: so many of them, as long as their record is below this, bytes, and never fewer.
-_FEWEST_DRIVEN, _MOST_DRIVEN = 16, 256
+#: What a batch records where laws are evaluated between steps, bytes: that costs hardly more for
+#: many simulations than for one.
 _LARGEST_DRIVEN_RECORD = 128e6
-
-
-def most_at_once(size: int, threads: int, *, driven: bool) -> int:
-    """Return how many simulations, each of which records so many bytes, are one batch at most."""
-    if driven:
-        room = int(_LARGEST_DRIVEN_RECORD / max(size, 1))
-        return min(max(room, _FEWEST_DRIVEN), _MOST_DRIVEN)
-    room = int(_LARGEST_RECORD / max(size, 1))
-    return threads * min(max(room // threads, 2), _PER_THREAD)
-
-
-def of_like_length(steps: list[int]) -> list[list[int]]:
-    """Group sequences, by their numbers of steps."""
-    batches: list[list[int]] = []
-    for index in sorted(range(len(steps)), key=lambda i: -steps[i]):
-        if batches and steps[batches[-1][0]] <= _LENGTH_FACTOR * steps[index]:
-            batches[-1].append(index)
-        else:
-            batches.append([index])
-    return batches
-
-
+#: So much is kept at once of what takes memory for each candidate: controls of commands, and
+#: simulations that are driven by laws.
+_MOST_KEPT = 256
 #: The state vector that holds nothing but the time.
 _CLOCK = mujoco.mjtState.mjSTATE_TIME.value
 #: The number of contacts, and what tells simulations whether to look for them.
@@ -66,33 +61,232 @@ _CONTACTS, _FLAGS = 'ncon', 'opt.disableflags'
 _STATE = ('qpos', 'qvel', 'act')
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What all candidates predict for one sequence.
+class Timing(NamedTuple):
+    """Columns of a candidate that say when the commands of a sequence act."""
 
-    Attributes:
-        channels: One (m, n, k) array per measured series of the sequence.
-        diverged: (m,) whether the simulation became unstable.
-    """
+    #: Seconds by which all act later than their stamps and delays say; None for 0.
+    offset: int | None = None
+    #: What is said of the updates of its controller (see `InterpolatedCommand.updated`); empty
+    #: where what it asks for is taken to change all the time.
+    updates: Mapping[str, int] = MappingProxyType({})
+    #: Message that is interpolated to the seconds by which it acts later than the others.
+    messages: Mapping[int, int] = MappingProxyType({})
 
-    channels: tuple[NDArray[np.float64], ...]
-    diverged: NDArray[np.bool_]
+
+class Controls:
+    """Turns the commands of a sequence into one control per step and candidate."""
+
+    def __init__(
+        self,
+        model: mujoco.MjModel,
+        written: list[tuple[Target, int]],
+        *,
+        native: bool = False,
+        shown: Mapping[int, tuple[float, float]] = MappingProxyType({}),
+    ) -> None:
+        """Find the columns that act on commands, from targets and their columns.
+
+        A ``native`` simulation applies the model's delays itself. Forces show of a delay, by its
+        column, between which two it is.
+        """
+        self._shown = shown
+        self._nu = model.nu
+        self._timestep = float(model.opt.timestep)
+        self._delays = np.where(native, 0.0, model.actuator_delay)
+        limited = np.array(model.actuator_ctrllimited, dtype=bool)[:, None]
+        self._ranges = np.where(limited, model.actuator_ctrlrange, [-np.inf, np.inf])
+        self._columns: dict[str, dict[int, int]] = {'delay': {}, 'gain': {}, 'bias': {}}
+        for target, column in written:
+            if target.role is Role.COMMAND:
+                self._columns[target.attribute][target.row] = column
+        # The command is kept as well: its id would else be given to another one.
+        self._kept: dict[tuple[object, ...], tuple[HeldCommand, Array]] = {}
+
+    def of(self, run: Run, steps: int, candidates: Array, timing: Timing) -> Array:
+        """Return the (m, steps, nu) means of the delayed commands of a run over each step."""
+        control = np.zeros((len(candidates), steps, self._nu))
+        columns = [*timing.updates.values(), *timing.messages.values()]
+        for command, delays in zip(run.commands, self.delays(run, candidates, timing), strict=True):
+            acting = delays[:, None]
+            if isinstance(command.held, InterpolatedCommand):
+                acting = np.concatenate([acting, candidates[:, columns]], axis=1)
+            distinct, inverse = np.unique(acting, axis=0, return_inverse=True)
+            means = [self._means(run, command, steps, timing, each) for each in distinct]
+            control[:, :, command.column] = self._scaled(
+                command.actuator, np.stack(means)[inverse.reshape(-1)], candidates
+            )
+        return control
+
+    def _scaled(self, actuator: int, values: Array, candidates: Array) -> Array:
+        """Return (m, n) values of a command times its gain, with its bias."""
+        if actuator in self._columns['gain']:
+            values = values * candidates[:, self._columns['gain'][actuator], None]
+        if actuator in self._columns['bias']:
+            values = values + candidates[:, self._columns['bias'][actuator], None]
+        return values
+
+    def take_apart(
+        self,
+        run: Run,
+        forces: Sequence[SampledForce],
+        rows: dict[str, Array],
+        control: Array,
+        candidates: Array,
+        timing: Timing,
+        gains: Array,
+        ranges: Array,
+    ) -> None:
+        """Replace forces by what follows the state, and add what commands make of each sample.
+
+        Of m simulations with (m, steps, nu) controls and (m, p) values, the (m, steps, width) rows
+        of the sensors change, and the field `Readings.held` is added, (m, n, k). The (m, size)
+        gains and ranges are their ``actuator_gainprm`` and ``actuator_forcerange``.
+        """
+        for force in forces:
+            readings, command = run.readings[force.readings], run.commands[force.command]
+            gain = force.factor * gains[:, mujoco.mjNGAIN * force.actuator, None]
+            low, high = np.sort(
+                force.factor * ranges[:, 2 * force.actuator : 2 * force.actuator + 2], axis=1
+            ).T[:, :, None]
+            if not force.limited:
+                low, high = -np.inf, np.inf
+            low, high = np.maximum(low, force.limits[0]), np.minimum(high, force.limits[1])
+            values = rows[SENSORS][:, :, force.column]
+            limited = (values <= (1 - ROUNDING) * low) | (values >= (1 - ROUNDING) * high)
+            told = gain * np.clip(control[:, :, command.column], *self._ranges[command.column])
+            values -= told
+            at_samples = readings.at_stamps(np.stack([told, limited.astype(np.float64)], axis=2))
+            held = rows.setdefault(
+                readings.held, np.zeros((len(gain), len(readings.times), len(readings.columns)))
+            )
+            in_force = self._in_force(run, force.command, candidates, timing, readings.times)
+            held[:, :, force.place] = np.where(
+                at_samples[:, :, 1] > 0, at_samples[:, :, 0], gain * in_force
+            )
+
+    def _in_force(
+        self, run: Run, number: int, candidates: Array, timing: Timing, times: Array
+    ) -> Array:
+        """Return (m, n) what a command of a sequence says at (n,) times, s, for (m, p) values."""
+        command, delays = run.commands[number], self.delays(run, candidates, timing)[number]
+        column = self._columns['delay'].get(command.actuator, -1)
+        delays = np.clip(delays, *self._shown.get(column, (-np.inf, np.inf)))
+        distinct, inverse = np.unique(delays, return_inverse=True)
+        held = np.stack([command.held.in_force(times - delay) for delay in distinct])
+        told = self._scaled(command.actuator, held[inverse.reshape(-1)], candidates)
+        return np.asarray(np.clip(told, *self._ranges[command.column]))
+
+    def delays(self, run: Run, candidates: Array, timing: Timing) -> list[Array]:
+        """Return for each command the (m,) seconds by which it acts later than its stamps."""
+        shift = np.zeros(len(candidates))
+        if timing.offset is not None:
+            shift = candidates[:, timing.offset]
+        found = []
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            known = np.full(len(candidates), self._delays[command.actuator])
+            found.append((known if column is None else candidates[:, column]) + shift)
+        return found
+
+    def common_delay(self, run: Run, count: int, timing: Timing) -> Array:
+        """Return the derivative of the mean delay of a run's commands by the (p,) values."""
+        found = np.zeros(count)
+        for command in run.commands:
+            column = self._columns['delay'].get(command.actuator)
+            if column is not None:
+                found[column] += 1.0
+        # Six times a sixth is less than one.
+        found /= max(len(run.commands), 1)
+        if timing.offset is not None:
+            found[timing.offset] += 1.0
+        return found
+
+    def _means(
+        self, run: Run, command: Command, steps: int, timing: Timing, acting: Array
+    ) -> Array:
+        """Return the (steps,) controls of a command for its delay, phase and messages' offsets."""
+        key = (id(command.held), command.column, acting.tobytes(), steps)
+        if key not in self._kept:
+            if len(self._kept) >= _MOST_KEPT:
+                self._kept.clear()
+            edges = self._timestep * np.arange(steps + 1, dtype=np.float64)
+            held, (delay, *more) = command.held, acting.tolist()
+            if isinstance(held, InterpolatedCommand) and timing.messages:
+                later = np.zeros(len(run.sequence.replaced) + 1)
+                later[list(timing.messages)] = more[-len(timing.messages) :]
+                held = held.replaced(run.sequence.replaced, later)
+            if isinstance(held, InterpolatedCommand) and timing.updates:
+                said = dict(zip(timing.updates, more, strict=False))
+                means = held.updated(edges, delay, run.sequence.updates, said)
+            else:
+                means = held.means(edges, delay)
+            self._kept[key] = (command.held, means)
+        return self._kept[key][1]
+
+
+class SampledForce(NamedTuple):
+    """A column of readings that is the force of one actuator."""
+
+    readings: int  # number of the readings of the run …
+    place: int  # … and column of them
+    column: int  # of the sensors' data
+    actuator: int  # its id
+    factor: float  # what is read for a unit of its force
+    limited: bool  # whether the actuator has limits
+    limits: Array  # (2,) least and greatest reading that the joint allows
+    command: int  # its command in the run
+
+
+def sampled_forces(model: mujoco.MjModel, run: Run) -> tuple[SampledForce, ...]:
+    """Return the readings of a run that are taken apart."""
+    if not run.sequence.sampled:
+        return ()
+    return tuple(
+        SampledForce(number, place, int(column), *force, command)
+        for number, readings in enumerate(run.readings)
+        if readings.source == SENSORS
+        for place, column in enumerate(readings.columns.tolist())
+        for force in _force(model, column)
+        for command, commanded in enumerate(run.commands)
+        if commanded.actuator == force[0] and not isinstance(commanded.held, InterpolatedCommand)
+    )
+
+
+def _force(model: mujoco.MjModel, column: int) -> Iterator[tuple[int, float, bool, Array]]:
+    """Yield the actuator whose force is read, the factor, and limits of it and of the joint."""
+    (found,) = np.nonzero(model.sensor_adr == column)
+    kind = model.sensor_type[found[0]] if len(found) else -1
+    element = int(model.sensor_objid[found[0]]) if len(found) else -1
+    limits = np.array([-np.inf, np.inf])
+    if kind == mujoco.mjtSensor.mjSENS_ACTUATORFRC:
+        if _is_static(model, element):
+            yield element, 1.0, bool(model.actuator_forcelimited[element]), limits
+    elif kind == mujoco.mjtSensor.mjSENS_JOINTACTFRC and model.jnt_type[element] in SCALAR_JOINTS:
+        on_joint = np.isin(model.actuator_trntype, list(TO_JOINT))
+        (own,) = np.nonzero(on_joint & (model.actuator_trnid[:, 0] == element))
+        if model.jnt_actfrclimited[element]:
+            limits = np.array(model.jnt_actfrcrange[element])
+        if len(own) == 1 and _is_static(model, int(own[0])):
+            gear, has_limits = model.actuator_gear[own[0], 0], model.actuator_forcelimited[own[0]]
+            yield int(own[0]), float(gear), bool(has_limits), limits
+
+
+def _is_static(model: mujoco.MjModel, actuator: int) -> bool:
+    """Return whether an actuator's force is a fixed gain times its command, and more."""
+    return bool(
+        model.actuator_dyntype[actuator] == mujoco.mjtDyn.mjDYN_NONE
+        and model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
+    )
 
 
 class Block(NamedTuple):
-    """Simulations of one sequence; the arrays are valid until the batch simulates again.
+    """Simulations of one sequence; the arrays are valid until the batch simulates again."""
 
-    Attributes:
-        run: Index of the sequence.
-        candidates: (m,) indices of the candidates.
-        rows: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
-        diverged: (m,) whether the simulation became unstable.
-    """
-
-    run: int
-    candidates: NDArray[np.int64]
-    rows: dict[str, NDArray[np.float64]]
-    diverged: NDArray[np.bool_]
+    run: int  # index of the sequence
+    candidates: NDArray[np.int64]  # (m,) their indices
+    #: Recorded field to (m, steps, width); row k describes the state at ``k * timestep``.
+    rows: dict[str, Array]
+    diverged: NDArray[np.bool_]  # (m,) whether the simulation became unstable
 
 
 class Simulator:
@@ -106,15 +300,12 @@ class Simulator:
     Attributes:
         parameters: What a candidate's values are, in order.
         runs: The sequences, prepared.
-        drives: Which actuators are driven by laws that MuJoCo lacks, if any.
         rollouts: Number of simulations so far.
-        threads: Size of the pool.
         refused: Why no model could be built for some candidates of the last call, by their index.
         refusals: Number of such candidates so far.
-        prescribed: Whether motions are prescribed, and not simulated.
     """
 
-    prescribed = False
+    prescribed = False  # whether motions are, and not simulated
 
     def __init__(
         self,
@@ -127,7 +318,7 @@ class Simulator:
         lead: float = 0.0,
         drives: Drives | None = None,
     ) -> None:
-        """Prepare the sequences.
+        """Prepare the sequences; see `make_simulator`.
 
         Args:
             model: The compiled nominal model; it is not changed, and must not be.
@@ -138,12 +329,6 @@ class Simulator:
                 be written into a compiled model; what it has learnt is written.
             lead: Seconds by which predictions may be looked up after the last sample's stamp.
             drives: Which actuators are driven by laws that MuJoCo lacks; their commands are goals.
-
-        Raises:
-            FitError: A sequence names a sensor or actuator that the model does not have, or there
-                are laws and models to be compiled.
-            ParameterError: An unknown is a number of a law that is not there, or one of the model
-                that a law decides.
         """
         self.parameters = tuple(parameters)
         self.rollouts = 0
@@ -168,7 +353,11 @@ class Simulator:
                 if target.role is Role.LAW:
                     raise no_law(target)
         else:
-            check_compiled_once(self.parameters, self._rebuilt)
+            for column in self._rebuilt:  # laws between steps cannot follow the compiler
+                raise FitError(
+                    f'Parameter {parameters[column].name!r} is read by the compiler: beside '
+                    'servos, expected parameters that are numbers of the compiled model.'
+                )
             self.model = drives.prepared(self.model)
             self._stepper = drives.stepper(self.model, self._written)
         self._writer = Writer(model, self._written, learnt=learnt)
@@ -178,7 +367,7 @@ class Simulator:
             self.model,
             self._writer if build is None else None,
             self.threads,
-            min(1 + len(self.parameters), most_at_once(0, self.threads, driven=drives is not None)),
+            min(1 + len(self.parameters), self._most_at_once(0)),
             also=frozenset() if self._stepper is None else self._stepper.fields,
         )
         self._prepare(sequences)
@@ -198,14 +387,27 @@ class Simulator:
         # Laws that are evaluated between steps, and models that are compiled, have their own gains.
         alone = self._build is None and self._stepper is None
         self._sampled = [sampled_forces(self.model, run) if alone else () for run in self.runs]
-        self._batches = of_like_length([run.steps for run in self.runs])
+        self._batches: list[list[int]] = []
+        for index in sorted(range(len(self.runs)), key=lambda i: -self.runs[i].steps):
+            longest = self.runs[self._batches[-1][0]].steps if self._batches else np.inf
+            if longest <= _LENGTH_FACTOR * self.runs[index].steps:
+                self._batches[-1].append(index)
+            else:
+                self._batches.append([index])
         self._contacts: Contacts | None = None
-        if self._build is None and self._stepper is None and may_touch(self.model):
-            acting = np.asarray(self.acts().any(axis=1))
-            self._contacts = Contacts(len(self.runs), acting)
+        if alone and may_touch(self.model):
+            self._contacts = Contacts(len(self.runs), np.any(self.acts(), axis=1))
 
     def _prepared(self, sequence: Trajectory) -> Run:
         return prepare(self.model, sequence, self._lead)
+
+    def _most_at_once(self, size: int) -> int:
+        """Return how many simulations, each recording so many bytes, are one batch at most."""
+        most = self.threads * _PER_THREAD
+        if self._stepper is not None:
+            return min(max(int(_LARGEST_DRIVEN_RECORD / max(size, 1)), most), _MOST_KEPT)
+        room = int(_LARGEST_RECORD / max(size, 1))
+        return min(self.threads * max(room // self.threads, 2), most)
 
     def of(self, sequences: Sequence[Trajectory]) -> Simulator:
         """Return a simulator of other sequences with the same model and candidates."""
@@ -238,23 +440,7 @@ class Simulator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def predict(self, candidates: NDArray[np.float64]) -> tuple[Prediction, ...]:
-        """Simulate every sequence with (m, p) candidates; return one prediction per sequence."""
-        every = np.arange(len(candidates))
-        found: list[list[tuple[Block, tuple[NDArray[np.float64], ...]]]] = [[] for _ in self.runs]
-        for block in self.simulate(candidates, [every] * len(self.runs)):
-            readings = self.runs[block.run].readings
-            values = tuple(np.array(each.simulated(block.rows)) for each in readings)
-            found[block.run].append((block, values))
-        return tuple(
-            Prediction(
-                tuple(np.concatenate(parts) for parts in zip(*(v for _, v in blocks), strict=True)),
-                np.concatenate([block.diverged for block, _ in blocks]),
-            )
-            for blocks in found
-        )
-
-    def compiled(self, x: NDArray[np.float64]) -> mujoco.MjModel:
+    def compiled(self, x: Array) -> mujoco.MjModel:
         """Return a model of its own with (p,) values, or the first, the others being nominal."""
         values = self._whole(x)
         model = self.model.__copy__() if self._build is None else self._build(values)
@@ -267,46 +453,37 @@ class Simulator:
             getattr(model, field)[rows] = APART
         return model
 
-    def _whole(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _whole(self, x: Array) -> Array:
         rest = [parameter.nominal for parameter in self.parameters[len(x) :]]
         return np.concatenate([x, rest])
 
-    def check(self, x: NDArray[np.float64]) -> None:
-        """Check that a model can be built with a candidate's values, where it has to be.
-
-        Raises:
-            CandidateError: The compiler or a callback refuses them.
-        """
+    def check(self, x: Array) -> None:
+        """Raise a `CandidateError` where a candidate's model has to be built and cannot be."""
         if self._build is not None:
             self.compiled(x)
 
-    def controls(
-        self, run: Run, steps: int, x: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
-        """Return the (steps, nu) controls of a sequence for one candidate, nominal unless given."""
-        whole = self._whole(np.zeros(0) if x is None else x)[None]
-        control: NDArray[np.float64] = self._controls.of(run, steps, whole, Timing())[0]
-        return control
+    def controls(self, run: Run, steps: int, x: Array, timing: Timing | None = None) -> Array:
+        """Return the (steps, nu) controls of a sequence for (p,) values."""
+        return np.asarray(
+            self._controls.of(run, steps, self._whole(x)[None], timing or Timing())[0]
+        )
 
-    def applied(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def applied(self, index: int, x: Array) -> Array:
         """Return the (steps, nu) controls of a sequence, when they act, for (p,) values."""
-        run, whole = self.runs[index], self._whole(x)[None]
-        control: NDArray[np.float64] = self._controls.of(
-            run, run.steps, whole, self._timing(index)
-        )[0]
-        return control
+        run = self.runs[index]
+        return self.controls(run, run.steps, x, self._timing(index))
 
-    def start(self, index: int, x: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def start(self, index: int, x: Array) -> dict[str, Array]:
         """Return ``qpos``, ``qvel`` and ``act`` where a sequence starts, for (p,) values."""
         whole = self._whole(x)[None]
         return {source: self._initial(index, source, whole)[0] for source in _STATE}
 
-    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delays(self, index: int, x: Array) -> Array:
         """Return how much later than its stamps each command of a sequence acts, s."""
         found = self._controls.delays(self.runs[index], x[None], self._timing(index))
         return np.array([delays[0] for delays in found])
 
-    def common_delay(self, index: int) -> NDArray[np.float64]:
+    def common_delay(self, index: int) -> Array:
         """Return the derivative of the mean delay of a sequence's commands by the (p,) values."""
         count = len(self.parameters)
         return self._controls.common_delay(self.runs[index], count, self._timing(index))
@@ -316,12 +493,16 @@ class Simulator:
 
     def simulate(
         self,
-        candidates: NDArray[np.float64],
+        candidates: Array,
         wanted: Sequence[NDArray[np.int64]],
-        beside: NDArray[np.float64] | None = None,
+        beside: Array | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[Block]:
-        """Simulate some candidates on each sequence.
+        """Yield simulations of some of (m, p) candidates on each sequence.
+
+        Blocks of a sequence follow each other, in the order of its candidates; there are several
+        where their record would be large. A candidate that no model can be built for counts as
+        diverged; a `CandidateError` says that there was no other yet.
 
         Args:
             candidates: (m, p) parameter values.
@@ -329,27 +510,18 @@ class Simulator:
             beside: (p,) what all of them differ from by no more than the step of a difference.
             variants: For each sequence, what each candidate simulates in its place: the same with
                 commands at other times.
-
-        Yields:
-            One block per sequence, or several where their record would be large; those of a
-            sequence follow each other, in the order of its candidates. A candidate that no model
-            can be built for counts as diverged.
-
-        Raises:
-            CandidateError: There never was a candidate that a model can be built for.
         """
         models = self._compiled(candidates, wanted)
         for batch in self._batches:
             steps = max(self.runs[index].steps for index in batch)
-            size = 8 * sum(self._widths) * steps
-            most = most_at_once(size, self.threads, driven=self._stepper is not None)
+            most = self._most_at_once(8 * sum(self._widths) * steps)
             jobs = [(index, int(c)) for index in batch for c in wanted[index]]
             for first in range(0, len(jobs), most):
                 some = jobs[first : first + most]
                 yield from self._roll(some, steps, candidates, models, beside, variants)
 
     def _compiled(
-        self, candidates: NDArray[np.float64], wanted: Sequence[NDArray[np.int64]]
+        self, candidates: Array, wanted: Sequence[NDArray[np.int64]]
     ) -> list[mujoco.MjModel] | None:
         """Return a model per candidate where candidates have to be compiled."""
         self.refused = {}
@@ -376,9 +548,9 @@ class Simulator:
         self,
         jobs: list[tuple[int, int]],
         steps: int,
-        candidates: NDArray[np.float64],
+        candidates: Array,
         models: list[mujoco.MjModel] | None,
-        beside: NDArray[np.float64] | None,
+        beside: Array | None,
         variants: Sequence[Sequence[Run]] | None,
     ) -> Iterator[Block]:
         count = len(jobs)
@@ -416,16 +588,15 @@ class Simulator:
             run, rows = int(runs[own.start]), {k: v[own] for k, v in out.items()}
             block = self._block(run, which[own], rows, candidates)
             if self._sampled[run]:
-                in_force = functools.partial(
-                    self._controls.in_force, told, candidates[which[own]], self._timing(run)
-                )
-                take_apart(
+                self._controls.take_apart(
                     told,
                     self._sampled[run],
                     block.rows,
-                    self._controls.limited(control[own]),
-                    in_force,
-                    functools.partial(self._pool.values, places=ids[own]),
+                    control[own],
+                    candidates[which[own]],
+                    self._timing(run),
+                    self._pool.values('actuator_gainprm', ids[own]),
+                    self._pool.values('actuator_forcerange', ids[own]),
                 )
             yield block
 
@@ -448,11 +619,11 @@ class Simulator:
     def _rollout(
         self,
         batch: Batch,
-        control: NDArray[np.float64],
-        out: dict[Any, NDArray[np.float64]],
-        candidates: NDArray[np.float64],
+        control: Array,
+        out: dict[Any, Array],
+        candidates: Array,
         runs: NDArray[np.int64],
-        beside: NDArray[np.float64] | None,
+        beside: Array | None,
     ) -> None:
         """Simulate the first of a batch under (m, steps, nu) controls."""
         count, steps, _ = control.shape
@@ -472,18 +643,14 @@ class Simulator:
                     self._contacts.note(candidates[place], runs[place], found[_CONTACTS][place])
 
     def _block(
-        self,
-        run: int,
-        which: NDArray[np.int64],
-        record: dict[Any, NDArray[np.float64]],
-        candidates: NDArray[np.float64],
+        self, run: int, which: NDArray[np.int64], record: dict[Any, Array], candidates: Array
     ) -> Block:
         last = self.runs[run].steps - 1
         # A simulation that diverged stops and repeats its last record: its clock stands still.
         reached = record[_CLOCK][:, last].reshape(len(which))
         diverged = reached < (last + 0.5) * self.model.opt.timestep
         diverged |= [int(candidate) in self.refused for candidate in which]
-        rows: dict[str, NDArray[np.float64]] = {}
+        rows: dict[str, Array] = {}
         for source in self._sources:
             if source == SENSORS:
                 rows[source] = record.get(
@@ -495,9 +662,7 @@ class Simulator:
                 rows[source] = np.concatenate([start[:, None], record[source][:, :-1]], axis=1)
         return Block(run, which, rows, diverged)
 
-    def _initial(
-        self, run: int, source: str, candidates: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _initial(self, run: int, source: str, candidates: Array) -> Array:
         """Return the (m, width) part of the initial state of each candidate."""
         values = np.tile(getattr(self.runs[run], source), (len(candidates), 1))
         for what, index, column in self._starts.get(run, ()):

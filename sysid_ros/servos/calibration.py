@@ -21,8 +21,8 @@ from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import ConfigError, ResultError, how_many
 from sysid_ros.estimation.solver.solver import Iteration
 from sysid_ros.files import check_writable, sha256
-from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer
+from sysid_ros.inference.inference import Identification
 from sysid_ros.report import write_report
 from sysid_ros.results.checks import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
@@ -125,7 +125,7 @@ def _fit_by_trials(
     training: Sequence[ServoLog],
     progress: _Progress,
     cancel: threading.Event | None,
-) -> Fit:
+) -> Identification:
     """Find coefficients by trials and refine them by least squares, which also says how sure.
 
     Intervals hold at the least squares only, from which the best trial is some way off.
@@ -189,7 +189,7 @@ def _result_of(
     servo: Servo,
     training: Sequence[ServoLog],
     held_out: Sequence[ServoLog],
-    fit: Fit,
+    fit: Identification,
 ) -> CalibrationResult:
     """Return the judged result of a fit."""
     logs = (*training, *held_out)

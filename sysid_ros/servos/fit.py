@@ -22,7 +22,8 @@ from sysid_ros.estimation.solver.starts import Attempt
 from sysid_ros.estimation.solver.starts import starts as spread
 from sysid_ros.estimation.start import ROUGH_TOLERANCE
 from sysid_ros.identification.fit import Fit
-from sysid_ros.inference import infer, sharpened
+from sysid_ros.identification.linear import sharpened
+from sysid_ros.inference.inference import Identification, inferred
 from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import FEWEST, REST, ROUNDING, PendulumLogs, simulate, stack_logs
@@ -233,7 +234,7 @@ def fit_servo(  # noqa: PLR0913 (documented API)
     reset_period: float | None = None,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
-) -> Fit:
+) -> Identification:
     """Find the coefficients of a servo by least squares of positions.
 
     From several starts, over windows that grow, then over whole logs, whose states at the start
@@ -284,18 +285,14 @@ def fit_servo(  # noqa: PLR0913 (documented API)
     solution = _settle(whole, best.x, trace, cancel)
     step = encoder_step(np.concatenate([log.position for log in logs]))
     encoder_steps = {} if step is None else {POSITION: step / whole.noise}
-    found = infer(
-        solution,
-        sharpened(whole, solution),
-        whole.unknowns,
-        dataclasses.replace(whole.samples, encoder_steps=encoder_steps),
-    )
+    solution = sharpened(whole, solution)
     count = len(quick.unknowns)
-    return Fit(
+    found = Fit(
         parameters=quick.unknowns,
+        unknowns=whole.unknowns,
+        values=solution.x,
         solution=dataclasses.replace(solution, x=solution.x[:count], trace=tuple(trace.trace)),
-        inference=found,
-        offsets={},
+        samples=dataclasses.replace(whole.samples, encoder_steps=encoder_steps),
         noise={POSITION: whole.noise},
         rollouts=(quick.evaluations + whole.evaluations) * len(logs),
         diverged=0,
@@ -307,12 +304,11 @@ def fit_servo(  # noqa: PLR0913 (documented API)
             f'the best of {starts} starts over windows of a tenth of a second that grew '
             'to whole logs'
         ),
-        unknowns=whole.unknowns,
-        values=solution.x,
     )
+    return inferred(found)
 
 
-def values_of(servo: Servo, fit: Fit, fixed: Mapping[str, float]) -> dict[str, float]:
+def values_of(servo: Servo, fit: Identification, fixed: Mapping[str, float]) -> dict[str, float]:
     """Return all coefficients: those that were found and those that were known."""
     found = {u.name: float(v) for u, v in zip(fit.parameters, fit.solution.x, strict=True)}
     return {name: {**fixed, **found}[name] for name in servo.coefficients}

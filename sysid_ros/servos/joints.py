@@ -24,7 +24,7 @@ from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, element_names
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target
-from sysid_ros.rollout.drives import no_law
+from sysid_ros.rollout.pool import no_law
 from sysid_ros.servos.servo import Servo, limited_goal, write_parameters
 from sysid_ros.text import file_stems
 

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import FitError, ModelError, one_sentence
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.inference.combinations import exact_sets, partners
-from sysid_ros.inference.verdicts import widest
+from sysid_ros.inference.verdicts import exact_sets, partners, widest
 from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.result import CalibrationResult, Check, Level, ParameterResult, SolverSummary

@@ -16,7 +16,7 @@ import pytest
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.tables import print_preflight
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.inference import Combination
+from sysid_ros.inference.verdicts import Combination
 from sysid_ros.pipeline.preflight import (
     InformationSource,
     PredictedParameter,

@@ -21,8 +21,8 @@ from sysid_ros.estimation.arrivals import Arrivals, Whitening, locate
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import Solution, SolverSettings
-from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.identification.held_out import with_arrivals_in
+from sysid_ros.identification.fit import FitOptions, with_arrivals_in
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.predictions import Predictor, residuals_of, rms
 from sysid_ros.rollout.prediction import make_simulator
@@ -217,20 +217,20 @@ def test_a_recorder_that_stalls_widens_no_interval() -> None:
         assert one.high - one.low == pytest.approx(other.high - other.low, rel=0.2)
 
 
-def fit_of(sequences: list[Trajectory], **choices: Any) -> Fit:
-    return fit(
+def fit_of(sequences: list[Trajectory], **choices: Any) -> Identification:
+    return identify(
         MODEL, [*constants(), *shared_delay()], sequences, options=FitOptions(threads=1, **choices)
     )
 
 
 @pytest.fixture(scope='module')
-def fits() -> list[tuple[Trajectory, Fit]]:
+def fits() -> list[tuple[Trajectory, Identification]]:
     """Return recordings and the fits to each; benchmarks/timing.py takes a hundred."""
     runs = [record(seed)[0] for seed in (11, 21)]
     return [(run, fit_of([run])) for run in runs]
 
 
-def test_intervals_hold_the_truth(fits: list[tuple[Trajectory, Fit]]) -> None:
+def test_intervals_hold_the_truth(fits: list[tuple[Trajectory, Identification]]) -> None:
     scores = []
     for _, found in fits:
         for parameter, value, interval in zip(
@@ -280,7 +280,7 @@ def test_a_robust_loss_takes_late_commands_for_outliers() -> None:
 
 
 def test_sequences_as_they_arrived_are_those_that_were_fitted(
-    fits: list[tuple[Trajectory, Fit]],
+    fits: list[tuple[Trajectory, Identification]],
 ) -> None:
     sequence, found = fits[0]
     (moved,) = found.as_arrived([sequence])
@@ -293,7 +293,7 @@ def test_sequences_as_they_arrived_are_those_that_were_fitted(
 
 
 def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
-    fits: list[tuple[Trajectory, Fit]],
+    fits: list[tuple[Trajectory, Identification]],
 ) -> None:
     sequence, found = fits[0]
 
@@ -306,7 +306,7 @@ def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
     assert error(found.as_arrived([sequence], offsets=True)) == pytest.approx(1.0, abs=0.1)
 
 
-def errors_in_effort(found: Fit, sequence: Trajectory) -> tuple[float, float]:
+def errors_in_effort(found: Identification, sequence: Trajectory) -> tuple[float, float]:
     """Return the error of an unseen recording as it is stamped, and as it was found to arrive."""
     fitted = Predictor(MODEL, found.parameters, found.solution.x)
     aware = with_arrivals_in(found, MODEL, [sequence])
@@ -318,7 +318,7 @@ def errors_in_effort(found: Fit, sequence: Trajectory) -> tuple[float, float]:
 
 @pytest.mark.parametrize('late', [{40: 0.003, 90: 0.0065}, {60: 0.003}, {40: 0.004}, {}])
 def test_commands_that_came_late_are_found_in_a_recording_that_was_not_fitted(
-    fits: list[tuple[Trajectory, Fit]], late: dict[int, float]
+    fits: list[tuple[Trajectory, Identification]], late: dict[int, float]
 ) -> None:
     found = fits[0][1]
     sequence, errors = record(77, name='unseen', late=late)
@@ -331,7 +331,7 @@ def test_commands_that_came_late_are_found_in_a_recording_that_was_not_fitted(
 
 
 def test_a_robot_that_has_changed_does_not_pass_for_late_commands(
-    fits: list[tuple[Trajectory, Fit]],
+    fits: list[tuple[Trajectory, Identification]],
 ) -> None:
     found = fits[0][1]
     sequence, _ = record(77, name='unseen', friction=0.5)

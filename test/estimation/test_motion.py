@@ -21,7 +21,7 @@ from sysid_ros.estimation.motion import (
     standing,
     with_inertial_priors,
 )
-from sysid_ros.identification.fit import fit
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
@@ -149,7 +149,7 @@ def test_forces_tell_what_made_them_in_every_sequence() -> None:
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
     runs = [as_torques(model, recorded(model, seed), unknowns) for seed in (1, 2, 3)]
     assert all(run is not None for run in runs)
-    found = fit(model, unknowns, [run for run in runs if run is not None])
+    found = identify(model, unknowns, [run for run in runs if run is not None])
     truth = np.array(list(TRUTH.values()))
     errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
     away = np.abs(found.solution.x - truth) / errors
@@ -180,7 +180,7 @@ def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping() -> None
         one = as_torques(model, dataclasses.replace(run, measurements=(rest, late)), unknowns)
         assert one is not None
         moved.append(one)
-    found = fit(model, unknowns, moved)
+    found = identify(model, unknowns, moved)
     assert found.force_delay == pytest.approx(0.004, abs=4e-4)
     np.testing.assert_allclose(found.solution.x, list(TRUTH.values()), rtol=0.07)
     # What is predicted for the same recordings has the same time.
@@ -199,7 +199,7 @@ def test_links_stay_physical_and_near_where_the_motion_tells_nothing() -> None:
     seen = [as_torques(model, recorded(model, seed), unknowns) for seed in (5, 15)]
     runs = [run for run in seen if run is not None]
     assert len(runs) == len(seen)
-    found = fit(model, priors, runs)
+    found = identify(model, priors, runs)
     # In a plane, a mass along the axis of both joints is nowhere to be seen.
     (across,) = [j for j, u in enumerate(priors) if u.name == 'body/tip/inertia[8]']
     assert found.solution.x[across] == pytest.approx(0.02, abs=1e-3)
@@ -303,7 +303,7 @@ def test_a_motor_that_turns_two_joints_is_found(gear: tuple[str, ...]) -> None:
     assert len(compared) == len(runs)
     # Which way the tendon moves decides where its friction pulls.
     assert all(np.isnan(run.measurements[0].get('fk')).sum() > 10 for run in compared)
-    found = fit(model, unknowns, compared)
+    found = identify(model, unknowns, compared)
     errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
     away = np.abs(found.solution.x - list(truth.values())) / errors
     assert away.max() < 3.2

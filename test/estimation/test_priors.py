@@ -16,8 +16,9 @@ from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.priors import JointPrior, prior_rows
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.identification.fit import Fit, FitOptions, fit
-from sysid_ros.inference.drift import JointEstimate, Known, difference
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.covariance import JointEstimate, Known, difference
+from sysid_ros.inference.inference import Identification, data_only, identify
 from sysid_ros.model.targets import Target, Unknown, make_unknowns
 from sysid_ros.pipeline.fitting import continue_from
 from sysid_ros.rollout.simulation import Simulator
@@ -95,15 +96,14 @@ def test_the_derivative_of_a_joint_prior_is_exact(record: Callable[..., Trajecto
 
 def test_the_data_alone_do_not_know_the_prior(record: Callable[..., Trajectory]) -> None:
     run = record(0)
-    free = fit(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1))
+    free = identify(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1))
     deviation = np.sqrt(np.diag(free.inference.covariance)[:2])
     mean = free.solution.x + 3 * deviation
     names = [p.name for p in UNKNOWNS]
     memory = JointPrior.of(names, mean, np.diag(deviation**2))
-    bent = fit(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1), prior=memory)
-    assert bent.data_only is not None
+    bent = identify(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1), prior=memory)
     assert np.all(np.abs(bent.solution.x - free.solution.x) > 0.5 * deviation)
-    assert np.all(np.abs(bent.data_only.x[:2] - free.solution.x) < 0.1 * deviation)
+    assert np.all(np.abs(data_only(bent).x[:2] - free.solution.x) < 0.1 * deviation)
 
 
 def test_two_estimates_of_the_same_differ_as_often_as_the_level_says() -> None:
@@ -153,7 +153,7 @@ def test_what_only_one_estimate_determines_is_not_compared() -> None:
     assert np.isnan(seen.deviations[1])
 
 
-def known_of(found: Fit) -> Known:
+def known_of(found: Identification) -> Known:
     names = tuple(p.name for p in found.parameters)
     size = len(names)
     covariance = found.inference.covariance[:size, :size]
@@ -164,16 +164,16 @@ def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets(
     record: Callable[..., Trajectory],
 ) -> None:
     runs = [record(seed) for seed in range(3)]
-    whole = fit(MODEL, UNKNOWNS, runs, options=FitOptions(threads=1))
+    whole = identify(MODEL, UNKNOWNS, runs, options=FitOptions(threads=1))
     deviation = np.sqrt(np.diag(whole.inference.covariance)[:2])
-    found = fit(MODEL, UNKNOWNS, runs[:1], options=FitOptions(threads=1))
+    found = identify(MODEL, UNKNOWNS, runs[:1], options=FitOptions(threads=1))
     known = known_of(found)
 
     def again(
-        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
-    ) -> Fit:
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
         del earlier
-        return fit(MODEL, parameters, runs[1:], options=FitOptions(threads=1), prior=memory)
+        return identify(MODEL, parameters, runs[1:], options=FitOptions(threads=1), prior=memory)
 
     widths = []
     for forgetting in (1.0, 1e-3):
@@ -191,15 +191,17 @@ def test_a_changed_robot_is_seen_and_not_bent_by_what_it_was(
     record: Callable[..., Trajectory],
 ) -> None:
     known = known_of(
-        fit(MODEL, UNKNOWNS, [record(seed) for seed in range(2)], options=FitOptions(threads=1))
+        identify(
+            MODEL, UNKNOWNS, [record(seed) for seed in range(2)], options=FitOptions(threads=1)
+        )
     )
     run = record(9, damping=0.36)
 
     def again(
-        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Fit | None
-    ) -> Fit:
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
         del earlier
-        return fit(MODEL, parameters, [run], options=FitOptions(threads=1), prior=memory)
+        return identify(MODEL, parameters, [run], options=FitOptions(threads=1), prior=memory)
 
     done = continue_from(known, UNKNOWNS, again, forgetting=0.9, level=0.01)
     assert done.difference.changed.tolist() == [True, False]

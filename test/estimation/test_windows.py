@@ -26,7 +26,8 @@ from sysid_ros.estimation.windows import (
     roughness_at,
     solve_in_stages,
 )
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import Target, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.rollout.simulation import Simulator
@@ -101,7 +102,7 @@ def test_chaos_is_rough_and_an_overdamped_pendulum_is_not(whole: Residuals) -> N
 def test_windows_recover_what_whole_sequences_lose(seed: int) -> None:
     times = np.arange(0, 5, 0.02)
     run = measure(CHAOTIC, TRUTH, times=times, start=ABOVE, noise=NOISE, seed=seed)
-    found = fit(
+    found = identify(
         CHAOTIC, unknowns(initial=2.0), [run], options=FitOptions(threads=1, start='windows')
     )
     assert found.start == 'windows'
@@ -128,8 +129,8 @@ def test_a_start_that_is_a_parameter_is_unknown_once(tumbling: Trajectory) -> No
 def test_windows_are_stayed_with_where_that_is_asked_for() -> None:
     times = np.arange(0, 5, 0.02)
     calm = measure(CHAOTIC, TRUTH, times=times, start=([0.4, 0.2], [0.0, 0.0]), noise=NOISE)
-    free = fit(CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1))
-    asked = fit(CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1, windowed=True))
+    free = identify(CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1))
+    asked = identify(CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1, windowed=True))
     assert free.window is None
     assert asked.window is not None
     for value, truth, interval in zip(
@@ -137,7 +138,9 @@ def test_windows_are_stayed_with_where_that_is_asked_for() -> None:
     ):
         assert abs(value - truth) < 0.75 * (interval.high - interval.low)
     with pytest.raises(FitError, match='expected starts of 1 with them, found 2'):
-        fit(CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1, windowed=True, starts=2))
+        identify(
+            CHAOTIC, unknowns(), [calm], options=FitOptions(threads=1, windowed=True, starts=2)
+        )
 
 
 def test_windows_that_are_asked_for_need_measured_positions() -> None:
@@ -147,7 +150,7 @@ def test_windows_that_are_asked_for_need_measured_positions() -> None:
     blind = TimeSeries(series.times, series.data[:, :1], mapping)
     run = dataclasses.replace(run, measurements=(blind,))
     with pytest.raises(FitError, match=r"Windows are not possible: .*joint 'k'"):
-        fit(CHAOTIC, unknowns(), [run], options=FitOptions(threads=1, windowed=True))
+        identify(CHAOTIC, unknowns(), [run], options=FitOptions(threads=1, windowed=True))
 
 
 ROD_TEXT = rod(timestep=0.002, damping=0.3, armature=0.01, drive=Drive.MOTOR)

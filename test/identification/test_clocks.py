@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from builders.models import rod
 from builders.trajectories import measure, sweep
-from sysid_ros.identification.fit import FitOptions, fit
-from sysid_ros.inference import Inference
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import Inference, identify
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.signals import TimeSeries
 
@@ -49,7 +49,7 @@ def found(clocks: Sequence[Clock]) -> Inference:
         moved = TimeSeries(clock(series.times), series.data, series.signal_mapping)
         runs.append(dataclasses.replace(run, measurements=(moved,)))
     unknowns = [own for path in TRUTH for own in make_unknowns(path, MODEL)]
-    return fit(MODEL, unknowns, runs, options=FitOptions(threads=1)).inference
+    return identify(MODEL, unknowns, runs, options=FitOptions(threads=1)).inference
 
 
 def right(times: NDArray[np.float64]) -> NDArray[np.float64]:

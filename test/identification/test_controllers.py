@@ -15,7 +15,8 @@ from builders.trajectories import measure
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.windows import Cutter
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
@@ -71,7 +72,7 @@ def test_when_a_controller_updates_bends_no_parameter(period: float, late: float
     model = mujoco.MjModel.from_xml_string(ARM)
     parameters = [item for path in TRUTH for item in make_unknowns(path, model, bounds=(0, 5))]
     run = recorded(model, period, late, seed=round(1e6 * (period + late)))
-    found = fit(model, parameters, [run], options=FitOptions(threads=1))
+    found = identify(model, parameters, [run], options=FitOptions(threads=1))
     errors = np.sqrt(np.diag(found.inference.covariance))[:2]
     off = (found.solution.x - list(TRUTH.values())) / errors
     assert np.abs(off).max() < 3.0
@@ -90,7 +91,7 @@ def test_what_the_user_says_of_a_controller_has_no_second_unknown() -> None:
     unsaid = [f'{what} in run' for what in ('arrival offset', *UPDATES)]
     assert [unknown.name for unknown in command_timings([run])] == unsaid
     said = make_unknowns('sequence/run/update_phase', Scope(model, sequences=[run]))
-    found = fit(model, [*damping, *said], [run], options=FitOptions(threads=1))
+    found = identify(model, [*damping, *said], [run], options=FitOptions(threads=1))
     unsaid.remove('update phase in run')
     assert [unknown.name for unknown in found.unknowns[2:5]] == unsaid
     assert list(found.offsets) == ['run']

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from scipy.optimize import lsq_linear
 from scipy.stats import binom, truncnorm
 
+from builders.problems import problem
 from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.inference import Interval, infer
-from sysid_ros.inference.covariance import at_bounds, linearised
+from sysid_ros.identification.linear import Linear
+from sysid_ros.inference.covariance import at_bounds
+from sysid_ros.inference.inference import infer
+from sysid_ros.inference.verdicts import Interval
 from sysid_ros.model.targets import Unknown
 
 COUNT = 400
@@ -39,17 +41,16 @@ def unknowns(count: int, low: float = 0.0, high: float = FAR) -> list[Unknown]:
 
 def solved(
     jacobian: NDArray[np.float64], measured: NDArray[np.float64], parameters: list[Unknown]
-) -> Solution:
+) -> Linear:
     bounds = np.array([[u.min_value, u.max_value] for u in parameters]).T
     x = np.clip(lsq_linear(jacobian, measured, bounds, method='bvls').x, *bounds)
-    return Solution(x, jacobian @ x - measured, 0.0, 'cost', '', success=True, trace=())
+    return problem(x, jacobian @ x - measured, jacobian, parameters, SAMPLES)
 
 
 def intervals(
     jacobian: NDArray[np.float64], measured: NDArray[np.float64], parameters: list[Unknown]
 ) -> tuple[Interval, ...]:
-    found = solved(jacobian, measured, parameters)
-    return infer(found, jacobian, parameters, SAMPLES).intervals
+    return infer(solved(jacobian, measured, parameters)).intervals
 
 
 @pytest.mark.parametrize('shares', [(0.95,), (-0.9, 0.9), (0.7, 0.7)])
@@ -82,7 +83,7 @@ def test_its_interval_is_the_inner_part_of_a_normal_distribution(push: float) ->
     noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
     noise *= np.sqrt(COUNT - 2) / np.linalg.norm(noise)
     measured = jacobian @ [2.0, push * deviation] + noise
-    found = infer(solved(jacobian, measured, unknowns(2)), jacobian, unknowns(2), SAMPLES)
+    found = infer(solved(jacobian, measured, unknowns(2)))
     other, row = found.intervals
     # The noise is what these residuals say, which is about the textbook's.
     size = np.sqrt(found.covariance[1, 1])
@@ -100,8 +101,7 @@ def test_only_what_is_beyond_the_noise_pushes_outwards(push: float) -> None:
     deviation = np.sqrt(np.linalg.inv(jacobian.T @ jacobian)[1, 1])
     noise = np.random.default_rng(2).standard_normal(COUNT)
     noise -= jacobian @ np.linalg.lstsq(jacobian, noise, rcond=None)[0]
-    found = solved(jacobian, jacobian @ [2.0, push * deviation] + noise, unknowns(2))
-    bounds = at_bounds(linearised(found, jacobian, unknowns(2), SAMPLES))
+    bounds = at_bounds(solved(jacobian, jacobian @ [2.0, push * deviation] + noise, unknowns(2)))
     assert bounds.beyond == pytest.approx([push * deviation], abs=1e-9)
     assert bounds.pushed == [push < -1.96]
 

@@ -13,14 +13,15 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.models import Drive, rod
+from builders.problems import solution
 from builders.trajectories import measure, sweep
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.identification.fit import fit
-from sysid_ros.inference import Inference, infer
-from sysid_ros.inference.covariance import linearised
-from sysid_ros.inference.model_errors import Lacks, Term, TermKind, lacking, terms
+from sysid_ros.identification.linear import linearised
+from sysid_ros.identification.terms import Term, TermKind, terms
+from sysid_ros.inference.inference import Inference, identify, infer
+from sysid_ros.inference.model_errors import Lacks, lacking
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries
@@ -61,26 +62,26 @@ def fitted(*amounts: tuple[float, Term], seed: int = 0, memory: float = 0.0) -> 
         noise[row] = memory * noise[row - 1] + np.sqrt(1 - memory**2) * noise[row]
     data = noise - JACOBIAN @ TRUTH - sum(amount * term.change for amount, term in amounts)
     x = -np.linalg.lstsq(JACOBIAN, data, rcond=None)[0]
-    return Solution(x, data + JACOBIAN @ x, 0.0, 'gradient', '', success=True, trace=())
+    return solution(x, data + JACOBIAN @ x, JACOBIAN)
 
 
-def told(solution: Solution, candidates: list[Term], bags: int = 1, half: Array = HALF) -> Lacks:
-    return lacking(linearised(solution, JACOBIAN, UNKNOWNS, samples(bags)), candidates, half)
+def told(found: Solution, candidates: list[Term], bags: int = 1, half: Array = HALF) -> Lacks:
+    return lacking(linearised(found, UNKNOWNS, samples(bags)), candidates, half)
 
 
 @pytest.mark.parametrize('bags', [1, 8])
 def test_the_term_that_is_there_is_named_and_says_how_far_parameters_are_off(bags: int) -> None:
-    solution = fitted((0.5, SPRING))
-    found = told(solution, [*OTHERS, SPRING], bags)
+    end = fitted((0.5, SPRING))
+    found = told(end, [*OTHERS, SPRING], bags)
     assert [each.title for each in found.terms] == ["a spring of 'elbow'"]
     assert not found.instead
     whole = np.concatenate([JACOBIAN, SPRING.change[:, None]], axis=1)
-    data = solution.residual - JACOBIAN @ solution.x
+    data = end.residual - JACOBIAN @ end.x
     x = -np.linalg.lstsq(whole, data, rcond=None)[0]
-    left = np.sum((data + whole @ x) ** 2) / np.sum(solution.residual**2)
+    left = np.sum((data + whole @ x) ** 2) / np.sum(end.residual**2)
     assert found.terms[0].share == pytest.approx(1 - left)
-    np.testing.assert_allclose(solution.x + found.shift, x[:2], atol=1e-9)
-    assert abs(solution.x[0] - TRUTH[0]) > 0.3
+    np.testing.assert_allclose(end.x + found.shift, x[:2], atol=1e-9)
+    assert abs(end.x[0] - TRUTH[0]) > 0.3
     assert abs(x[0] - TRUTH[0]) < 0.12
 
 
@@ -122,8 +123,7 @@ def test_a_term_that_is_most_of_the_residuals_is_no_noise_with_a_long_memory(see
 
 
 def inferred(amount: float, candidates: list[Term]) -> Inference:
-    solution = fitted((amount, SPRING))
-    return infer(solution, JACOBIAN, UNKNOWNS, samples(), terms=candidates)
+    return infer(linearised(fitted((amount, SPRING)), UNKNOWNS, samples()), candidates)
 
 
 def test_what_a_term_would_move_far_is_limited_by_the_model() -> None:
@@ -157,10 +157,10 @@ STRONGER = HIDDEN._replace(amount=0.2, assumed='20 % more')
 
 
 def test_what_parameters_follow_is_told_by_the_one_that_leaves_its_interval_farthest() -> None:
-    solution = dataclasses.replace(fitted(), x=np.full(2, 4.0))
-    (note,) = told(solution, [STRONGER]).notes
+    end = dataclasses.replace(fitted(), x=np.full(2, 4.0))
+    (note,) = told(end, [STRONGER]).notes
     assert 'with 20 % more, second would be about 3.6 (4 half-widths off)' in note
-    (note,) = told(solution, [STRONGER], half=np.array([0.1, np.nan])).notes
+    (note,) = told(end, [STRONGER], half=np.array([0.1, np.nan])).notes
     assert 'with 20 % more, first would be' in note
 
 
@@ -183,7 +183,7 @@ def test_a_pendulum_with_a_stronger_drive_is_where_the_sentence_has_it() -> None
     run = measure(made, commands=sweep('a', amplitude=2.0), noise={'q': 1e-4, 'v': 1e-3})
     truth = {'joint/j/armature': 0.05, 'joint/j/damping': 0.3}
     unknowns = [own for path in truth for own in make_unknowns(path, said, initial=0.2)]
-    found = fit(said, unknowns, [run]).inference
+    found = identify(said, unknowns, [run]).inference
     (note,) = (note for note in found.notes if note.startswith('Taken for granted'))
     found_in = re.search(r"1 % more force of the drive of 'j', (\S+) would be about (\S+) ", note)
     assert found_in is not None

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.inference import sharpened
+from builders.problems import solution
+from sysid_ros.identification.linear import sharpened
 from sysid_ros.model.targets import Unknown
 
 TIMES = np.arange(400) / 100
@@ -76,8 +76,8 @@ def sharpen(
     noise = np.random.default_rng(2).standard_normal(rough.shape)
     rough += error * np.linalg.norm(rough, axis=0) * noise / np.linalg.norm(noise, axis=0)
     residuals = Residuals(formula, bounds)
-    end = Solution(x, formula(x), 0.0, 'cost', '', success=True, trace=(), jacobian=rough)
-    return sharpened(cast('Any', residuals), end), residuals
+    end = solution(x, formula(x), rough)
+    return sharpened(cast('Any', residuals), end).jacobian, residuals
 
 
 @pytest.mark.parametrize('error', [1e-6, 1e-4, 3e-3])
@@ -121,8 +121,7 @@ def test_a_breakaway_is_not_taken_for_what_the_data_say_of_a_parameter() -> None
     rough = true.copy()
     rough[40:43, 0] += 5.0 / 1e-6  # a difference over this met it
     residuals = Residuals(sticking, [(0.1, 10.0)] * 2)
-    end = Solution(x, sticking(x), 0.0, 'cost', '', success=True, trace=(), jacobian=rough)
-    mended = sharpened(cast('Any', residuals), end)
+    mended = sharpened(cast('Any', residuals), solution(x, sticking(x), rough)).jacobian
     np.testing.assert_allclose(mended, true, atol=1e-6)
     assert len(residuals.seen) == 2
 

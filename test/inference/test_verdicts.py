@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders.problems import problem
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.solver import Solution
-from sysid_ros.inference import Inference, infer
-from sysid_ros.inference.combinations import separating
-from sysid_ros.inference.verdicts import widest
+from sysid_ros.inference.inference import Inference, infer
+from sysid_ros.inference.verdicts import separating, widest
 from sysid_ros.model.targets import Unknown, make_unknowns
 
 COUNT = 1000
@@ -65,12 +64,8 @@ def found(
     sensor = np.zeros(rows, dtype=np.int64)
     sensor[rows - priors :] = PRIOR
     time = np.append(TIMES, np.zeros(priors))
-    return infer(
-        Solution(np.array(x), residual, 0.0, 'cost', '', success=True, trace=()),
-        jacobian,
-        unknowns,
-        Samples(np.zeros(rows, dtype=np.int64), time, sensor, ('q',)),
-    )
+    samples = Samples(np.zeros(rows, dtype=np.int64), time, sensor, ('q',))
+    return infer(problem(np.array(x), residual, jacobian, unknowns, samples))
 
 
 def texts(inference: Inference) -> list[str]:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sysid_ros.alignment import Alignment
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
 from sysid_ros.estimation.arrivals import FARTHEST
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
@@ -109,7 +110,7 @@ def result_of(tmp_path: Path) -> Callable[..., CalibrationResult]:
             for place in [((sequence.name, (0.5, 2.5)),)]
         )
         parameters = tuple(u for p in PARAMETERS for u in make_unknowns(p, Scope(model, spec)))
-        found = fit(spec, parameters, sequences[:-1], options=FitOptions(threads=1))
+        found = identify(spec, parameters, sequences[:-1], options=FitOptions(threads=1))
         found = dataclasses.replace(found, arrival_errors=errors or {})
         config = CalibrationConfig(
             model=path,

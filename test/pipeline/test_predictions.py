@@ -10,7 +10,8 @@ import pytest
 
 from builders.models import Drive, rod
 from builders.trajectories import measure
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.pipeline.predictions import Predictor, deviations
 from sysid_ros.signals import Trajectory
@@ -27,10 +28,10 @@ def spec() -> mujoco.MjSpec:
     )
 
 
-def fitted(spec: mujoco.MjSpec, training: Trajectory) -> Fit:
+def fitted(spec: mujoco.MjSpec, training: Trajectory) -> Identification:
     model = spec.compile()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model, bounds=(0.01, 0.5))]
-    return fit(
+    return identify(
         spec, unknowns, [training], options=FitOptions(noise=NOISE, start='nominal', threads=1)
     )
 

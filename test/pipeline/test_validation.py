@@ -13,8 +13,9 @@ import pytest
 
 from sysid_ros.config.schema import ValidationConfig
 from sysid_ros.errors import ConfigError
-from sysid_ros.identification.fit import Fit, FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.pipeline.fitting import Fitted, fit_training
 from sysid_ros.pipeline.predictions import Predictor, simulate
 from sysid_ros.pipeline.problem import Problem
@@ -32,7 +33,7 @@ TARGETS = ('joint/j/damping', 'body/bob/mass')
 
 def _validated(
     workshop: Any, problem: Problem, deadline: float = math.inf, **keys: Any
-) -> tuple[Fit, Validation]:
+) -> tuple[Identification, Validation]:
     validation = ValidationConfig(**{'leave_out': 'none', 'horizon': (), **keys})
     config = workshop.config.model_copy(update={'validation': validation})
     found = fit_training(config, problem, Nobody())
@@ -73,7 +74,7 @@ def test_a_fold_is_the_fit_to_the_other_bags(workshop: Any):
     error = np.sqrt(np.diag(full.inference.covariance)[:2])
     for place, fold in enumerate(found.folds):
         rest = [run for i, run in enumerate(runs) if i != place]
-        alone = fit(
+        alone = identify(
             problem.spec, problem.parameters, rest, options=FitOptions(threads=1)
         ).solution.x
         assert np.all(np.abs(np.array(fold.values) - alone) < 0.25 * error)

@@ -16,7 +16,7 @@ from builders.bare_results import verdict
 from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind
-from sysid_ros.inference.combinations import Combination
+from sysid_ros.inference.verdicts import Combination
 from sysid_ros.results.result import (
     CalibrationResult,
     Check,

@@ -94,7 +94,7 @@ def test_each_step_gets_the_mean_of_an_interpolated_command(
         expected.append(np.trapezoid(np.interp(corners, times, values), corners) / (end - start))
     interpolated = InterpolatedCommand(times, values)
     np.testing.assert_allclose(interpolated.means(edges, delay), expected, rtol=0, atol=1e-10)
-    assert interpolated.at(0.05) == np.interp(0.05, times, values)
+    assert interpolated.in_force(np.array([0.05])) == np.interp(0.05, times, values)
     assert not interpolated.changes.any()
 
 
@@ -160,6 +160,6 @@ def test_messages_that_are_late_by_different_times_go_on_from_each_other(derivat
     at = np.arange(0.2, 2.5, 0.003)
     true = path(later)
     expected = np.interp(at, true.times_ns / 1e9, true.states[:, 0, 0])
-    found = [command.replaced(switches, later).at(t) for t in at]
+    found = command.replaced(switches, later).in_force(at)
     assert np.abs(found - expected).max() < 1e-3
-    assert np.abs([command.at(t) for t in at] - expected).max() > 0.02
+    assert np.abs(command.in_force(at) - expected).max() > 0.02

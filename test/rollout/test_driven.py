@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ParameterError
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver.solver import SolverSettings
-from sysid_ros.identification.fit import FitOptions, fit
+from sysid_ros.identification.fit import FitOptions
+from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.pipeline.problem import servo_unknowns
-from sysid_ros.rollout.prediction import make_simulator, predict
+from sysid_ros.rollout.prediction import make_simulator, predict, predict_each
 from sysid_ros.servos.joints import ServoController, ServoDrive, ServoJoints
 from sysid_ros.servos.servo import Servo
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
@@ -155,13 +156,12 @@ def test_numbers_of_laws_are_those_of_each_candidate():
     paths = ['actuator/s/friction_base', 'actuator/e/load_friction_base', 'actuator/e/kt']
     parameters = [unknown(path) for path in paths]
     candidates = np.array([[0.01, 0.1, 0.8], [0.1, 0.3, 1.1], [0.04, 0.0, 0.9]])
-    with make_simulator(MODEL, parameters, [blank()], 2, drives=joints()) as simulator:
-        (found,) = simulator.predict(candidates)
-    for index, (base, load, kt) in enumerate(candidates):
+    found = predict_each(MODEL, [blank()], parameters, candidates, 2, drives=joints())
+    for (base, load, kt), (*_, channels, _) in zip(candidates, found, strict=True):
         own = {**TRUTH, 'friction_base': base}, {**TRUTH, 'load_friction_base': load, 'kt': kt}
         drives = [ServoDrive((name,), SERVO, v) for name, v in zip('se', own, strict=True)]
         expected = predicted(drives=ServoJoints(MODEL, drives))
-        assert found.channels[0][index] == pytest.approx(expected, abs=1e-12)
+        assert channels[0] == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.slow
@@ -240,7 +240,7 @@ def test_a_fit_finds_the_friction_of_every_joint():
     start = {**TRUTH, 'friction_base': 0.06, 'load_friction_base': 0.05, 'friction_stribeck': 0.05}
     names = ('friction_base', 'load_friction_base', 'friction_stribeck')
     drives = joints(**{name: start[name] for name in names})
-    found = fit(
+    found = identify(
         MODEL, servo_unknowns(drives, names), runs, options=FitOptions(drives=drives, threads=2)
     )
     assert found.start == 'nominal'
@@ -259,7 +259,7 @@ def test_a_fit_finds_the_friction_of_every_joint():
 def test_windows_are_driven_by_servos_too():
     own = joints(kt=1.2)
     (gain,) = servo_unknowns(own, ['kt'], shared=True)
-    found = fit(
+    found = identify(
         MODEL,
         [gain],
         [recorded(1.0, 0.0, 'run', 3e-4)],

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
-from sysid_ros.model.targets import make_unknowns
+from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.pool import unlogged
-from sysid_ros.rollout.runs import HeldCommand
+from sysid_ros.rollout.prediction import predict, predict_each
+from sysid_ros.rollout.runs import HeldCommand, lookup
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 
@@ -71,22 +73,28 @@ def step_by_step(
 
 
 def predicted(model: mujoco.MjModel, *sequences: Trajectory) -> list[NDArray[np.float64]]:
-    with Simulator(model, (), sequences, threads=1) as simulator:
-        return [p.channels[0][0] for p in simulator.predict(np.zeros((1, 0)))]
+    return [found.channels[0][0] for found in predict(model, sequences, threads=1)]
 
 
-def test_samples_on_the_grid_equal_plain_stepping() -> None:
+def by_candidate(
+    model: mujoco.MjModel,
+    parameters: Sequence[Unknown],
+    runs: Sequence[Trajectory],
+    candidates: NDArray[np.float64],
+) -> dict[tuple[int, int], tuple[NDArray[np.float64], bool]]:
+    """Return run and candidate to what the first series reads, and whether it diverged."""
+    each = predict_each(model, runs, parameters, candidates, threads=2)
+    return {(run, number): (series[0], wild) for run, number, series, wild in each}
+
+
+@pytest.mark.parametrize(
+    'stamps',
+    [np.arange(0, 300, 5) * TIMESTEP, np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))],
+    ids=['on the grid', 'off it'],
+)
+def test_samples_lie_on_the_line_between_two_plain_steps(stamps: NDArray[np.float64]) -> None:
     model = arm()
-    stamps = np.arange(0, 300, 5) * TIMESTEP
     run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [1, -1]))
-    rows = step_by_step(model, run, 300)
-    np.testing.assert_allclose(predicted(model, run)[0], rows[::5], rtol=0, atol=1e-12)
-
-
-def test_samples_off_the_grid_lie_on_the_line_between_two_steps() -> None:
-    model = arm()
-    stamps = np.sort(np.random.default_rng(3).uniform(0, 0.6, 200))
-    run = measure(model, times=stamps, commands=sweep('a', 'b'), start=([0.3, -0.2], [0, 0]))
     rows = step_by_step(model, run, 302)
     grid = np.arange(302) * TIMESTEP
     expected = np.stack([np.interp(stamps, grid, column) for column in rows.T], axis=1)
@@ -119,11 +127,15 @@ def test_candidates_in_one_batch_are_what_each_is_alone() -> None:
     ]
     candidates = np.array([[0.1, 0.2, 0.0], [0.0, 0.0, 0.013], [0.1, 0.0, 0.02]])
     with Simulator(model, parameters, [run], threads=2) as simulator:
-        together = simulator.predict(candidates)[0].channels[0]
+
+        def read(some: NDArray[np.float64]) -> NDArray[np.float64]:
+            (block,) = simulator.simulate(some, [np.arange(len(some))])
+            return block.rows['sensordata'].copy()
+
+        together = read(candidates)
         # In another order and after other values: nothing is left behind in the copies.
         for place in (2, 0, 1):
-            alone = simulator.predict(candidates[place : place + 1])[0].channels[0][0]
-            np.testing.assert_array_equal(together[place], alone)
+            np.testing.assert_array_equal(together[place], read(candidates[[place]])[0])
         assert simulator.rollouts == 6
     assert not np.allclose(together[0], together[1])
 
@@ -137,8 +149,7 @@ def test_the_model_of_the_caller_never_changes() -> None:
         *make_unknowns('actuator/a/delay', model, bounds=(0, 0.1)),
         *make_unknowns('option/gravity[2]', model),
     ]
-    with Simulator(model, parameters, [run], threads=1) as simulator:
-        simulator.predict(np.array([[2.0, 3.0, 40.0, 0.02, -3.0]]))
+    predict(model, [run], parameters, np.array([2.0, 3.0, 40.0, 0.02, -3.0]), threads=1)
     assert differing_fields(model, untouched, 0.0) == ()
 
 
@@ -165,10 +176,9 @@ def test_a_delay_parameter_replaces_the_delay_in_the_file() -> None:
     model = arm('delay=".004" nsample="4"')
     run = measure(model, times=np.arange(0, 200) * TIMESTEP, commands=sweep('a', 'b'))
     (parameter,) = make_unknowns('actuator/a/delay', model, bounds=(0, 0.1))
-    with Simulator(model, [parameter], [run], threads=1) as simulator:
-        values = simulator.predict(np.array([[0.0153]]))[0].channels[0][0]
+    (found,) = predict(model, [run], [parameter], np.array([0.0153]), threads=1)
     expected = step_by_step(arm(), run, 200, {'a': 0.0153})
-    np.testing.assert_allclose(values, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(found.channels[0][0], expected, rtol=0, atol=1e-12)
 
 
 FILTERED = """
@@ -221,8 +231,7 @@ def test_series_keep_their_own_stamps() -> None:
     fast = TimeSeries.from_columns(np.arange(0, 0.2, 0.004), np.zeros(50), ['p'])
     slow = TimeSeries.from_columns([0.1, 0.3], np.zeros((2, 2)), ['v', 'q'])
     split = dataclasses.replace(run, measurements=(fast, slow))
-    with Simulator(model, (), [split], threads=1) as simulator:
-        (prediction,) = simulator.predict(np.zeros((1, 0)))
+    (prediction,) = predict(model, [split], threads=1)
     rows = step_by_step(model, run, 200)
     np.testing.assert_allclose(prediction.channels[0][0, :, 0], rows[:100:2, 2], atol=1e-12)
     np.testing.assert_allclose(prediction.channels[1][0], rows[[50, 150]][:, [1, 0]], atol=1e-12)
@@ -235,13 +244,11 @@ def test_a_candidate_that_diverges_is_told_from_those_that_do_not() -> None:
         for end in (0.6, 0.62)
     ]
     parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12))
-    with Simulator(model, parameters, runs, threads=2) as simulator:
-        found = simulator.predict(np.array([[8.0], [1e11], [9.0]]))
-        again = simulator.predict(np.array([[9.0], [8.0]]))
-    for prediction, later in zip(found, again, strict=True):
-        assert prediction.diverged.tolist() == [False, True, False]
-        assert later.diverged.tolist() == [False, False]
-        np.testing.assert_array_equal(prediction.channels[0][2], later.channels[0][0])
+    found = by_candidate(model, parameters, runs, np.array([[8.0], [1e11], [9.0]]))
+    again = by_candidate(model, parameters, runs, np.array([[9.0], [8.0]]))
+    assert {key for key, (_, wild) in found.items() if wild} == {(0, 1), (1, 1)}
+    for run in (0, 1):
+        np.testing.assert_array_equal(found[run, 2][0], again[run, 0][0])
 
 
 def test_what_diverges_is_counted_and_writes_no_log(
@@ -251,9 +258,8 @@ def test_what_diverges_is_counted_and_writes_no_log(
     model = arm()
     run = measure(model, times=np.arange(0, 0.6, 0.01), commands=sweep('a', 'b'))
     parameters = make_unknowns('actuator/b/kp', model, bounds=(0, 1e12))
-    with Simulator(model, parameters, [run], threads=2) as simulator:
-        (found,) = simulator.predict(np.array([[1e11], [1e11]]))
-    assert found.diverged.all()
+    found = by_candidate(model, parameters, [run], np.array([[1e11], [1e11]]))
+    assert all(wild for _, wild in found.values())
     assert capfd.readouterr() == ('', '')
     assert not list(tmp_path.iterdir())
     with unlogged(), unlogged():
@@ -279,3 +285,22 @@ def test_a_name_that_the_model_does_not_have_is_an_error(
     series: Any = (TimeSeries.from_columns([0.0, 1.0], np.zeros(2), [name]),)
     with pytest.raises(FitError, match=complaint):
         Simulator(model, (), [dataclasses.replace(run, **{what: series})], threads=1)
+
+
+#: A force that jumps where a controller updates its command, and a smooth position.
+ROWS = np.column_stack([np.repeat([0.0, 3.0, 1.0, 4.0], 5), np.sin(np.arange(20) / 5)])
+
+
+@pytest.mark.parametrize('apart', [False, True])
+def test_the_slope_of_what_jumps_is_that_of_what_is_compared(*, apart: bool) -> None:
+    times = np.linspace(0.0007, 0.0367, 31)
+    times = times[:, None] + np.array([0.0, 0.0004]) if apart else times
+    step = 1e-9
+    later, earlier = (lookup(times + move, TIMESTEP)(ROWS) for move in (step, -step))
+    slopes = lookup(times, TIMESTEP).slopes(ROWS) / TIMESTEP
+    np.testing.assert_allclose(slopes, (later - earlier) / (2 * step), atol=1e-4)
+
+
+def test_on_a_row_the_slope_is_the_mean_of_both_sides() -> None:
+    slopes = lookup(TIMESTEP * np.arange(1, 19), TIMESTEP).slopes(ROWS)
+    np.testing.assert_allclose(slopes, np.gradient(ROWS, axis=0)[1:19])

@@ -13,7 +13,7 @@ import pytest
 
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.identification.fit import Fit
+from sysid_ros.inference.inference import Identification
 from sysid_ros.servos.fit import LogResiduals, fit_servo
 from sysid_ros.servos.logs import ServoLog, read_logs
 from sysid_ros.servos.pendulum import errors_by_log, stack_logs
@@ -29,7 +29,7 @@ def logs() -> list[ServoLog]:
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_and_are_narrow(usual: Fit) -> None:
+def test_intervals_hold_the_truth_and_are_narrow(usual: Identification) -> None:
     for unknown, value, interval in zip(
         usual.parameters, usual.solution.x, usual.intervals, strict=True
     ):
@@ -41,7 +41,7 @@ def test_intervals_hold_the_truth_and_are_narrow(usual: Fit) -> None:
 
 
 @pytest.fixture(scope='module')
-def usual(logs: list[ServoLog]) -> Fit:
+def usual(logs: list[ServoLog]) -> Identification:
     """Return the fit from four starts."""
     return fit_servo(SERVO, logs, starts=4)
 
@@ -49,7 +49,7 @@ def usual(logs: list[ServoLog]) -> Fit:
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', range(3))
 def test_starts_anywhere_lead_to_the_same_optimum_and_equal_seeds_to_the_same_numbers(
-    logs: list[ServoLog], usual: Fit, seed: int
+    logs: list[ServoLog], usual: Identification, seed: int
 ) -> None:
     other = fit_servo(SERVO, logs, starts=4, seed=seed)
     if seed == 0:
