@@ -46,7 +46,7 @@ from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run,
 
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config import CalibrationConfig, SolverConfig, validate
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.solver import SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.model.loading import compile_spec

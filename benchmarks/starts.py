@@ -47,7 +47,7 @@ from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 
 from sysid_ros.config import CalibrationConfig, validate
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.solver import KEPT
+from sysid_ros.estimation.solver import KEPT
 from sysid_ros.identification.fit import Fit, FitOptions
 from sysid_ros.identification.fit import fit as identify_parameters
 from sysid_ros.identification.observer import Nobody

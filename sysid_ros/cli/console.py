@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self, TextIO
 
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.json_text import to_json
 from sysid_ros.report.tables import WIDE, LiteralConsole
 from sysid_ros.text import one_line

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dtbtrs
 
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.rollout.runs import Run, in_order, retimed
 from sysid_ros.signals.trajectory import Trajectory
 

@@ -16,10 +16,10 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.estimation.differences import ResidualLike
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import ResidualLike
-from sysid_ros.estimation.solver.solver import RESERVED, FitLog, Solution, SolverSettings, solve
+from sysid_ros.estimation.solver import RESERVED, FitLog, Solution, SolverSettings, solve
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.drives import Drives
 from sysid_ros.rollout.prediction import make_simulator

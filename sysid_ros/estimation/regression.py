@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.differences import FunctionResiduals, scales
 from sysid_ros.estimation.motion import (
     FEWEST_SAMPLES,
     disturbed,
@@ -37,8 +38,7 @@ from sysid_ros.estimation.motion import (
     turning,
     unmeasured,
 )
-from sysid_ros.estimation.solver.differences import FunctionResiduals, scales
-from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrupt
+from sysid_ros.estimation.solver import SolverSettings, attempt, interrupt
 from sysid_ros.model.joints import TO_JOINT
 from sysid_ros.model.targets import Role
 from sysid_ros.model.unknown import Unknown

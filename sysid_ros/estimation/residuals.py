@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.differences import Differences, StepChanges
 from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
 from sysid_ros.estimation.priors import JointPrior, prior_rows
-from sysid_ros.estimation.solver.differences import Differences, StepChanges
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.model.units import reads_force
 from sysid_ros.model.unknown import Unknown
 from sysid_ros.rollout.measurement import (

@@ -28,18 +28,18 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.differences import scales
 from sysid_ros.estimation.motion import measured_joints, smoothed
 from sysid_ros.estimation.noise import measured
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.solver import (
+from sysid_ros.estimation.solver import (
     LIMITS,
     FitLog,
     Iteration,
     Solution,
     SolverSettings,
     attempt,
+    cost,
     interrupt,
     solve,
 )

@@ -12,7 +12,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
-from sysid_ros.estimation.solver.differences import scales
+from sysid_ros.estimation.differences import scales
 from sysid_ros.excitation.drives import Drive, drives
 from sysid_ros.excitation.experiment import QUANTILE, Excursion, Experiment
 from sysid_ros.excitation.limits import Usage

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import ModelError
+from sysid_ros.estimation.differences import scales
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import drives, holding_commands, home_position
 from sysid_ros.excitation.limits import CLEARANCE, Collisions, Limits
 from sysid_ros.excitation.motion import Motion, approach

@@ -29,7 +29,7 @@ from sysid_ros.estimation.nuisances import (
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.regression import aimed
 from sysid_ros.estimation.residuals import Residuals, Samples
-from sysid_ros.estimation.solver.solver import (
+from sysid_ros.estimation.solver import (
     LIMITS,
     FitLog,
     Solution,
@@ -38,10 +38,9 @@ from sysid_ros.estimation.solver.solver import (
     stopped,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.starts import Attempt
-from sysid_ros.estimation.solver.starts import starts as spread_starts
 from sysid_ros.estimation.start import (
     ROUGH_TOLERANCE,
+    Attempt,
     FirstSolution,
     Start,
     check_choice,
@@ -49,6 +48,7 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
+from sysid_ros.estimation.start import starts as spread_starts
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.inference import Inference, Interval, infer, sharpened
 from sysid_ros.inference.inference import DataOnly, data_only

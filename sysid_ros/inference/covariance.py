@@ -20,8 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.config.calibration import Loss
 from sysid_ros.errors import listed
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution, curvature, rho
 from sysid_ros.model.unknown import Unknown
 
 Array = NDArray[np.float64]

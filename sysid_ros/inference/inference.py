@@ -13,14 +13,14 @@ import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import Loss
-from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.differences import (
+from sysid_ros.estimation.differences import (
     ResidualLike,
     have_jumps,
     leave_jumps_out,
     scales,
 )
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.residuals import Samples
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.inference.combinations import Combination
 from sysid_ros.inference.covariance import (
     ENOUGH,

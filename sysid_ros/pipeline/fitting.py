@@ -31,7 +31,7 @@ from sysid_ros.config.calibration import SolverConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, nearest
 from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import LIMITS, SolverSettings
+from sysid_ros.estimation.solver import LIMITS, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Observer
 from sysid_ros.model.targets import Target

@@ -22,7 +22,7 @@ from sysid_ros.config.calibration import Loss, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.solver import SolverSettings
 from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.observer import Observer

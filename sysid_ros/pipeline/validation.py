@@ -22,7 +22,7 @@ from sysid_ros.config import CalibrationConfig, SolverConfig
 from sysid_ros.config.calibration import Role, VerdictKind
 from sysid_ros.errors import ConfigError, listed, nearest
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings, solve
+from sysid_ros.estimation.solver import SolverSettings, solve
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.model.joints import SCALAR_JOINTS, position_joint

@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
+from sysid_ros.estimation.differences import FunctionResiduals
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.solver import Iteration, SolverSettings, interrupt, solve
-from sysid_ros.estimation.solver.starts import solve_from
-from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.solver import Iteration, SolverSettings, interrupt, solve
+from sysid_ros.estimation.start import solve_from
+from sysid_ros.estimation.start import starts as spread
 from sysid_ros.estimation.windows import solve_in_stages
 from sysid_ros.model.rebuild import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of

@@ -20,7 +20,7 @@ from builders.trajectories import measure
 from sysid_ros.estimation.arrivals import Arrivals, Whitening, locate
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import Solution, SolverSettings
+from sysid_ros.estimation.solver import Solution, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.held_out import with_arrivals_in
 from sysid_ros.model.unknown import Unknown, make_unknowns

@@ -13,7 +13,7 @@ import pytest
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.solver.solver import FitLog, SolverSettings
+from sysid_ros.estimation.solver import FitLog, SolverSettings
 from sysid_ros.estimation.start import Start, choose
 from sysid_ros.model.unknown import make_unknowns
 from sysid_ros.signals.trajectory import Trajectory

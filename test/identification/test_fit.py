@@ -18,7 +18,7 @@ import pytest
 from builders.trajectories import measure, sweep
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import CancelledError, FitError, ParameterError
-from sysid_ros.estimation.solver.solver import Iteration, SolverSettings
+from sysid_ros.estimation.solver import Iteration, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.model.unknown import Scope, Unknown, make_unknowns
 from sysid_ros.rollout.prediction import predict

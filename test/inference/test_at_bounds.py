@@ -11,7 +11,7 @@ from scipy.optimize import lsq_linear
 from scipy.stats import binom, truncnorm
 
 from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.inference import Interval, infer
 from sysid_ros.inference.covariance import at_bounds, linearised
 from sysid_ros.model.unknown import Unknown

@@ -20,7 +20,7 @@ from scipy.stats import binom, chi2
 from sysid_ros.config.calibration import Loss, VerdictKind
 from sysid_ros.estimation.noise import encoder_steps
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.inference import Inference, Interval, infer
 from sysid_ros.inference.covariance import sawtooth
 from sysid_ros.inference.inference import all_at_once

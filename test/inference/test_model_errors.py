@@ -16,7 +16,7 @@ from builders.models import Drive, rod
 from builders.trajectories import measure, sweep
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.estimation.residuals import Residuals, Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.identification.fit import fit
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.covariance import linearised

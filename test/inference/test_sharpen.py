@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.inference import sharpened
 from sysid_ros.model.unknown import Unknown
 

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.inference import Inference, infer
 from sysid_ros.inference.combinations import separating
 from sysid_ros.inference.verdicts import widest

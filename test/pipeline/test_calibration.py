@@ -36,7 +36,7 @@ from sysid_ros.errors import (
     ParameterError,
     ResultError,
 )
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.pipeline import (
     Calibration,
     Identified,

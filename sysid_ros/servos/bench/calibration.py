@@ -19,7 +19,7 @@ from typing import Any, Self
 from sysid_ros.config import ServoFitConfig
 from sysid_ros.config.calibration import Role
 from sysid_ros.errors import ConfigError, ResultError, how_many
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Nobody, Observer

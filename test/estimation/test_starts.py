@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.starts import solve_from, starts
+from sysid_ros.estimation.differences import FunctionResiduals
+from sysid_ros.estimation.start import solve_from, starts
 from sysid_ros.model.unknown import Unknown
 
 TIMES = np.linspace(0, 4, 80)[:, None]

@@ -3,7 +3,13 @@
 """Weighted nonlinear least squares with bounds, by Levenberg and Marquardt's method.
 
 The Jacobian is one batch of simulations, a ladder of damped steps is another, and the best of the
-steps is taken.
+steps is taken. With unit columns, gradient g and Hessian H of the cost, a step d solves the
+box-constrained problem
+
+    minimise  g·d + d·(H + μ I)·d / 2    inside the bounds.
+
+The damping μ changes as in Fletcher, A modified Marquardt subroutine for non-linear least squares,
+AERE-R 6799, 1971.
 """
 
 from __future__ import annotations
@@ -13,14 +19,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple, get_args
 
+import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.calibration import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, nearest
-from sysid_ros.estimation.solver.differences import (
+from sysid_ros.estimation.differences import (
     CENTRAL,
     FORWARD,
     Differences,
@@ -28,28 +36,328 @@ from sysid_ros.estimation.solver.differences import (
     ResidualLike,
     Variables,
 )
-from sysid_ros.estimation.solver.losses import (
-    LOSSES,
-    REDESCENDING,
-    Quadratic,
-    cost,
-    quadratic,
-    rho,
-)
-from sysid_ros.estimation.solver.steps import (
-    GOOD_RATIO,
-    LADDER,
-    Point,
-    State,
-    Step,
-    bent,
-    converged,
-    least_fall,
-    next_damping,
-    next_ladder,
-    raised,
-)
 from sysid_ros.model.unknown import Unknown
+
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+#: Losses whose pull fades with the residual: far from the optimum they have others beside it.
+REDESCENDING: frozenset[Loss] = frozenset({'cauchy', 'arctan'})
+
+#: The curvature of a loss is not below this fraction of the weight of reweighting.
+_SMALLEST_CURVATURE = 0.05
+#: Eigenvalues of the scaled Hessian below this fraction of the largest carry no information.
+_NO_INFORMATION = 1e-13
+#: The curvature of a loss serves below this predicted step, in standard errors.
+_NEWTON = 1.0
+#: A value nearer to a bound than this fraction of the scale is at it.
+_AT_BOUND = 1e-7
+#: Scores are summed over so many stretches of neighbouring residuals at most, each of at least so
+#: many, to see how much more they vary than those of independent residuals; fewer stretches than
+#: the third do not show that.
+_STRETCHES, _IN_STRETCH, _FEWEST_STRETCHES = 400, 20, 20
+
+
+def rho(
+    residual: NDArray[np.float64], loss: Loss
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return a loss and the weight of each residual.
+
+    The losses are scipy's: with s = r², linear s, huber (2√s - 1 above 1), soft_l1
+    2(√(1+s) - 1), cauchy ln(1+s), arctan arctan(s).
+
+    Args:
+        residual: Residuals in units of the noise.
+        loss: Name of the loss.
+
+    Returns:
+        The loss of s and its derivative by s, shaped as the residuals.
+    """
+    s = residual**2
+    if loss == 'linear':
+        return s, np.ones_like(s)
+    if loss == 'huber':
+        root = np.sqrt(np.maximum(s, 1.0))
+        return np.where(s <= 1, s, 2 * root - 1), np.where(s <= 1, 1.0, 1 / root)
+    if loss == 'soft_l1':
+        root = np.sqrt(1 + s)
+        return 2 * s / (root + 1), 1 / root  # 2 (root - 1), without cancellation
+    if loss == 'arctan':
+        return np.arctan(s), 1 / (1 + s**2)
+    return np.log1p(s), 1 / (1 + s)
+
+
+def cost(residual: NDArray[np.float64], loss: Loss) -> float:
+    """Return half the sum of the losses."""
+    return 0.5 * float(np.sum(rho(residual, loss)[0]))
+
+
+def curvature(residual: NDArray[np.float64], loss: Loss) -> NDArray[np.float64]:
+    """Return the weight of each residual in the second derivative of the cost.
+
+    Half the second derivative of the loss by the residual is ρ' + 2 s ρ'', which is less than the
+    weight ρ' of reweighting and brings quadratic convergence near the optimum (Triggs et al.,
+    Bundle Adjustment - A Modern Synthesis, 2000, section 4.3). It is kept above a small fraction
+    of ρ', so that the second derivative stays positive.
+    """
+    s = residual**2
+    weight = rho(residual, loss)[1]
+    if loss == 'linear':
+        return weight
+    if loss == 'huber':
+        second = np.where(s <= 1, 1.0, 0.0)
+    elif loss == 'soft_l1':
+        second = (1 + s) ** -1.5
+    elif loss == 'arctan':
+        second = (1 - 3 * s**2) / (1 + s**2) ** 2
+    else:
+        second = (1 - s) / (1 + s) ** 2
+    return np.maximum(second, _SMALLEST_CURVATURE * weight)
+
+
+class Quadratic(NamedTuple):
+    """The model of the cost around a point, in variables that make the columns unit vectors.
+
+    Attributes:
+        unit: (p,) these variables times it are the scaled variables.
+        gradient: (p,) of the cost.
+        hessian: (p, p) of the cost.
+        newton: (p,) step to the least value, zero for parameters held by a bound.
+        decrement: Length of that step in standard errors, as if residuals were independent.
+        variance: Of the residuals, as they are here.
+        alike: How many of them say as much as one that is independent of others.
+    """
+
+    unit: NDArray[np.float64]
+    gradient: NDArray[np.float64]
+    hessian: NDArray[np.float64]
+    newton: NDArray[np.float64]
+    decrement: float
+    variance: float
+    alike: float = 1.0
+
+    def fall(self, step: NDArray[np.float64]) -> float:
+        """Return by how much a (p,) step lowers the cost of the model."""
+        return -float(self.gradient @ step + 0.5 * step @ self.hessian @ step)
+
+
+def quadratic(
+    z: NDArray[np.float64],
+    residual: NDArray[np.float64],
+    jacobian: NDArray[np.float64],
+    bounds: tuple[NDArray[np.float64], NDArray[np.float64]],
+    loss: Loss,
+) -> Quadratic:
+    """Model the cost around a point.
+
+    The length of the predicted step in standard errors is the relative offset of Bates and Watts
+    (Technometrics 23, 1981): it knows no units, and is large for exact data until the residuals
+    are rounding errors. Where neighbouring residuals are alike, as those of a model that lacks
+    something, standard errors are larger: by how much, in the mean over all directions, the scatter
+    S of the scores' sums over stretches says, the trace of H⁻¹ S over that of independent ones.
+
+    Args:
+        z: (p,) scaled variables.
+        residual: (n,) residuals there.
+        jacobian: (n, p) derivative of the residuals by the scaled variables.
+        bounds: (p,) lower and upper bounds of the variables.
+        loss: Of the residuals.
+    """
+    norms = np.linalg.norm(jacobian, axis=0)
+    unit = 1.0 / np.maximum(norms, float(np.finfo(np.float64).eps))
+    weight = rho(residual, loss)[1]
+    influence = weight * residual
+    gradient = unit * (jacobian.T @ influence)
+    near = _AT_BOUND * np.maximum(np.abs(z), 1.0)
+    held = ((z <= bounds[0] + near) & (gradient > 0)) | ((z >= bounds[1] - near) & (gradient < 0))
+    free = ~held & (norms > 0)
+    variance = float(influence @ influence) / max(len(residual) - int(free.sum()), 1)
+
+    def model(weight: NDArray[np.float64]) -> Quadratic:
+        weighted = jacobian if loss == 'linear' else weight[:, None] * jacobian
+        hessian = (jacobian.T @ weighted) * np.outer(unit, unit)
+        newton, squared = _newton(gradient, hessian, free)
+        if not variance > 0 or not squared > 0:
+            return Quadratic(unit, gradient, hessian, newton, 0.0, variance)
+        decrement = math.sqrt(squared / variance)
+        scatter = _scatter(jacobian, influence)
+        if scatter is None:
+            return Quadratic(unit, gradient, hessian, newton, decrement, variance)
+        own = np.ix_(free, free)
+        scatter *= np.outer(unit, unit)
+        ratio = np.linalg.lstsq(hessian[own], scatter[own], rcond=_NO_INFORMATION)[0]
+        alike = max(float(np.trace(ratio)) / (variance * int(free.sum())), 1.0)
+        return Quadratic(unit, gradient, hessian, newton, decrement, variance, alike)
+
+    found = model(weight)
+    if loss != 'linear' and found.decrement < _NEWTON:
+        found = model(curvature(residual, loss))
+    return found
+
+
+def _scatter(
+    jacobian: NDArray[np.float64], influence: NDArray[np.float64]
+) -> NDArray[np.float64] | None:
+    """Return the (p, p) scatter of the scores' sums over stretches, None for few residuals."""
+    count = min(_STRETCHES, len(influence) // _IN_STRETCH)
+    if count < _FEWEST_STRETCHES:
+        return None
+    edges = np.linspace(0, len(influence), count + 1).astype(np.int64)
+    sums = np.array([jacobian[a:b].T @ influence[a:b] for a, b in pairwise(edges)])
+    sums -= np.mean(sums, axis=0)
+    found: NDArray[np.float64] = sums.T @ sums * (count / (count - 1))
+    return found
+
+
+def _newton(
+    gradient: NDArray[np.float64], hessian: NDArray[np.float64], free: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], float]:
+    """Return the (p,) step to the least value of a quadratic, and its squared length in H."""
+    newton = np.zeros(len(gradient))
+    if not free.any():
+        return newton, 0.0
+    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)])
+    along = vectors.T @ gradient[free]
+    known = values > _NO_INFORMATION * max(values[-1], 0.0)
+    newton[free] = -vectors[:, known] @ (along[known] / values[known])
+    return newton, float(np.sum(along[known] ** 2 / values[known]))
+
+
+#: The first step is not damped. While steps fail, the damping rises by this factor from the least
+#: to the largest.
+_MU_MIN, _MU_FACTOR, _MU_MAX = 1e-4, 4.0, 1e5
+#: After a step that lowered the cost by more than the first part of what was predicted, the next
+#: one is not damped; after one that lowered it by less than the second, more (Fletcher).
+GOOD_RATIO, _POOR_RATIO = 0.75, 0.25
+#: So many dampings are one batch, unless the last step was good.
+LADDER = 4
+#: Steps are bent by less than this part of themselves.
+_MOST_BENT = 0.5
+#: Where data without noise leave no standard error to measure a step with, this part of the
+#: tolerance counts in units of the values: at an accuracy of .01, the seventh digit. Of values near
+#: zero it is the second in units of the scales.
+_OF_VALUE, _STEP_TOLERANCE = 1e-5, 1e-10
+#: An infinite bound is this far away, in units of the scales: no step is that long.
+_FAR = 1e12
+
+
+class Point(NamedTuple):
+    """What is known at one place: (p,) scaled variables, (n,) residuals, the cost."""
+
+    z: NDArray[np.float64]
+    residual: NDArray[np.float64]
+    cost: float
+
+
+class Step(NamedTuple):
+    """A damping, the (p,) step that it gives in unit columns, and the (p,) candidate."""
+
+    damping: float
+    dx: NDArray[np.float64]
+    z: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a solve is.
+
+    Attributes:
+        point: The best so far.
+        jacobian: (n, p) derivative of the residuals by the scaled variables.
+        kind: How it was found.
+        model: The cost around the point.
+        damping: Of the next step.
+        ladder: How many dampings are tried at once.
+        poor: How many steps in a row lowered the cost by hardly anything.
+        stuck: Whether no step lowers the cost any more.
+    """
+
+    point: Point
+    jacobian: NDArray[np.float64]
+    kind: str
+    model: Quadratic
+    damping: float = 0.0
+    ladder: int = LADDER
+    poor: int = 0
+    stuck: bool = False
+
+
+def converged(state: State, tolerance: float) -> str | None:
+    """Return why a solve is at its optimum, if it is."""
+    model, z = state.model, state.point.z
+    if state.point.cost == 0.0:
+        return 'cost'
+    if model.decrement <= tolerance * math.sqrt(model.alike):
+        return 'gradient'
+    least = np.maximum(_OF_VALUE * tolerance * np.abs(z), _STEP_TOLERANCE)
+    return 'step' if np.all(np.abs(model.newton * model.unit) <= least) else None
+
+
+def least_fall(state: State, tolerance: float) -> float:
+    """Return by how much a step of one tolerance lowers the cost."""
+    return 0.5 * state.model.variance * state.model.alike * tolerance**2
+
+
+def next_ladder(state: State, variables: Variables, tolerance: float) -> list[Step]:
+    """Return the next few damped steps, none where no damping promises to lower the cost."""
+    model, z, count = state.model, state.point.z, len(state.point.z)
+    lower = (np.maximum(variables.lower, -_FAR) - z) / model.unit
+    upper = (np.minimum(variables.upper, _FAR) - z) / model.unit
+    # The box solver ends by the size of the gradient, which becomes tiny with exact data.
+    size = float(np.linalg.norm(model.gradient)) or 1.0
+    problem = [(column / size)[:, None] for column in (model.gradient, lower, upper)]
+    scratch = np.zeros((count, count + 7))
+    steps: list[Step] = []
+    damping = state.damping
+    while len(steps) < state.ladder and damping < _MU_FACTOR * _MU_MAX:
+        # Begun elsewhere, it may end where the quadratic is above zero, if it is narrow.
+        dx = np.zeros((count, 1))
+        damped = model.hessian + damping * np.eye(count)
+        if mujoco.mju_boxQP(dx, scratch, None, damped, *problem) >= 0:
+            step = size * dx[:, 0]
+            if damping > 0 and model.fall(step) < least_fall(state, tolerance):
+                break
+            steps.append(Step(damping, step, z + model.unit * step))
+        damping = raised(damping)
+    return steps
+
+
+def bent(state: State, step: Step, ahead: Point, variables: Variables, loss: Loss) -> Step | None:
+    """Return a step that follows the curve of a narrow valley; None where it bends too much.
+
+    Along a straight step residuals change with its square, too; what the linear model says of that
+    is added (geodesic acceleration: M. K. Transtrum and J. P. Sethna, "Improvements to the
+    Levenberg-Marquardt algorithm for nonlinear least-squares minimization", arXiv:1201.5885).
+
+    Args:
+        state: Where the step begins.
+        step: A straight step.
+        ahead: What was found at its end.
+        variables: The scaled variables.
+        loss: Of the residuals.
+    """
+    model, point = state.model, state.point
+    missed = ahead.residual - point.residual - state.jacobian @ (step.z - point.z)
+    pull = model.unit * (state.jacobian.T @ (rho(point.residual, loss)[1] * missed))
+    free = np.flatnonzero((step.z > variables.lower) & (step.z < variables.upper))
+    damped = (model.hessian + step.damping * np.eye(len(pull)))[np.ix_(free, free)]
+    bend = np.zeros(len(pull))
+    bend[free] = -np.linalg.lstsq(damped, pull[free], rcond=None)[0]
+    if np.linalg.norm(bend) > _MOST_BENT * np.linalg.norm(step.dx):
+        return None
+    z = np.clip(step.z + model.unit * bend, variables.lower, variables.upper)
+    return step._replace(z=z)
+
+
+def raised(damping: float) -> float:
+    """Return the next damping of the ladder."""
+    return max(_MU_MIN, _MU_FACTOR * damping)
+
+
+def next_damping(damping: float, ratio: float) -> float:
+    """Return the damping after a step that lowered the cost by so much of what was predicted."""
+    if ratio > GOOD_RATIO:
+        return 0.0
+    return raised(damping) if ratio < _POOR_RATIO else damping
+
 
 #: A Jacobian of a point before, which still holds.
 KEPT = 'kept'

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.solver import SolverSettings, solve
+from sysid_ros.estimation.differences import FunctionResiduals
+from sysid_ros.estimation.solver import SolverSettings, solve
 from sysid_ros.model.unknown import Unknown
 
 pytestmark = pytest.mark.slow

@@ -18,10 +18,9 @@ from builders.jacobians import linearise
 from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.differences import FunctionResiduals
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.losses import rho
-from sysid_ros.estimation.solver.solver import Solution, SolverSettings, solve
+from sysid_ros.estimation.solver import Solution, SolverSettings, rho, solve
 from sysid_ros.model.unknown import Unknown, make_unknowns
 from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
