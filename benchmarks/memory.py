@@ -29,7 +29,7 @@ from shared.arms import two_joints
 from shared.common import ends, measuring, run, simulated, trajectory
 
 from sysid_ros.config import CalibrationConfig
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.inference.drift import JointEstimate, Known
 from sysid_ros.model.unknown import Unknown, make_unknowns

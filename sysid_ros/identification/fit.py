@@ -18,7 +18,13 @@ from sysid_ros.config.calibration import StartChoice
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext
-from sysid_ros.estimation.noise import arrival_jitter, encoder_steps, estimate_noise, smallest_noise
+from sysid_ros.estimation.noise import (
+    JointPrior,
+    arrival_jitter,
+    encoder_steps,
+    estimate_noise,
+    smallest_noise,
+)
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
     Unknowns,
@@ -26,11 +32,11 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
-from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.regression import aimed
 from sysid_ros.estimation.residuals import Residuals, Samples
 from sysid_ros.estimation.solver import (
     LIMITS,
+    ROUGH_TOLERANCE,
     FitLog,
     Solution,
     SolverSettings,
@@ -39,7 +45,6 @@ from sysid_ros.estimation.solver import (
     with_steady_slopes,
 )
 from sysid_ros.estimation.start import (
-    ROUGH_TOLERANCE,
     Attempt,
     FirstSolution,
     Start,

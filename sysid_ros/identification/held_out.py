@@ -16,8 +16,8 @@ import numpy as np
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.nuisances import Unknowns, command_timings
-from sysid_ros.estimation.solver import FitLog, SolverSettings
-from sysid_ros.estimation.start import ROUGH_TOLERANCE, FirstSolution, Start
+from sysid_ros.estimation.solver import ROUGH_TOLERANCE, FitLog, SolverSettings
+from sysid_ros.estimation.start import FirstSolution, Start
 from sysid_ros.identification.fit import Fit, solve_weighted
 from sysid_ros.signals.trajectory import Trajectory
 

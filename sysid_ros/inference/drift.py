@@ -12,7 +12,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 
 #: A standard error needs so many differences.
 FEWEST_PARTS = 2

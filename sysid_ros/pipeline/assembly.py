@@ -17,7 +17,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.pairs import command_quantity
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.errors import listed
-from sysid_ros.estimation.arrivals import FARTHEST
+from sysid_ros.estimation.nuisances import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference.covariance import QUANTILE

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from sysid_ros.config import CalibrationConfig
 from sysid_ros.config.calibration import SolverConfig
 from sysid_ros.errors import CancelledError, ConfigError, FitError, ModelError, nearest
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.estimation.solver import LIMITS, SolverSettings
 from sysid_ros.identification.fit import Fit, FitOptions, fit

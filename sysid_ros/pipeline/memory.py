@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sysid_ros.config import CalibrationConfig, MemoryConfig
 from sysid_ros.config.calibration import VerdictKind
 from sysid_ros.errors import ConfigError, FitError, ResultError, listed
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.observer import Observer

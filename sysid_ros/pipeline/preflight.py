@@ -284,8 +284,8 @@ def _apart(residuals: Residuals, x: NDArray[np.float64], limit: float) -> str:
     moved = roughness_at(residuals, x, len(x))
     if moved <= limit:
         return ''
-    # What is a thousandth there is a tenth here: nominal values are seldom better known.
-    far = f'{100 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
+    # Nominal values are seldom better known than to a tenth.
+    far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
     return f'move their ends {far} their range with values that are a tenth off'
 
 

@@ -111,7 +111,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
-        loss: ``linear``, ``soft_l1``, ``huber``, ``cauchy`` or ``arctan``, as in SciPy.
+        loss: ``linear``, ``soft_l1`` or ``huber``, as in SciPy.
         starts: Number of starts spread over the bounds; for ``'mujoco'``.
         seed: Of the other starts.
         tolerance: Step that is predicted at the end, in standard errors; for ``'mujoco'``.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config import BagSelection, CalibrationConfig, ParameterConfig
-from sysid_ros.estimation.arrivals import FARTHEST
+from sysid_ros.estimation.nuisances import FARTHEST
 from sysid_ros.identification.fit import FitOptions, fit
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
 from sysid_ros.estimation.differences import FunctionResiduals, StepChanges
-from sysid_ros.estimation.noise import encoder_step, noise_of
-from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.noise import encoder_step, noise_of, prior_rows
 from sysid_ros.estimation.residuals import PRIOR, Samples
+from sysid_ros.estimation.solver import ROUGH_TOLERANCE, Iteration, Solution, SolverSettings, solve
 from sysid_ros.estimation.solver import FitLog as Trace
-from sysid_ros.estimation.solver import Iteration, Solution, SolverSettings, solve
-from sysid_ros.estimation.start import ROUGH_TOLERANCE, Attempt, starts
+from sysid_ros.estimation.start import Attempt, starts
 from sysid_ros.identification.fit import Fit
 from sysid_ros.inference import infer, sharpened
 from sysid_ros.model.targets import Target
