@@ -45,7 +45,7 @@ from shared.common import (
 )
 
 from sysid_ros.config.schema import Loss
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.solver import SolverSettings
 from sysid_ros.identification import calculate_intervals
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.inference import identify

@@ -29,7 +29,7 @@ from shared.arms import two_joints
 from shared.common import ends, measuring, run, simulated, trajectory
 
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.covariance import JointEstimate, Known
 from sysid_ros.inference.inference import Identification, identify

@@ -47,7 +47,7 @@ from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run,
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig, SolverConfig
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.solver import SolverSettings
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference.inference import Identification, identify

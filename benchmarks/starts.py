@@ -38,7 +38,7 @@ from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.solver import KEPT
+from sysid_ros.estimation.solver import KEPT
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.identification.observer import Nobody
 from sysid_ros.inference.inference import Identification

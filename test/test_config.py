@@ -85,7 +85,7 @@ def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConf
             ],
             'sensors': ['q'],
             'solver': {
-                'loss': 'cauchy',
+                'loss': 'soft_l1',
                 'max_iterations': 7,
                 'starts': 8,
                 'seed': 3,
@@ -111,7 +111,7 @@ def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConf
     assert config.parameters[0].scale == 'log'
     assert config.parameters[0].prior == PriorConfig(mean=0.5, std=0.1)
     assert config.solver.max_iterations == 7
-    assert (config.solver.loss, config.solver.starts, config.solver.seed) == ('cauchy', 8, 3)
+    assert (config.solver.loss, config.solver.starts, config.solver.seed) == ('soft_l1', 8, 3)
     assert config.check.tolerance == {'d*': 0.5}
     assert isinstance(config.mapping, MappingConfig)
     assert config.mapping.sensors['q'].scale == -1.0
@@ -183,7 +183,7 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {'solver': {'loss': 'hubber'}},
-        r"Expected linear, .* or arctan for 'solver\.loss' in .*; nearest: huber\.$",
+        r"Expected linear, huber or soft_l1 for 'solver\.loss' in .*; nearest: huber\.$",
     ),
     (
         {'stamps': 'heder'},

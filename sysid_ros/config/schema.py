@@ -263,7 +263,7 @@ Stamps = Literal['auto', 'header', 'receive']
 #: One for all topics, or by topic; those that are not named are ``auto``.
 StampChoice = Stamps | dict[str, Stamps]
 #: Loss on residuals in units of their noise, named as in scipy.
-Loss = Literal['linear', 'huber', 'soft_l1', 'cauchy', 'arctan']
+Loss = Literal['linear', 'huber', 'soft_l1']
 #: Where a fit begins; ``auto`` takes what is of use.
 StartChoice = Literal['auto', 'nominal', 'regression', 'windows']
 #: Whether a solver moves a value itself or its logarithm.

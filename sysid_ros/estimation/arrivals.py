@@ -22,60 +22,50 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dtbtrs
 
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.differences import CLEARLY, NEGLIGIBLE
+from sysid_ros.estimation.noise import FEWEST_SAMPLES
+from sysid_ros.estimation.nuisances import FARTHEST
+from sysid_ros.estimation.residuals import MOST_NUMBERS, Residuals
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.rollout.runs import Run, in_order, retimed
-from sysid_ros.signals import Trajectory
 
 Array = NDArray[np.float64]
 
-#: No message is taken to be farther off than this, s.
-FARTHEST = 0.025
 #: Responses are differenced by moves of this part of a time step, inside of which they are linear.
 _PART = 0.25
 #: The response to a message is watched for so long, s, and followed until it holds the first part
-#: of its squares. Where less than the second came within the second time, s, the effect of one
+#: of its squares. Where less than the second came within half of that time, the effect of one
 #: message cannot be told from that of others.
-_WATCHED, _LONGEST = 1.0, 0.25
-_FOLLOWED, _SOON = 0.99, 0.9
-#: At most so many messages are felt at a time, as each needs a simulation of its own, and so many
-#: numbers of residuals are simulated at once.
-_MOST_FELT, _AT_ONCE = 64, 2e7
+_WATCHED, _FOLLOWED, _SOON = 0.5, 0.99, 0.9
+#: At most so many messages are felt at a time, as each needs a simulation of its own.
+_MOST_FELT = 64
 #: A sender is even where half of its intervals are within this part of their median. The earliest
-#: of so many neighbours came without delay; what comes later than this was held up, s.
-_EVEN, _NEIGHBOURS, _HELD_UP = 0.1, 51, 1e-3
+#: of some neighbours came without delay; what comes later by that part was held up.
+_EVEN = 0.1
 #: Degrees of freedom of the errors' distribution, and the rounds in which its scale is found.
 _FREEDOM, _ROUNDS = 4.0, 10
 #: Variances of the errors are estimated from so many draws (Hutchinson, 1990).
 _DRAWS = 32
-#: Messages are moved so often, by the best of these parts of the way, as long as that lowers the
-#: sum of squares by more than this, in variances of the noise.
-_MOVES, _SHARES, _LEAST_GAIN = 5, (1.0, 0.5, 0.0), 10.0
-#: Errors whose scale is so many times the jitter of the stamps are not what explains the residuals.
-_IMPLAUSIBLE = 10.0
+#: Messages are moved by the best of these parts of the way, as long as that clearly lowers the sum
+#: of squares. Errors whose scale is clearly above the jitter of the stamps are not what explains
+#: the residuals.
+_SHARES = (1.0, 0.5, 0.0)
 
 
-class Whitening:
-    """Makes residuals with the covariance I + G Gᵀ white.
+def whitened(responses: scipy.sparse.csr_array, values: Array) -> Array:
+    """Return (n, m) values white, whose covariance is I + G Gᵀ for (n, k) responses G.
 
     With I + Gᵀ G = Rᵀ R, the root of the inverse covariance is I - G (R + I)⁻¹ R⁻ᵀ Gᵀ (A. Andrews,
     A square root formulation of the Kalman covariance equations, AIAA Journal 6, 1968).
     """
-
-    def __init__(self, responses: scipy.sparse.csr_array) -> None:
-        """Factorise, from (n, k) responses of the residuals to errors of unit variance."""
-        self.responses = responses
-        self._root = scipy.linalg.cholesky_banded(_plus_one(_bands(responses)))
-
-    def __call__(self, values: Array) -> Array:
-        """Return (n, m) white residuals, or changes of them."""
-        answer = self.responses.T @ values
-        if not answer.size:
-            return values
-        answer = dtbtrs(self._root, answer, trans='T')[0]
-        answer = dtbtrs(_plus_one(self._root), answer)[0]
-        found: Array = values - self.responses @ answer
-        return found
+    answer = responses.T @ values
+    if not answer.size:
+        return values
+    root = scipy.linalg.cholesky_banded(_plus_one(_bands(responses)))
+    answer = dtbtrs(root, answer, trans='T')[0]
+    answer = dtbtrs(_plus_one(root), answer)[0]
+    found: Array = values - responses @ answer
+    return found
 
 
 def _bands(matrix: scipy.sparse.csr_array) -> Array:
@@ -98,21 +88,13 @@ def _plus_one(bands: Array) -> Array:
 
 @dataclass(frozen=True)
 class Messages:
-    """The messages that change a command while it is simulated, by sequence and time of effect.
+    """The messages that change a command while it is simulated, by sequence and time of effect."""
 
-    Attributes:
-        runs: The sequences as they were recorded.
-        run: (k,) which sequence each is in, …
-        series: … which of its series of commands, …
-        place: … and which sample of that.
-        effect: (k,) when it acts by its stamp, s.
-    """
-
-    runs: tuple[Run, ...]
-    run: NDArray[np.int64]
-    series: NDArray[np.int64]
-    place: NDArray[np.int64]
-    effect: Array
+    runs: tuple[Run, ...]  # the sequences as they were recorded
+    run: NDArray[np.int64]  # (k,) which sequence each is in, …
+    series: NDArray[np.int64]  # … which of its series of commands, …
+    place: NDArray[np.int64]  # … and which sample of that
+    effect: Array  # (k,) when it acts by its stamp, s
 
     @classmethod
     def of(cls, residuals: Residuals, x: Array) -> Messages:
@@ -122,7 +104,7 @@ class Messages:
             # A command acts in the whole of its time step. One that does so after the end by its
             # stamp may have acted before.
             reach = run.timestep + FARTHEST
-            for series, effect in _effects(residuals, index, x).items():
+            for series, effect in _effects(residuals, index, x, run).items():
                 held = [command.held for command in run.commands if command.series == series]
                 inside = (effect > -reach) & (effect < run.sequence.duration + reach)
                 place = np.flatnonzero(np.any([each.changes for each in held], axis=0) & inside)
@@ -133,13 +115,20 @@ class Messages:
         run_of, series_of, place_of = every[:3].astype(np.int64)
         return cls(residuals.runs, run_of, series_of, place_of, every[3])
 
+    def each(self) -> Iterator[tuple[int, int, Array, NDArray[np.int64]]]:
+        """Yield sequence, series, its stamps, and which messages are in it."""
+        for index, run in enumerate(self.runs):
+            for series, recorded in enumerate(run.sequence.commands):
+                own = np.flatnonzero((self.run == index) & (self.series == series))
+                yield index, series, recorded.times, own
+
     def at(self, residuals: Residuals, x: Array) -> Messages:
         """Return the same with the delays of another (p,) candidate."""
         effect = self.effect.copy()
-        for index in range(len(self.runs)):
-            for series, times in _effects(residuals, index, x, self.runs[index]).items():
-                own = (self.run == index) & (self.series == series)
-                effect[own] = times[self.place[own]]
+        acting = [_effects(residuals, index, x, run) for index, run in enumerate(self.runs)]
+        for index, series, _, own in self.each():
+            if len(own):
+                effect[own] = acting[index][series][self.place[own]]
         return dataclasses.replace(self, effect=effect)
 
     def held_up(self) -> Array:
@@ -148,43 +137,35 @@ class Messages:
         A recorder that was held up stamps late what the robot has received in time.
         """
         found = np.zeros(len(self.effect))
-        for index, run in enumerate(self.runs):
-            for series, recorded in enumerate(run.sequence.commands):
-                periods = np.diff(recorded.times)
-                if len(periods) < _NEIGHBOURS:
-                    continue
-                quarter, period, three_quarters = np.percentile(periods, [25, 50, 75])
-                if three_quarters - quarter < _EVEN * period:
-                    late = recorded.times - period * np.arange(len(recorded))
-                    padded = np.pad(late, _NEIGHBOURS // 2, mode='edge')
-                    late -= sliding_window_view(padded, _NEIGHBOURS).min(axis=1)
-                    late -= np.median(late)
-                    own = (self.run == index) & (self.series == series)
-                    found[own] = np.where(late > _HELD_UP, late, 0.0)[self.place[own]]
+        neighbours = 2 * FEWEST_SAMPLES + 1
+        for _, _, stamps, own in self.each():
+            if len(stamps) <= neighbours:
+                continue
+            quarter, period, three_quarters = np.percentile(np.diff(stamps), [25, 50, 75])
+            if three_quarters - quarter < _EVEN * period:
+                late = stamps - period * np.arange(len(stamps))
+                padded = np.pad(late, FEWEST_SAMPLES, mode='edge')
+                late -= sliding_window_view(padded, neighbours).min(axis=1)
+                late -= np.median(late)
+                found[own] = np.where(late > _EVEN * period, late, 0.0)[self.place[own]]
         return found
 
     def times(self, errors: Array) -> list[list[Array]]:
         """Return for each sequence the stamps of its series, moved by (k,) errors, in order."""
-        found: list[list[Array]] = []
-        for index, run in enumerate(self.runs):
-            found.append([])
-            for series, recorded in enumerate(run.sequence.commands):
-                own = (self.run == index) & (self.series == series)
-                times = recorded.times.copy()
-                times[self.place[own]] += errors[own]
-                found[-1].append(in_order(times))
+        found: list[list[Array]] = [[] for _ in self.runs]
+        for index, _, stamps, own in self.each():
+            times = stamps.copy()
+            times[self.place[own]] += errors[own]
+            found[index].append(in_order(times))
         return found
 
     def possible(self, errors: Array) -> Array:
         """Return (k,) errors as far as the limit and the order of the messages allow."""
         found = np.clip(errors, -FARTHEST, FARTHEST)
         times = self.times(found)
-        return np.array(
-            [
-                times[run][series][place] - self.runs[run].sequence.commands[series].times[place]
-                for run, series, place in zip(self.run, self.series, self.place, strict=True)
-            ]
-        )
+        for index, series, stamps, own in self.each():
+            found[own] = (times[index][series] - stamps)[self.place[own]]
+        return found
 
     def apart(self, errors: Array, length: float, chosen: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return (k,) groups of the chosen messages that act farther apart, s; -1 for others."""
@@ -201,11 +182,8 @@ class Messages:
         return groups
 
 
-def _effects(
-    residuals: Residuals, index: int, x: Array, run: Run | None = None
-) -> dict[int, Array]:
-    """Return when the samples of each series of commands of a sequence act by their stamps, s."""
-    run = run or residuals.runs[index]
+def _effects(residuals: Residuals, index: int, x: Array, run: Run) -> dict[int, Array]:
+    """Return when the samples of each series of commands of a run act by their stamps, s."""
     found: dict[int, Array] = {}
     for command, delay in zip(run.commands, residuals.delays(index, x), strict=True):
         times = run.sequence.commands[command.series].times + delay
@@ -215,28 +193,19 @@ def _effects(
 
 @dataclass(frozen=True)
 class Arrivals:
-    """Errors of arrival, and what residuals leave open about them.
+    """Errors of arrival, and what residuals leave open about them."""
 
-    Attributes:
-        messages: Whose errors.
-        errors: (k,) by how much later than by its stamp each acts, s.
-        deviation: (k,) standard deviation that each is taken to have, s.
-        scale: Of the distribution of the errors, s.
-        border: (k,) the border between two time steps that is next to where each acts, s.
-        earlier: (n, k) change of the residuals by errors of messages that act before it, in the
-            sensors' units, 1/s.
-        later: The same for those that act after it: they change another sample.
-        length: How long a message is felt, s.
-    """
-
-    messages: Messages
-    errors: Array
-    deviation: Array
-    scale: float
-    border: Array
+    messages: Messages  # whose errors
+    errors: Array  # (k,) by how much later than by its stamp each acts, s
+    deviation: Array  # (k,) standard deviation that each is taken to have, s
+    scale: float  # of the distribution of the errors, s
+    border: Array  # (k,) the border between two time steps that is next to where each acts, s
+    # (n, k) change of the residuals by errors of messages that act before it, in the sensors'
+    # units, 1/s.
     earlier: scipy.sparse.csr_array
+    # The same for those that act after it: they change another sample.
     later: scipy.sparse.csr_array
-    length: float
+    length: float  # how long a message is felt, s
 
     @property
     def beyond(self) -> Array:
@@ -252,17 +221,17 @@ class Arrivals:
         """Return (n,) white residuals from those with the commands as they arrived."""
         responses = self._scaled(residuals)
         found = residual - responses @ (self.errors / self.deviation)
-        return Whitening(responses)(found[:, None])[:, 0]
+        return whitened(responses, found[:, None])[:, 0]
 
     def whitened_changes(self, residuals: Residuals, changes: Array) -> Array:
         """Return (n, m) changes of the white residuals from those of the residuals."""
-        return Whitening(self._scaled(residuals))(changes)
+        return whitened(self._scaled(residuals), changes)
 
     def whitened_jacobian(self, residuals: Residuals, jacobian: Array) -> Array:
         """Return the (n, p) derivative of the white residuals from that of the residuals."""
         responses = self._scaled(residuals)
         each = responses * (1 / self.deviation)
-        return Whitening(responses)(_as_errors(residuals, jacobian, each, self.messages))
+        return whitened(responses, _as_errors(residuals, jacobian, each, self.messages))
 
     def _scaled(self, residuals: Residuals) -> scipy.sparse.csr_array:
         """Return the responses by errors in units of their deviations."""
@@ -300,8 +269,8 @@ def locate(
         known: The errors found before.
 
     Returns:
-        The errors, the residuals with commands retimed by them, and where to go on from; None where
-        errors of arrival are not what explains the residuals, or no message can be told.
+        What `settle` does; None where errors of arrival are not what explains the residuals, or no
+        message can be told.
     """
     x, jacobian, residual = solution.x, solution.jacobian, solution.residual
     if known is None:
@@ -320,21 +289,21 @@ def locate(
     else:
         found = dataclasses.replace(known, messages=known.messages.at(residuals, x))
     begun = float(residual @ residual)
-    for _ in range(_MOVES):
+    for _ in range(_ROUNDS):
         found = _measured(found, residuals, x, residual)
         beyond = np.zeros(len(found.errors))
         for _ in range(3):  # at first with the mean of both sides of the borders
             goal, step, found = _estimate(found, beyond, residuals, residual, jacobian, x)
             beyond = found.beyond + goal - found.errors
-        if known is None and found.scale > _IMPLAUSIBLE * jitter:
+        if known is None and found.scale > CLEARLY * jitter:
             return None
         before, x = float(residual @ residual), x + step
         found = _kept(found, residuals, x)
         errors, residual = _move(found, residuals, x, goal)
         found = dataclasses.replace(found, errors=errors)
-        if before - float(residual @ residual) < _LEAST_GAIN:
+        if before - float(residual @ residual) < CLEARLY:
             break
-    if known is None and begun - float(residual @ residual) < _LEAST_GAIN:
+    if known is None and begun - float(residual @ residual) < CLEARLY:
         return None
     found = _measured(found, residuals, x, residual)
     return settle(found, residuals, dataclasses.replace(solution, x=x, residual=residual))
@@ -356,10 +325,12 @@ def settle(
     x = x + step
     found = _kept(found, residuals, x)
     residual = _simulated(found.messages, residuals, x, [found.errors])[:, 0]
-    times = found.messages.times(found.errors)
-    arrived = residuals.of(
-        [[_stamped(run.sequence, own) for run, own in zip(found.messages.runs, times, strict=True)]]
-    )
+    sequences = []
+    for run, times in zip(found.messages.runs, found.messages.times(found.errors), strict=True):
+        commands = zip(run.sequence.commands, times, strict=True)
+        stamped = tuple(dataclasses.replace(series, times=own) for series, own in commands)
+        sequences.append(dataclasses.replace(run.sequence, commands=stamped))
+    arrived = residuals.of([sequences])
     arrived.also(residuals)
     return found, arrived, dataclasses.replace(solution, x=x, residual=residual)
 
@@ -369,14 +340,6 @@ def _kept(found: Arrivals, residuals: Residuals, x: Array) -> Arrivals:
     messages = found.messages.at(residuals, x)
     errors = found.errors + found.messages.effect - messages.effect
     return dataclasses.replace(found, messages=messages, errors=errors)
-
-
-def _stamped(sequence: Trajectory, times: Sequence[Array]) -> Trajectory:
-    """Return a sequence whose series of commands have other stamps."""
-    commands = zip(sequence.commands, times, strict=True)
-    return dataclasses.replace(
-        sequence, commands=tuple(dataclasses.replace(s, times=own) for s, own in commands)
-    )
 
 
 def _simulated(
@@ -429,10 +392,10 @@ def _length(residuals: Residuals, solution: Solution, messages: Messages) -> flo
     if not total[-1]:
         return 0.0
     mostly, length = lag[order][np.searchsorted(total, np.array([_SOON, _FOLLOWED]) * total[-1])]
-    if mostly > _LONGEST:
+    if mostly > _WATCHED / 2:
         return 0.0
     spacing = np.median(np.diff(messages.effect)[np.diff(messages.run) == 0])
-    return float(min(length + timestep, _LONGEST, _MOST_FELT * spacing))
+    return float(min(length + timestep, _WATCHED / 2, _MOST_FELT * spacing))
 
 
 def _measured(found: Arrivals, residuals: Residuals, x: Array, residual: Array) -> Arrivals:
@@ -455,7 +418,7 @@ def _measured(found: Arrivals, residuals: Residuals, x: Array, residual: Array) 
     numbers = range(groups.max(initial=-1) + 1)
     sigma = _sigma(residuals)
     parts = [np.zeros((4, 0))]
-    most = max(int(_AT_ONCE / len(residual)), 1)
+    most = max(int(MOST_NUMBERS / len(residual)), 1)
     for first in range(0, len(numbers), most):
         some = numbers[first : first + most]
         ways = [errors + way * (groups == n) for n in some for way in (earlier, later)]
@@ -482,12 +445,7 @@ def _measured(found: Arrivals, residuals: Residuals, x: Array, residual: Array) 
 
 
 def _estimate(
-    found: Arrivals,
-    beyond: Array,
-    residuals: Residuals,
-    residual: Array,
-    jacobian: Array,
-    x: Array,
+    found: Arrivals, beyond: Array, residuals: Residuals, residual: Array, jacobian: Array, x: Array
 ) -> tuple[Array, Array, Arrivals]:
     """Estimate errors and parameters together, linearly, and the scale of the errors.
 
@@ -503,7 +461,7 @@ def _estimate(
     here = scipy.sparse.csr_array(found.responses(found.beyond) / sigma)
     stamped = residual - (here - responses) @ found.beyond - responses @ found.errors
     bands = _bands(responses)
-    reach, count = len(bands) - 1, bands.shape[1]
+    count = bands.shape[1]
     columns = np.concatenate([jacobian, stamped[:, None]], axis=1)
     size = np.linalg.norm(columns, axis=0)
     columns = columns / np.where(size > 0, size, 1.0)
@@ -513,8 +471,8 @@ def _estimate(
     scale, deviation = found.scale, found.deviation
     for _ in range(_ROUNDS):
         banded = bands * deviation
-        for band in range(reach + 1):
-            banded[reach - band, band:] *= deviation[: count - band]
+        for band in range(len(bands)):
+            banded[-1 - band, band:] *= deviation[: count - band]
         root = scipy.linalg.cholesky_banded(_plus_one(banded))
         scaled = deviation[:, None] * cross
         answer = scipy.linalg.cho_solve_banded((root, False), scaled)
@@ -522,7 +480,7 @@ def _estimate(
         live = size[:-1] > 0
         step = np.zeros(len(x))
         step[live] = -np.linalg.lstsq(
-            information[:-1, :-1][np.ix_(live, live)], information[:-1, -1][live], rcond=1e-10
+            information[:-1, :-1][np.ix_(live, live)], information[:-1, -1][live], rcond=NEGLIGIBLE
         )[0]
         step[live] *= size[-1] / size[:-1][live]
         step = np.clip(x + step, low, high) - x

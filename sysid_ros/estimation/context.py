@@ -11,47 +11,48 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.errors import FitError
+from sysid_ros.estimation.differences import ResidualLike
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import ResidualLike
-from sysid_ros.estimation.solver.solver import RESERVED, FitLog, Solution, SolverSettings, solve
+from sysid_ros.estimation.solver import (
+    RESERVED,
+    ROUGH_TOLERANCE,
+    FitLog,
+    Solution,
+    SolverSettings,
+    attempt,
+    solve,
+)
 from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.pool import Drives
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import Trajectory
 
+Array = NDArray[np.float64]
+
 
 @dataclass(frozen=True)
 class FitContext:
-    """What all stages of a fit share.
+    """What all stages of a fit share."""
 
-    Attributes:
-        model: The nominal model.
-        settings: Solver, loss and the limit of iterations over all stages together.
-        log: Is told of every iteration on all data.
-        known_noise: Sensor name to the standard deviation that is known and not estimated.
-        memory: What is known of some unknowns together.
-        drives: Which actuators are driven by laws that MuJoCo lacks.
-        threads: Simulation threads; 0 means one per core.
-        cancel: Ends the fit when it is set.
-        opened: Closes the simulators when it is left.
-    """
-
-    model: mujoco.MjModel | mujoco.MjSpec
-    settings: SolverSettings
-    log: FitLog
+    model: mujoco.MjModel | mujoco.MjSpec  # the nominal model
+    settings: SolverSettings  # solver, loss and the limit of iterations over all stages together
+    log: FitLog  # is told of every iteration on all data
+    # Sensor name to the standard deviation that is known and not estimated.
     known_noise: Mapping[str, float] = field(default_factory=dict)
-    memory: JointPrior | None = None
-    drives: Drives | None = None
-    threads: int = 0
-    cancel: threading.Event | None = None
-    opened: ExitStack = field(default_factory=ExitStack)
+    memory: JointPrior | None = None  # what is known of some unknowns together
+    drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
+    threads: int = 0  # simulation threads; 0 means one per core
+    cancel: threading.Event | None = None  # ends the fit when it is set
+    opened: ExitStack = field(default_factory=ExitStack)  # closes the simulators when it is left
 
     @property
     def compiled(self) -> mujoco.MjModel:
@@ -90,22 +91,22 @@ class FitContext:
         return (opened or self.opened).enter_context(made)
 
     def solve(
-        self,
-        residuals: ResidualLike,
-        start: NDArray[np.float64],
-        tolerance: float,
-        known: Solution | None = None,
+        self, residuals: ResidualLike, start: Array, tolerance: float, known: Solution | None = None
     ) -> Solution:
-        """Solve with the iterations that are left; see `least_squares.solve`."""
-        return solve(
-            residuals,
-            start,
-            settings=self.settings_left,
-            tolerance=tolerance,
-            known=known,
-            cancel=self.cancel,
-            observe=self.log,
-        )
+        """Solve with the iterations that are left; see `solver.solve`."""
+        return solve(residuals, start, tolerance=tolerance, known=known, **self._options)
+
+    def attempt(
+        self, residuals: ResidualLike, start: Array, begun: Solution | None = None
+    ) -> Solution | None:
+        """Return a rough solution straight from (p,) values; None where it cannot begin."""
+        options = {'tolerance': ROUGH_TOLERANCE, 'begun': begun, **self._options}
+        found = attempt(residuals, start, **options)
+        return None if isinstance(found, FitError) else found
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {'settings': self.settings_left, 'cancel': self.cancel, 'observe': self.log}
 
     def residuals(
         self,

@@ -19,6 +19,8 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from sysid_ros.estimation.differences import CLEARLY
+from sysid_ros.estimation.noise import FEWEST_SAMPLES, SMALLEST
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.inverse import fixed_tendons, force_weights, meaning, slowest
@@ -31,9 +33,9 @@ Array = NDArray[np.float64]
 _ORDER = 4
 #: Noise may be this part of the power of the accelerations: so much smaller the inertias become.
 _NOISE_PART = 1e-3
-#: A frequency carries motion where a channel's power is so many times that of its noise, which is
+#: A frequency carries motion where a channel's power is clearly above that of its noise, which is
 #: the median power above this share of the highest frequency.
-_SIGNAL_TO_NOISE, _FLOOR_FROM = 10.0, 0.75
+_FLOOR_FROM = 0.75
 #: Range of the cut-off: from so many periods in a recording to this share of its sample rate.
 _FEWEST_PERIODS, _HIGHEST_CUTOFF = 10.0, 0.2
 #: The motion has passed a low-pass whose cut-off is so many times that of the comparison.
@@ -41,14 +43,10 @@ _WIDER = 2.0
 #: Kept rows of a motion in a period of the cut-off, and compared samples: more of these are not
 #: independent.
 _ROWS_PER_PERIOD, _SAMPLES_PER_PERIOD = 12, 3
-#: Fewer samples of a channel say nothing about accelerations.
-FEWEST_SAMPLES = 30
 #: A pause of a channel is a gap from so many of its usual intervals on.
 _GAP = 5.0
-#: Stamps are on the grid within this part of its interval; channels move that span more, SI units.
-_ON_GRID, _AT_REST = 1e-6, 1e-9
-#: Digits to which sensors read the same sum of forces.
-_DIGITS = 6
+#: Stamps are on the grid within this part of its interval.
+_ON_GRID = 1e-6
 #: What is known of links before, as standard deviations of the log-Cholesky numbers: the mass
 #: within a factor of 1.8, each size within 1.35, the centre of mass within 5 cm.
 _INERTIAL_DEVIATIONS = (0.3, 0.3, 0.3, 0.3, 0.03, 0.03, 0.03, 0.05, 0.05, 0.05)
@@ -131,10 +129,7 @@ def no_motion_shows(model: mujoco.MjModel, *, tied: bool = False) -> str | None:
 
 
 def smoothed(
-    model: mujoco.MjModel,
-    positions: dict[int, JointSamples],
-    start: Array,
-    wider: float = 1.0,
+    model: mujoco.MjModel, positions: dict[int, JointSamples], start: Array, wider: float = 1.0
 ) -> PrescribedMotion | None:
     """Return the measured motion after a zero-phase low-pass, or None where it is too short.
 
@@ -173,7 +168,7 @@ def smoothed(
 
 def _cutoff(values: Array, interval: float) -> float:
     """Return the highest frequency up to which accelerations hold little noise; NaN at rest, Hz."""
-    if np.ptp(values) < _AT_REST:
+    if np.ptp(values) < SMALLEST:
         return np.nan
     frequencies, power = scipy.signal.welch(
         values, 1 / interval, nperseg=len(values) // 4, detrend='linear'
@@ -183,7 +178,7 @@ def _cutoff(values: Array, interval: float) -> float:
     noise = np.cumsum(weight * floor)
     signal = np.cumsum(weight * np.maximum(power - floor, 0.0))
     clean = np.flatnonzero(noise <= _NOISE_PART * signal)
-    visible = np.flatnonzero(power > _SIGNAL_TO_NOISE * floor)
+    visible = np.flatnonzero(power > CLEARLY * floor)
     if not len(clean) or not len(visible):
         return np.nan
     return float(frequencies[min(clean[-1], visible[-1])])
@@ -234,10 +229,7 @@ def disturbed(
 
 
 def turning(
-    model: mujoco.MjModel,
-    motion: PrescribedMotion,
-    unknowns: Iterable[Unknown],
-    weights: Array,
+    model: mujoco.MjModel, motion: PrescribedMotion, unknowns: Iterable[Unknown], weights: Array
 ) -> NDArray[np.bool_]:
     """Return (n,) whether dry friction may pull either way near an instant.
 
@@ -287,7 +279,7 @@ def measured_forces(model: mujoco.MjModel, run: Run) -> list[MeasuredForce]:
             known = np.isfinite(values)
             samples = JointSamples(readings.times[known], values[known])
             weights = columns[column]
-            alike = np.round(weights / np.abs(weights).max(), _DIGITS).tobytes()
+            alike = (weights / np.abs(weights).max()).astype(np.float32).tobytes()
             if len(samples.times) >= FEWEST_SAMPLES and (
                 alike not in found or len(samples.times) > len(found[alike].samples.times)
             ):

@@ -7,6 +7,7 @@ Left out, it would bend the parameters, and their intervals would not know of it
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,13 +23,14 @@ from sysid_ros.rollout.inverse import meaning
 from sysid_ros.rollout.runs import Run
 from sysid_ros.signals import Trajectory
 
-#: Farther than this no command is moved, s. (It also sets the step of the differences.)
-_OFFSET_BOUND = 0.025
+Array = NDArray[np.float64]
+
+#: No command, message or measured force is taken to be farther than this from its stamp, s.
+FARTHEST = 0.025
 #: Name of the unknown delay of measured forces.
 FORCE_DELAY = 'delay of measured forces'
-#: Measured forces are usually later or earlier than the motion by so much, and never by more than
-#: the second number, s.
-_DELAY_DEVIATION, _DELAY_BOUND = 0.003, 0.02
+#: Measured forces are usually later or earlier than the motion by so much, s.
+_DELAY_DEVIATION = 0.003
 #: When a controller begins a trajectory is known to one of its updates, s: a hundred a second by
 #: default (https://control.ros.org/jazzy/doc/ros2_control/controller_manager/doc/userdoc.html).
 _UPDATE_DEVIATION = 0.01 / np.sqrt(12)
@@ -47,19 +49,14 @@ _START_REACH = 10.0
 
 @dataclass(frozen=True)
 class Unknowns:
-    """What is unknown in a fit, in the order of its values.
+    """What is unknown in a fit, in the order of its values."""
 
-    Attributes:
-        parameters: What is identified.
-        timings: When the commands of each sequence act, beside a common delay.
-        force_delay: By how much measured forces are later than the motion; none or one.
-        starts: Where sequences start.
-    """
-
-    parameters: tuple[Unknown, ...]
+    parameters: tuple[Unknown, ...]  # what is identified
+    # When the commands of each sequence act, beside a common delay.
     timings: tuple[Unknown, ...] = ()
+    # By how much measured forces are later than the motion; none or one.
     force_delay: tuple[Unknown, ...] = ()
-    starts: tuple[Unknown, ...] = ()
+    starts: tuple[Unknown, ...] = ()  # where sequences start
 
     @classmethod
     def of(cls, parameters: Sequence[Unknown], others: Sequence[Unknown]) -> Unknowns:
@@ -74,11 +71,11 @@ class Unknowns:
         """All of them."""
         return (*self.parameters, *self.timings, *self.force_delay, *self.starts)
 
-    def of_parameters(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of_parameters(self, values: Array) -> Array:
         """Return those of (p, …) values that are the parameters'."""
         return values[: len(self.parameters)]
 
-    def offsets(self, x: NDArray[np.float64]) -> dict[str, float]:
+    def offsets(self, x: Array) -> dict[str, float]:
         """Return sequence name to the seconds by which (p,) values let its commands act later."""
         values = x[len(self.parameters) :]
         return {
@@ -142,8 +139,7 @@ def _late(what: str, sequence: Trajectory, deviation: float, index: int | None =
     """Return an unknown by which commands act later than they would."""
     target = Target('sequence', sequence.name, f'{what}_offset', index, 0, 's')
     label = f'{what} offset{"" if index is None else f"[{index}]"} in {sequence.name}'
-    ends = -_OFFSET_BOUND, _OFFSET_BOUND
-    return Unknown(label, (target,), 0.0, *ends, prior=(0.0, deviation))
+    return Unknown(label, (target,), 0.0, -FARTHEST, FARTHEST, prior=(0.0, deviation))
 
 
 def torque_delay(
@@ -155,7 +151,12 @@ def torque_delay(
     looks like damping, which is out of phase with the inertia as well. A sensor whose delay is
     among the known unknowns has one of its own.
     """
-    own = {target.name for unknown in known for target in unknown.targets if _delays(target)}
+    own = {
+        target.name
+        for unknown in known
+        for target in unknown.targets
+        if target.role is Role.SENSOR and target.attribute == 'delay'
+    }
     names = {
         name: None
         for sequence in sequences
@@ -167,20 +168,8 @@ def torque_delay(
     if not names:
         return ()
     targets = tuple(Target('sensor', name, 'delay', None, 0, 's') for name in names)
-    return (
-        Unknown(
-            FORCE_DELAY,
-            targets,
-            0.0,
-            -_DELAY_BOUND,
-            _DELAY_BOUND,
-            prior=(0.0, _DELAY_DEVIATION),
-        ),
-    )
-
-
-def _delays(target: Target) -> bool:
-    return target.role is Role.SENSOR and target.attribute == 'delay'
+    prior = (0.0, _DELAY_DEVIATION)
+    return (Unknown(FORCE_DELAY, targets, 0.0, -FARTHEST, FARTHEST, prior=prior),)
 
 
 def initial_states(
@@ -196,35 +185,55 @@ def initial_states(
     measurements around the start keep its unknowns near; those after it say where it was. Starts
     that are known unknowns already are not repeated.
     """
-    starts = {
-        (target.name, target.attribute, target.index or 0)
-        for unknown in known
-        for target in unknown.targets
-    }
-    found = []
+    known = tuple(known)
+    found: list[Unknown] = []
     for run in runs:
         positions, velocities = _measured(model, run, noise)
-        for joint in sorted(positions):
-            slide = int(model.jnt_type[joint]) == int(mujoco.mjtJoint.mjJNT_SLIDE)
-            qpos, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
-            speed = velocities.get(joint, positions[joint] / _SLOPE_WINDOW)
-            for attribute, index, value, deviation, unit in (
-                ('initial_qpos', qpos, run.qpos[qpos], positions[joint], 'm' if slide else 'rad'),
-                ('initial_qvel', dof, run.qvel[dof], speed, 'm/s' if slide else 'rad/s'),
-            ):
-                if (run.sequence.name, attribute, index) in starts:
-                    continue
-                wide = _START_DEVIATIONS * deviation
-                found.append(
-                    Unknown(
-                        f'{attribute}[{index}] of {run.sequence.name}',
-                        (Target('sequence', run.sequence.name, attribute, index, 0, unit),),
-                        float(value),
-                        float(value) - _START_REACH * wide,
-                        float(value) + _START_REACH * wide,
-                        prior=(float(value), wide),
-                    )
-                )
+        wide = {
+            joint: (
+                _START_DEVIATIONS * position,
+                _START_DEVIATIONS * velocities.get(joint, position / _SLOPE_WINDOW),
+            )
+            for joint, position in sorted(positions.items())
+        }
+        reach = {joint: (_START_REACH * q, _START_REACH * v) for joint, (q, v) in wide.items()}
+        for unknown in states_at_start(
+            model, run.sequence.name, (run.qpos, run.qvel), reach, known
+        ):
+            deviation = (unknown.max_value - unknown.nominal) / _START_REACH
+            found.append(dataclasses.replace(unknown, prior=(unknown.nominal, deviation)))
+    return tuple(found)
+
+
+def states_at_start(
+    model: mujoco.MjModel,
+    name: str,
+    state: tuple[Array, Array],
+    reach: Mapping[int, tuple[float, float]],
+    known: Iterable[Unknown],
+) -> tuple[Unknown, ...]:
+    """Return the unknown position and velocity of joints at the start of a sequence.
+
+    Args:
+        model: The model.
+        name: Of the sequence.
+        state: (nq,) positions and (nv,) velocities around which they are sought.
+        reach: Joint to how far its position and its velocity may be away.
+        known: Unknowns that may be these already, which are not repeated.
+    """
+    own = {(t.name, t.attribute, t.index or 0) for unknown in known for t in unknown.targets}
+    found = []
+    for joint, (position, velocity) in reach.items():
+        unit = 'm' if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_SLIDE else 'rad'
+        qpos, dof = int(model.jnt_qposadr[joint]), int(model.jnt_dofadr[joint])
+        for attribute, index, value, far, measure in (
+            ('initial_qpos', qpos, float(state[0][qpos]), position, unit),
+            ('initial_qvel', dof, float(state[1][dof]), velocity, f'{unit}/s'),
+        ):
+            if (name, attribute, index) not in own:
+                target = Target('sequence', name, attribute, index, 0, measure)
+                label = f'{attribute}[{index}] of {name}'
+                found.append(Unknown(label, (target,), value, value - far, value + far))
     return tuple(found)
 
 

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.differences import NEGLIGIBLE, SMALL, FunctionResiduals, scales
 from sysid_ros.estimation.motion import (
-    FEWEST_SAMPLES,
     disturbed,
     low_pass,
     measured_joints,
@@ -37,8 +37,8 @@ from sysid_ros.estimation.motion import (
     turning,
     unmeasured,
 )
-from sysid_ros.estimation.solver.differences import FunctionResiduals, scales
-from sysid_ros.estimation.solver.solver import SolverSettings, attempt, interrupt
+from sysid_ros.estimation.noise import FEWEST_SAMPLES, SMALLEST
+from sysid_ros.estimation.solver import SolverSettings, attempt, interrupt
 from sysid_ros.model.elements import TO_JOINT
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
@@ -52,10 +52,8 @@ Array = NDArray[np.float64]
 
 #: Instants of all sequences at most: each is evaluated for every candidate.
 _MOST_INSTANTS = 600
-#: Rounds in which joints are weighted by what their equations leave, in N·m or N at least this.
-_WEIGHTINGS, _TINY = 3, 1e-9
-#: Residuals below this share of the torque's own size are not weighted higher than there.
-_SMALLEST_RESIDUAL = 1e-3
+#: Rounds in which joints are weighted by what their equations leave.
+_WEIGHTINGS = 3
 
 
 class Regression(NamedTuple):
@@ -66,22 +64,14 @@ class Regression(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One sequence at n of its instants.
+    """One sequence at n of its instants."""
 
-    Attributes:
-        run: The sequence.
-        whole: All of its motion, smoothed, …
-        rows: … (n,) which rows of it these instants are, …
-        motion: … and the motion at these alone.
-        torque: (n, nv) what was measured, after the same low-pass, N·m or N; NaN elsewhere.
-        known: (n, nv) where the force that the motion needs is measured, or told by the actuators.
-    """
-
-    run: Run
-    whole: PrescribedMotion
-    rows: NDArray[np.int64]
-    motion: PrescribedMotion
-    torque: Array
+    run: Run  # the sequence
+    whole: PrescribedMotion  # all of its motion, smoothed, …
+    rows: NDArray[np.int64]  # … (n,) which rows of it these instants are, …
+    motion: PrescribedMotion  # … and the motion at these alone
+    torque: Array  # (n, nv) what was measured, after the same low-pass, N·m or N; NaN elsewhere
+    # (n, nv) where the force that the motion needs is measured, or told by the actuators.
     known: NDArray[np.bool_]
 
 
@@ -98,9 +88,6 @@ def regress(context: FitContext, simulator: Simulator) -> Regression | str:
 
     Returns:
         What was found, or the reason why nothing was, in a clause.
-
-    Raises:
-        CancelledError: The fit was cancelled.
     """
     reason = not_applicable(simulator)
     if reason is not None:
@@ -266,10 +253,9 @@ def _solve(context: FitContext, torques: _Torques, unknowns: Sequence[Unknown]) 
     residual = torques(x[None])[:, 0]
     if not np.all(np.isfinite(residual)):
         return None
-    floors = _SMALLEST_RESIDUAL * _spread(residual, torques.groups)
     settings = SolverSettings(rough=True)
     for _ in range(_WEIGHTINGS):
-        sigma = np.maximum(_spread(residual, torques.groups), floors)
+        sigma = _spread(residual, torques.groups)
 
         def weighted(candidates: Array, sigma: Array = sigma) -> Array:
             interrupt(context.cancel)
@@ -286,38 +272,24 @@ def _solve(context: FitContext, torques: _Torques, unknowns: Sequence[Unknown]) 
 def _spread(residual: Array, groups: NDArray[np.int64]) -> Array:
     """Return (n,) the root mean square of the residuals of each one's group, above zero."""
     squares = np.bincount(groups, residual**2) / np.maximum(np.bincount(groups), 1)
-    return np.asarray(np.maximum(np.sqrt(squares), _TINY)[groups])
+    return np.asarray(np.maximum(np.sqrt(squares), SMALLEST)[groups])
 
 
 #: Delays this far apart are tried, s, and so late at most where nobody says how late they may be.
 _DELAY_STEP, _LATEST = 5e-4, 0.1
-#: Delays explain forces equally well where what they leave differs by less than this factor: more
-#: than the walls of a wrong friction make, and far less than a command's period does.
-_ALIKE = 1.02
 #: Forces tell a stiffness where both regressions agree to this part.
 _CLEAR = 0.8
-#: Forces are explained entirely where less than this part of their squares is left.
-_EXACT = 1e-12
-#: A force within this part of its limit is taken to be limited.
-_LIMITED = 0.01
 
 
 class _Law(NamedTuple):
-    """What one joint's force is regressed on, in one sequence.
+    """What one joint's force is regressed on, in one sequence."""
 
-    Attributes:
-        force: (n,) measured, at the actuator.
-        position: (n,) measured, in the unit of the command.
-        others: (n, k) one, and the velocity as positions and, if there is one, a sensor tell it.
-        times: (n,) s.
-        held: Its command.
-    """
-
-    force: Array
-    position: Array
+    force: Array  # (n,) measured, at the actuator
+    position: Array  # (n,) measured, in the unit of the command
+    # (n, k) one, and the velocity as positions and, if there is one, a sensor tell it.
     others: Array
-    times: Array
-    held: HeldCommand
+    times: Array  # (n,) s
+    held: HeldCommand  # its command
 
     def table(self, delay: float) -> Array:
         """Return (n, k + 2): what the position misses of the command, the others, the force."""
@@ -326,17 +298,12 @@ class _Law(NamedTuple):
 
 
 class Gains(NamedTuple):
-    """What measured forces say of a servo's gains.
+    """What measured forces say of a servo's gains."""
 
-    Attributes:
-        low: Least stiffness: forces regressed on what the position misses, which has noise …
-        high: … and greatest: regressed the other way, as if forces had all of the noise, N·m/rad.
-        kv: Damping at the stiffness between, N·m·s/rad.
-    """
-
-    low: float
+    low: float  # least stiffness: forces regressed on what the position misses, which has noise …
+    # … and greatest: regressed the other way, as if forces had all of the noise, N·m/rad.
     high: float
-    kv: float
+    kv: float  # damping at the stiffness between, N·m·s/rad
 
     @property
     def kp(self) -> float | None:
@@ -441,7 +408,8 @@ def _law(model: mujoco.MjModel, run: Run, force: SampledForce) -> _Law | None:
         own = np.sort(force.factor * model.actuator_forcerange[force.actuator])
         low, high = max(low, own[0]), min(high, own[1])
     known = np.isfinite(values) & (times >= at[0]) & (times <= at[-1])
-    known &= (values > (1 - _LIMITED) * low) & (values < (1 - _LIMITED) * high)
+    # A force that is nearly at its limit is taken to be limited.
+    known &= (values > (1 - SMALL) * low) & (values < (1 - SMALL) * high)
     if known.sum() < FEWEST_SAMPLES:
         return None
     # What a command is held against: of a servo the length of its transmission, of a motor nothing.
@@ -465,7 +433,8 @@ def _alike(laws: Sequence[list[_Law]], low: float, high: float) -> tuple[float, 
     left = np.array([sum(_unexplained(joint, delay) for joint in laws) for delay in delays])
     best = int(np.argmin(left))
     weight = sum(len(law.force) for joint in laws for law in joint)
-    others = np.flatnonzero(left > left[best] + weight * np.log(_ALIKE))
+    # A little more is left at the walls of a wrong friction, and far more a command's period away.
+    others = np.flatnonzero(left > left[best] + weight * np.log1p(SMALL))
     if not len(others):
         return None
     first = others[others < best].max(initial=-1) + 1
@@ -479,4 +448,4 @@ def _unexplained(joint: Sequence[_Law], delay: float) -> float:
     normal, count = table.T @ table, len(table)
     solution = np.linalg.lstsq(normal[:-1, :-1], normal[:-1, -1])[0]
     left = normal[-1, -1] - normal[:-1, -1] @ solution
-    return count * float(np.log(max(left, _EXACT * normal[-1, -1]) / count))
+    return count * float(np.log(max(left, NEGLIGIBLE * normal[-1, -1]) / count))

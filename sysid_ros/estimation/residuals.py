@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.noise import MAD_OF_NORMAL, measured
-from sysid_ros.estimation.priors import JointPrior, prior_rows
-from sysid_ros.estimation.solver.differences import Differences, StepChanges
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.differences import Differences, StepChanges
+from sysid_ros.estimation.noise import MAD_OF_NORMAL, JointPrior, measured, prior_rows
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.model.elements import reads_force
 from sysid_ros.model.targets import Unknown
 from sysid_ros.rollout.runs import (
@@ -31,71 +30,57 @@ from sysid_ros.rollout.runs import (
 from sysid_ros.rollout.simulation import Block, Simulator
 from sysid_ros.signals import Trajectory
 
-Predicted = tuple[NDArray[np.float64], ...]
-Record = dict[str, NDArray[np.float64]]
+Array = NDArray[np.float64]
+Predicted = tuple[Array, ...]
+Record = dict[str, Array]
 
 #: In place of a sensor's index: the residual is not of a measurement but of a prior.
 PRIOR = -1
-#: Residual of every sample of a diverged simulation, in units of the noise: above what any stable
-#: candidate gives, and finite, so that the solver steps back. It is at least the first, and at
-#: least the second times the range of the channel, or so many SI units where it moved less. No
-#: residual is larger, or diverging would look better than being wrong.
+#: Residual of every sample of a diverged simulation, in units of the noise or of the range of the
+#: channel, whichever is larger: above what any stable candidate gives, and finite, so that the
+#: solver steps back. No residual is larger, or diverging would look better than being wrong.
 DIVERGED = 1e4
-_DIVERGED_RANGES = 10.0
+#: Numbers of residuals or of a Jacobian that are held at once.
+MOST_NUMBERS = 1e7
 
 
 @dataclass(frozen=True)
 class Samples:
-    """What each residual is.
+    """What each residual is."""
 
-    Attributes:
-        sequence: (n,) index of the sequence; for the prior of what belongs to one sequence, that.
-        time: (n,) seconds from the sequence's start.
-        sensor: (n,) index into ``sensors``; ``PRIOR`` for what is not a measurement.
-        sensors: Names of the sensors.
-        variance: (n,) what is expected of the square of a residual that is not of a measurement;
-            None where that is 1 for each.
-        bags: For each sequence, the recording that it is from; empty where each is one.
-        encoder_steps: Sensor to the step of its encoder, in units of its noise; empty where they
-            are not known.
-        forces: Whether one of the sensors reads forces or torques.
-    """
-
+    # (n,) index of the sequence; for the prior of what belongs to one sequence, that.
     sequence: NDArray[np.int64]
-    time: NDArray[np.float64]
+    time: Array  # (n,) seconds from the sequence's start
+    # (n,) index into 'sensors'; 'PRIOR' for what is not a measurement.
     sensor: NDArray[np.int64]
-    sensors: tuple[str, ...]
-    variance: NDArray[np.float64] | None = None
+    sensors: tuple[str, ...]  # names of the sensors
+    # (n,) what is expected of the square of a residual that is not of a measurement; None where
+    # that is 1 for each.
+    variance: Array | None = None
+    # For each sequence, the recording that it is from; empty where each is one.
     bags: tuple[str, ...] = ()
+    # Sensor to the step of its encoder, in units of its noise; empty where they are not known.
     encoder_steps: Mapping[str, float] = field(default_factory=dict)
-    forces: bool = False
+    forces: bool = False  # whether one of the sensors reads forces or torques
 
 
 @dataclass
 class _Compared:
-    """Which readings of a series are compared, and where their residuals are.
+    """Which readings of a series are compared, and where their residuals are."""
 
-    Attributes:
-        readings: What was measured, and what a simulation says instead.
-        mask: (n, k) whether a sample counts.
-        rows: Where the residuals are.
-        scale: (k,) what residuals are multiplied by.
-        limit: (k,) their largest size.
-    """
+    readings: Readings  # what was measured, and what a simulation says instead
+    mask: NDArray[np.bool_]  # (n, k) whether a sample counts
+    rows: slice  # where the residuals are
+    scale: Array  # (k,) what residuals are multiplied by
+    limit: Array  # (k,) their largest size
 
-    readings: Readings
-    mask: NDArray[np.bool_]
-    rows: slice
-    scale: NDArray[np.float64]
-    limit: NDArray[np.float64]
-
-    def picked(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def picked(self, values: Array) -> Array:
         """Return the (…, counted) samples of (…, n, k) values."""
         if self.mask.all():
             return values.reshape(*values.shape[:-2], -1)
         return values[..., self.mask]
 
-    def residual(self, block: Block, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def residual(self, block: Block, candidates: Array) -> Array:
         """Return the (m, counted) residuals of a block of (…, p) candidates."""
         if self.readings.lawful:
             values = np.stack(
@@ -149,22 +134,7 @@ class Residuals:
         enabled: Sequence[Callable[[str], bool]] = (),
         memory: JointPrior | None = None,
     ) -> None:
-        """Lay out the residual vector.
-
-        Args:
-            simulators: What predicts, one per model, all for the same candidates.
-            noise: Sensor name to the standard deviation that its residuals are divided by.
-            unknowns: What a candidate's values are; the default is all of the first simulator's,
-                else its first ones, and the others stay at their nominal values.
-            laws: Sensor, or axis of one, to the columns that act on its reading, beside those
-                whose targets do.
-            weights: Per simulator, sensor name to a factor on its residuals; 1 unless given.
-            enabled: Per simulator, whether a sensor counts; all do unless given.
-            memory: What is known of some unknowns together, beside each one's own prior.
-
-        Raises:
-            FitError: No sequence holds a measured sample that counts.
-        """
+        """Lay out the residual vector."""
         self.simulators = (simulators,) if isinstance(simulators, Simulator) else tuple(simulators)
         self._all = self.simulators[0].parameters
         self.unknowns = tuple(self._all if unknowns is None else unknowns)
@@ -172,7 +142,6 @@ class Residuals:
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
         self._diverged = 0
         self._parts_of_data: list[Residuals] = []
-        self._alike: list[tuple[Record, NDArray[np.bool_]]] = []
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
@@ -200,16 +169,13 @@ class Residuals:
             for i, s in enumerate(self.simulators)
             for _ in s.runs
         ]
-        self.dead = _dead_sensors(self.runs)
+        self._extents = _extents(self.runs)
+        self.dead = tuple(sorted(s for s, extent in self._extents.items() if not extent))
         self._compared = self._lay_out(models, counts)
         self.priors = prior_rows(self.unknowns, memory)
         self.samples = self._described()
         end = len(self.samples.time)
         self.prior_rows = slice(end - len(self.priors.unknown), end)
-        self._extents = dict.fromkeys(self.samples.sensors, 1.0)
-        for sensor, values in measured(self.runs):
-            if sensor in self._extents:
-                self._extents[sensor] = max(self._extents[sensor], float(np.ptp(values)))
         self.set_noise(noise)
 
     def _lay_out(
@@ -242,16 +208,10 @@ class Residuals:
     def _described(self) -> Samples:
         """Say what each residual is."""
         every = [(run, compared) for run, own in enumerate(self._compared) for compared in own]
-        sensors = sorted(
-            {
-                sensor
-                for _, compared in every
-                for sensor, used in zip(
-                    compared.readings.sensors, np.atleast_1d(compared.mask.any(axis=0)), strict=True
-                )
-                if used
-            }
-        )
+        used: set[str] = set()
+        for _, compared in every:
+            used.update(np.array(compared.readings.sensors)[compared.mask.any(axis=0)].tolist())
+        sensors = sorted(used)
         if not sensors:
             never = f' (never moving: {", ".join(self.dead)})' if self.dead else ''
             raise FitError(
@@ -289,17 +249,12 @@ class Residuals:
         return own + sum(part.evaluations for part in self._parts_of_data)
 
     @property
-    def at_once(self) -> int:
-        """Number of candidates that are simulated in the time of one."""
-        return max(self.simulators[0].threads // len(self.runs), 1)
-
-    @property
     def refusals(self) -> int:
         """Number of candidates so far that no model could be built for, for each simulator."""
         own = sum(simulator.refusals for simulator in self.simulators)
         return own + sum(part.refusals for part in self._parts_of_data)
 
-    def check(self, x: NDArray[np.float64]) -> None:
+    def check(self, x: Array) -> None:
         """Check that a candidate has a model.
 
         Raises:
@@ -315,19 +270,16 @@ class Residuals:
             for compared in own:
                 sensors = compared.readings.sensors
                 sigma = np.array([self.noise.get(sensor, 1.0) for sensor in sensors])
-                extent = np.array([self._extents.get(sensor, 1.0) for sensor in sensors])
+                extent = np.array([self._extents.get(sensor, 0.0) for sensor in sensors])
                 weight = np.array([weights.get(sensor, 1.0) for sensor in sensors])
                 compared.scale = weight / sigma
-                largest = np.maximum(DIVERGED, _DIVERGED_RANGES * extent / sigma)
-                compared.limit = np.maximum(np.abs(weight), 1e-300) * largest
+                compared.limit = DIVERGED * np.abs(weight) * np.maximum(1.0, extent / sigma)
 
-    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, dimensionless."""
         return self._evaluate(candidates, None)
 
-    def compare(
-        self, candidates: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], list[list[Predicted]]]:
+    def compare(self, candidates: Array) -> tuple[Array, list[list[Predicted]]]:
         """Return the same, and what is predicted: per sequence and candidate, (n, k) per series.
 
         Raises:
@@ -340,9 +292,7 @@ class Residuals:
                 raise refused
         return residual, found
 
-    def _evaluate(
-        self, candidates: NDArray[np.float64], predicted: list[list[Predicted]] | None
-    ) -> NDArray[np.float64]:
+    def _evaluate(self, candidates: Array, predicted: list[list[Predicted]] | None) -> Array:
         candidates = self._complete(candidates)
         found = np.empty((len(candidates), len(self.samples.time)))
         every = np.arange(len(candidates))
@@ -360,15 +310,15 @@ class Residuals:
                     compared.readings.predicted(rows, x) for compared in self._compared[run]
                 )
         found[:, self.prior_rows] = self.priors.residual(candidates)
-        residual: NDArray[np.float64] = found.T
+        residual: Array = found.T
         return residual
 
     def step_changes(
         self,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
+        x: Array,
+        steps: Array,
         columns: NDArray[np.bool_] | None = None,
-        base: NDArray[np.float64] | None = None,
+        base: Array | None = None,
     ) -> StepChanges:
         """Evaluate a candidate and its neighbours in one batch; see `ResidualLike`."""
         wanted = np.ones(len(x), dtype=bool) if columns is None else columns
@@ -439,7 +389,8 @@ class Residuals:
 
     def rescaled(self, solution: Solution, noise: Mapping[str, float]) -> Solution:
         """Change the scales to another noise, and return a solution in the new ones."""
-        factor = self.factors(noise)
+        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
+        factor = np.where(self.samples.sensor < 0, 1.0, ratios[self.samples.sensor])
         self.set_noise(noise)
         return dataclasses.replace(
             solution,
@@ -447,17 +398,12 @@ class Residuals:
             jacobian=solution.jacobian * factor[:, None],
         )
 
-    def factors(self, noise: Mapping[str, float]) -> NDArray[np.float64]:
-        """Return what the (n,) residuals would be multiplied by in other scales."""
-        ratios = np.array([self.noise[sensor] / noise[sensor] for sensor in self.samples.sensors])
-        return np.where(self.samples.sensor < 0, 1.0, ratios[self.samples.sensor])
-
-    def delays(self, index: int, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def delays(self, index: int, x: Array) -> Array:
         """Return how much later than its stamps each command of a sequence acts, s."""
         simulator, run = self._place(index)
         return simulator.delays(run, self._complete(x[None])[0])
 
-    def common_delays(self) -> NDArray[np.float64]:
+    def common_delays(self) -> Array:
         """Return the (number of sequences, p) derivatives of the mean delay of their commands."""
         places = map(self._place, range(len(self.runs)))
         found = [simulator.common_delay(run) for simulator, run in places]
@@ -468,7 +414,7 @@ class Residuals:
         owner = int(np.searchsorted(self._first, index, side='right')) - 1
         return self.simulators[owner], index - int(self._first[owner])
 
-    def records(self, x: NDArray[np.float64]) -> list[Record]:
+    def records(self, x: Array) -> list[Record]:
         """Return what is recorded of each sequence's simulation with a (p,) candidate."""
         every = [np.zeros(1, dtype=np.int64)] * len(self.runs)
         found: list[Record] = [{} for _ in self.runs]
@@ -476,9 +422,7 @@ class Residuals:
             found[run] = {field: rows[0].copy() for field, rows in block.rows.items()}
         return found
 
-    def with_variants(
-        self, x: NDArray[np.float64], variants: Sequence[Sequence[Run]]
-    ) -> NDArray[np.float64]:
+    def with_variants(self, x: Array, variants: Sequence[Sequence[Run]]) -> Array:
         """Return the (n, m) residuals of a (p,) candidate on m variants of each sequence."""
         count = len(variants[0])
         candidates = np.repeat(self._complete(x[None]), count, axis=0)
@@ -490,7 +434,7 @@ class Residuals:
                 found[compared.rows, block.candidates] = compared.residual(block, candidates).T
         return found
 
-    def of_records(self, x: NDArray[np.float64], records: Sequence[Record]) -> NDArray[np.float64]:
+    def of_records(self, x: Array, records: Sequence[Record]) -> Array:
         """Return the (n,) residuals of a (p,) candidate whose simulations recorded this."""
         found = np.empty(len(self.samples.time))
         for index, record in enumerate(records):
@@ -498,7 +442,7 @@ class Residuals:
         found[self.prior_rows] = self.priors.residual(x[None])[0]
         return found
 
-    def of_record(self, index: int, x: NDArray[np.float64], record: Record) -> NDArray[np.float64]:
+    def of_record(self, index: int, x: Array, record: Record) -> Array:
         """Return the residuals of one sequence, as `rows` has them."""
         candidates = self._complete(x[None])
         rows = {field: values[None] for field, values in record.items()}
@@ -512,21 +456,19 @@ class Residuals:
         compared = self._compared[index]
         return slice(compared[0].rows.start, compared[-1].rows.stop) if compared else slice(0, 0)
 
-    def spread(self, residual: NDArray[np.float64], *, robust: bool = False) -> dict[str, float]:
+    def spread(self, residual: Array, *, robust: bool = False) -> dict[str, float]:
         """Return the root mean square of each sensor's (n,) residuals, dimensionless.
 
         A robust one is the median absolute residual, scaled to a normal distribution.
         """
         found: dict[str, float] = {}
         for index, sensor in enumerate(self.samples.sensors):
-            values = residual[self.samples.sensor == index]
-            if robust:
-                found[sensor] = float(np.median(np.abs(values))) / MAD_OF_NORMAL
-            else:
-                found[sensor] = float(np.sqrt(np.mean(values**2)))
+            own = np.abs(residual[self.samples.sensor == index])
+            size = np.median(own) / MAD_OF_NORMAL if robust else np.sqrt(np.mean(own**2))
+            found[sensor] = float(size)
         return found
 
-    def _complete(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _complete(self, candidates: Array) -> Array:
         """Return (m, all) candidates with what is not unknown at its nominal value."""
         constants = np.broadcast_to(self._constants, (len(candidates), len(self._constants)))
         return np.concatenate([candidates, constants], axis=1)
@@ -549,35 +491,9 @@ class Residuals:
 
     def _simulate(
         self,
-        candidates: NDArray[np.float64],
+        candidates: Array,
         jobs: Sequence[NDArray[np.int64]],
-        beside: NDArray[np.float64] | None = None,
-        variants: Sequence[Sequence[Run]] | None = None,
-    ) -> Iterator[tuple[int, Block]]:
-        """Yield the index of every sequence and its simulations.
-
-        Where no unknown acts on simulations, those of one candidate serve all.
-        """
-        if self.exact.all() and not self._alike:
-            first = [np.zeros(1, dtype=np.int64)] * len(self.runs)
-            found = {
-                run: ({k: v.copy() for k, v in block.rows.items()}, block.diverged.copy())
-                for run, block in self._rolled(candidates, first)
-            }
-            self._alike = [found[run] for run in range(len(self.runs))]
-        if self._alike:
-            for run, ((known, wild), some) in enumerate(zip(self._alike, jobs, strict=True)):
-                count = len(some)
-                rows = {k: np.broadcast_to(v, (count, *v.shape[1:])) for k, v in known.items()}
-                yield run, Block(run, some, rows, np.broadcast_to(wild, count))
-            return
-        yield from self._rolled(candidates, jobs, beside, variants)
-
-    def _rolled(
-        self,
-        candidates: NDArray[np.float64],
-        jobs: Sequence[NDArray[np.int64]],
-        beside: NDArray[np.float64] | None = None,
+        beside: Array | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[tuple[int, Block]]:
         """Yield the index of every sequence and the simulations of its candidates."""
@@ -593,27 +509,25 @@ class Residuals:
         self,
         compared: _Compared,
         block: Block,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
+        x: Array,
+        steps: Array,
         exact: NDArray[np.bool_],
-        changes: NDArray[np.float64],
+        changes: Array,
     ) -> None:
         """Fill in the changes by the unknowns that act on readings only."""
         acting = set().union(*(law.columns for law in compared.readings.laws))
-        own = [column for column in acting if column < len(exact)]
-        if not exact[own].any():
-            return
-        rows = {field: values[0] for field, values in block.rows.items()}
-        found = compared.readings.derivatives(rows, x, compared.scale)
-        for column, derivative in found.items():
-            if column in own and exact[column]:
-                changes[compared.rows, column] = steps[column] * compared.picked(derivative)
+        own = [column for column in acting if column < len(exact) and exact[column]]
+        if own:
+            rows = {field: values[0] for field, values in block.rows.items()}
+            found = compared.readings.derivatives(rows, x, compared.scale)
+            for column in set(own) & set(found):
+                changes[compared.rows, column] = steps[column] * compared.picked(found[column])
 
 
-def _dead_sensors(runs: Iterable[Run]) -> tuple[str, ...]:
-    """Return the sensors of which every sample is the same in all sequences."""
-    seen: dict[str, tuple[float, float]] = {}
+def _extents(runs: Iterable[Run]) -> dict[str, float]:
+    """Return the range of each sensor's samples in all sequences."""
+    ends: dict[str, tuple[float, float]] = {}
     for sensor, values in measured(runs):
-        low, high = seen.get(sensor, (np.inf, -np.inf))
-        seen[sensor] = (min(low, float(values.min())), max(high, float(values.max())))
-    return tuple(sorted(sensor for sensor, (low, high) in seen.items() if low == high))
+        low, high = ends.get(sensor, (np.inf, -np.inf))
+        ends[sensor] = (min(low, float(values.min())), max(high, float(values.max())))
+    return {sensor: high - low for sensor, (low, high) in ends.items()}

@@ -9,7 +9,10 @@ over the bounds.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -18,11 +21,17 @@ from numpy.typing import NDArray
 from sysid_ros.config.schema import StartChoice
 from sysid_ros.errors import FitError, nearest
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.differences import CLEARLY, ResidualLike, Variables
 from sysid_ros.estimation.regression import not_applicable, regress
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.solver import Solution, attempt
-from sysid_ros.estimation.solver.starts import Attempt, solve_from
+from sysid_ros.estimation.solver import (
+    ROUGH_TOLERANCE,
+    Iteration,
+    Solution,
+    SolverSettings,
+    attempt,
+    cost,
+)
 from sysid_ros.estimation.windows import (
     LOST,
     ROUGH,
@@ -33,51 +42,135 @@ from sysid_ros.estimation.windows import (
     solve_in_stages,
     solve_in_windows,
 )
+from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]
 CHOICES: tuple[StartChoice, ...] = get_args(StartChoice)
 
-#: A start whose residuals are so many times the noise in the mean square needs no better one.
-_NEAR = 4.0
-#: Weights that are to change are not worth more digits than these, in standard errors.
-ROUGH_TOLERANCE = 1.0
-#: Windows replace a doubtful solution where their mean square is below this part of its.
-_CLEARLY = 0.5
+#: So many of the starts are solved, those with the least cost.
+_KEPT = 3
+#: Status of a start that was evaluated and not solved, and of one whose solve could not begin.
+NOT_SOLVED = 'not solved'
+FAILED = 'failed'
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start and what became of it."""
+
+    start: Array  # (p,) values
+    start_cost: float  # cost there
+    unstable: bool  # whether the simulation was unstable there
+    # The solution's word, 'not solved', or 'failed' where the solve could not begin.
+    status: str
+    cost: float  # cost at the end; NaN unless it was solved
+    x: Array  # (p,) values at the end; the start unless it was solved
+
+
+@dataclass(frozen=True)
+class MultiStart:
+    """The best solution, and all starts in the order of their costs at the start."""
+
+    solution: Solution
+    attempts: tuple[Attempt, ...]
+
+
+def starts(unknowns: Sequence[Unknown], count: int, seed: int = 0) -> Array:
+    """Spread starts over the bounds by a scrambled Sobol sequence; the first is the nominal one.
+
+    Args:
+        unknowns: What is sampled; a logarithmic one by its logarithm.
+        count: Number of starts.
+        seed: Of the sample.
+
+    Returns:
+        (count, p) values.
+
+    Raises:
+        FitError: The count is not positive, or bounds are not finite or, on a logarithmic scale,
+            not positive.
+    """
+    if count < 1:
+        raise FitError(f'Expected at least one start, got {count}.')
+    for unknown in unknowns:
+        low, high, log = unknown.min_value, unknown.max_value, unknown.scale == 'log'
+        if not np.isfinite([low, high]).all() or (log and low <= 0):
+            kind = 'positive and finite' if log else 'finite'
+            raise FitError(
+                f'Starts are spread over the bounds, which are expected to be {kind}; those of '
+                f'parameter {unknown.name!r} are [{low:g}, {high:g}].'
+            )
+    variables, size = Variables(unknowns), len(unknowns)
+    nominal = np.array([[unknown.nominal for unknown in unknowns]])
+    if count == 1:
+        return nominal
+    from scipy.stats import qmc  # noqa: PLC0415 (slow to import, and few fits need it)
+
+    # Balance needs a power of two; what is beyond the count is left out.
+    power = int(np.ceil(np.log2(count - 1)))
+    drawn = qmc.Sobol(size, seed=np.random.default_rng(seed)).random_base2(power)[: count - 1]
+    spread = variables.lower + np.asarray(drawn) * (variables.upper - variables.lower)
+    return np.concatenate([nominal, [variables.values(z) for z in spread]])
+
+
+def solve_from(
+    residuals: ResidualLike,
+    candidates: Array,
+    *,
+    settings: SolverSettings | None = None,
+    cancel: threading.Event | None = None,
+    observe: Callable[[Iteration], None] | None = None,
+) -> MultiStart:
+    """Evaluate (count, p) starts in one batch and solve from the best few of them.
+
+    Raises:
+        CancelledError: ``cancel`` was set.
+        FitError: No start can be solved; the first one's reason.
+    """
+    settings = settings or SolverSettings()
+    values = residuals(candidates)
+    unstable = np.array(residuals.unstable)
+    finite = np.all(np.isfinite(values), axis=0)
+    costs = [cost(r, settings.loss) if np.isfinite(r).all() else np.inf for r in values.T]
+    attempts: list[Attempt] = []
+    solutions: list[Solution] = []
+    reasons: list[FitError] = []
+    for place, k in enumerate(np.lexsort((costs, unstable | ~finite)).tolist()):
+        start = candidates[k].copy()
+        found = Attempt(start, costs[k], bool(unstable[k]), NOT_SOLVED, math.nan, start)
+        if place < _KEPT and (place == 0 or time.monotonic() <= settings.deadline):
+            end = attempt(residuals, start, settings=settings, cancel=cancel, observe=observe)
+            if isinstance(end, FitError):
+                reasons.append(end)
+                found = replace(found, status=FAILED)
+            else:
+                solutions.append(end)
+                found = replace(found, status=end.status, cost=end.cost, x=end.x)
+        attempts.append(found)
+    if not solutions:
+        raise reasons[0]
+    return MultiStart(min(solutions, key=lambda solution: solution.cost), tuple(attempts))
 
 
 class Start(NamedTuple):
-    """Where a fit starts.
+    """Where a fit starts."""
 
-    Attributes:
-        name: ``nominal``, ``regression``, ``windows`` or, of several starts, ``spread``.
-        x: (p,) values.
-        sentence: Where they are from, for people.
-        rough: Whether full-length simulations from there say nothing about the parameters.
-    """
-
-    name: str
-    x: Array
-    sentence: str
+    name: str  # 'nominal', 'regression', 'windows' or, of several starts, 'spread'
+    x: Array  # (p,) values
+    sentence: str  # where they are from, for people
+    # Whether full-length simulations from there say nothing about the parameters.
     rough: bool = False
 
 
 @dataclass(frozen=True)
 class FirstSolution:
-    """A first solution, with weights that come from the measurements alone.
+    """A first solution, with weights that come from the measurements alone."""
 
-    Attributes:
-        residuals: Of whole sequences, or of the windows that replace them.
-        solution: A rough solution for them.
-        start: Where it is from.
-        attempts: What became of each start, where there were several.
-        window: Length of the windows, s; None for whole sequences.
-    """
-
-    residuals: Residuals
-    solution: Solution
-    start: Start
-    attempts: tuple[Attempt, ...] = ()
-    window: float | None = None
+    residuals: Residuals  # of whole sequences, or of the windows that replace them
+    solution: Solution  # a rough solution for them
+    start: Start  # where it is from
+    attempts: tuple[Attempt, ...] = ()  # what became of each start, where there were several
+    window: float | None = None  # length of the windows, s; None for whole sequences
 
 
 def check_choice(choice: str) -> None:
@@ -97,7 +190,6 @@ def choose(context: FitContext, residuals: Residuals, choice: StartChoice) -> St
     nominal values, unless these are near the optimum already.
 
     Raises:
-        CancelledError: The fit was cancelled.
         FitError: A regression or windows were asked for, and the recordings do not allow them.
     """
     here = Start('nominal', _nominal(residuals), 'the nominal values')
@@ -147,7 +239,7 @@ def _judge(context: FitContext, residuals: Residuals, x: Array) -> tuple[float, 
     if residuals.unstable[0] or not np.all(np.isfinite(values)):
         return math.inf, True, False
     there = cost(values, context.settings.loss)
-    return there, roughness > ROUGH, 2 * there < _NEAR * len(values)
+    return there, roughness > ROUGH, 2 * there < CLEARLY * len(values)
 
 
 def initialize(
@@ -158,7 +250,6 @@ def initialize(
     ``windowed`` stays with windows, wherever they lead.
 
     Raises:
-        CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or nothing can be fitted.
     """
     _allow_for_misfit(context, residuals, _nominal(residuals))
@@ -194,7 +285,6 @@ def initialize_from(
     """Return the first solution from several starts, the last of which is the chosen one.
 
     Raises:
-        CancelledError: The fit was cancelled.
         FitError: The choice is not possible, or no start can be solved.
     """
     _allow_for_misfit(context, residuals, _nominal(residuals))
@@ -202,11 +292,7 @@ def initialize_from(
     if start.name != 'nominal':
         candidates = np.concatenate([candidates[:-1], start.x[None]])
     best = solve_from(
-        residuals,
-        candidates,
-        settings=context.settings,
-        cancel=context.cancel,
-        observe=context.log,
+        residuals, candidates, settings=context.settings, cancel=context.cancel, observe=context.log
     )
     context.log.replace(best.solution.trace)
     spread = Start('spread', best.solution.x, f'the best of {len(candidates)} starts')
@@ -222,7 +308,7 @@ def resume(
     it had the same unknowns.
     """
     _allow_for_misfit(context, residuals, start.x)
-    solution = _solved(context, residuals, start.x, begun)
+    solution = context.attempt(residuals, start.x, begun)
     return None if solution is None else FirstSolution(residuals, solution, start)
 
 
@@ -256,14 +342,12 @@ def _by_windows(
     if windows is None:
         return None
     if known is not None:
-        before, after = (
-            each.cost / max(len(each.residual), 1) for each in (known, windows.solution)
-        )
-        if not after < _CLEARLY * before:
+        before, after = (each.cost / len(each.residual) for each in (known, windows.solution))
+        if CLEARLY * after >= before:
             return None
     if windows.leads and not context.is_late:
         found = _led_by(windows, start)
-        whole = _solved(context, residuals, found.x)
+        whole = context.attempt(residuals, found.x)
         if (
             whole is not None
             and whole.success
@@ -293,7 +377,7 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
 
     A good start that leads nowhere is given up for the nominal values; the better end counts.
     """
-    good = None if start.name == 'nominal' else _solved(context, residuals, start.x)
+    good = None if start.name == 'nominal' else context.attempt(residuals, start.x)
     if good is not None and (context.is_late or not is_stuck(good)):
         return good
     staged = solve_in_stages(
@@ -305,22 +389,3 @@ def _solved_whole(context: FitContext, residuals: Residuals, start: Start) -> So
         observe=context.log,
     )
     return staged if good is None or staged.cost < good.cost else good
-
-
-def _solved(
-    context: FitContext,
-    residuals: Residuals,
-    x: Array,
-    begun: Solution | None = None,
-) -> Solution | None:
-    """Return a solution straight from (p,) values, None where it cannot begin."""
-    found = attempt(
-        residuals,
-        x,
-        settings=context.settings,
-        tolerance=ROUGH_TOLERANCE,
-        begun=begun,
-        cancel=context.cancel,
-        observe=context.log,
-    )
-    return None if isinstance(found, FitError) else found

@@ -22,24 +22,25 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.context import FitContext
+from sysid_ros.estimation.differences import STEP, scales
 from sysid_ros.estimation.motion import measured_joints, smoothed
-from sysid_ros.estimation.noise import measured
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import scales
-from sysid_ros.estimation.solver.losses import cost
-from sysid_ros.estimation.solver.solver import (
+from sysid_ros.estimation.noise import FEWEST_SAMPLES, SMALLEST, measured
+from sysid_ros.estimation.nuisances import states_at_start
+from sysid_ros.estimation.residuals import MOST_NUMBERS, Residuals
+from sysid_ros.estimation.solver import (
     LIMITS,
+    ROUGH_TOLERANCE,
     FitLog,
     Iteration,
     Solution,
     SolverSettings,
     attempt,
+    cost,
     interrupt,
     solve,
 )
@@ -55,10 +56,7 @@ _BESIDE = 2.0
 
 
 def cut(
-    trajectory: Trajectory,
-    begin: float,
-    end: float,
-    state: tuple[Array, Array] | None = None,
+    trajectory: Trajectory, begin: float, end: float, state: tuple[Array, Array] | None = None
 ) -> Trajectory:
     """Return a part of a trajectory, stamped from its own begin.
 
@@ -101,24 +99,19 @@ def _rows(series: TimeSeries, kept: slice | NDArray[np.bool_], begin: float) -> 
     return TimeSeries(series.times[kept] - begin, series.data[kept], series.signal_mapping)
 
 
-#: The parameters are moved by the first part of their magnitudes, far above rounding errors, and
-#: the effect is scaled to the second: parameters are seldom known better at a start.
-_PROBE, _SMALL = 1e-6, 1e-3
 #: What counts is the last part of each trajectory, where errors have grown.
 _LATE = 0.75
-#: Ground is rough where a start that is a tenth off predicts nothing.
-ROUGH = 0.01
-#: Values that fit parts of the data have smaller errors: they are lost where a thousandth counts.
-LOST = 1.0
+#: Ground is rough where a start that is a tenth off predicts nothing. Values that fit parts of the
+#: data have smaller errors: they are lost where a thousandth counts.
+ROUGH, LOST = 10.0, 1000.0
 
 
 def roughness_at(residuals: Residuals, x: Array, count: int) -> float:
-    """Return how far a change of the parameters by a thousandth moves the end of the motion.
+    """Return how far the end of the motion moves by a relative change of the parameters.
 
     The cost is smooth where a small change of the parameters changes the motion a little. In
     chaotic and unstable motion the change grows exponentially with the length of the simulation,
-    and so does the number of false minima: from about 1 on, a start that is a thousandth off
-    predicts nothing.
+    and so does the number of false minima.
 
     Args:
         residuals: The residual function.
@@ -134,7 +127,13 @@ def roughness_at(residuals: Residuals, x: Array, count: int) -> float:
 
 def compared(residuals: Residuals, x: Array, count: int) -> tuple[Array, float]:
     """Return the (n,) residuals of a candidate, and `roughness_at` it."""
-    values = residuals(np.stack([x, _neighbour(residuals, x, count)]))
+    low, high = np.array([(u.min_value, u.max_value) for u in residuals.unknowns[:count]]).T
+    step = STEP * np.where(x[:count] != 0, np.abs(x[:count]), scales(residuals.unknowns[:count]))
+    step *= np.random.default_rng(0).choice([-1.0, 1.0], count)
+    outside = (x[:count] + step > high) | (x[:count] + step < low)
+    moved = x.copy()
+    moved[:count] += np.where(outside, -step, step)
+    values = residuals(np.stack([x, moved]))
     at, beside = values.T
     if residuals.unstable.any() or not np.isfinite(values).all():
         return at, math.inf
@@ -151,38 +150,21 @@ def compared(residuals: Residuals, x: Array, count: int) -> tuple[Array, float]:
         if len(change) and extents[sensor] > 0:
             size = float(np.sqrt(np.mean(change**2))) * residuals.noise[sensor]
             found.append(size / extents[sensor])
-    return at, float(np.median(found)) * _SMALL / _PROBE if found else 0.0
-
-
-def _neighbour(residuals: Residuals, x: Array, count: int) -> Array:
-    """Return (p,) values beside a candidate's, the first ones moved a little in one direction."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], count)
-    unknowns = residuals.unknowns[:count]
-    step = _PROBE * np.where(x[:count] != 0, np.abs(x[:count]), scales(unknowns))
-    low, high = np.array([(unknown.min_value, unknown.max_value) for unknown in unknowns]).T
-    signs = np.where(x[:count] + step > high, -1.0, np.where(x[:count] - step < low, 1.0, signs))
-    moved = x.copy()
-    moved[:count] += signs * step
-    return moved
+    return at, float(np.median(found)) / STEP if found else 0.0
 
 
 #: The stages before the last take the beginnings of so many trajectories, or a few more, these
 #: shares of their lengths.
 _SHARES, _FEW = (0.1, 0.2, 0.4), 4
+#: A stage ends when the next step would be shorter than this, in standard errors of its own.
+_ROUGH = 4.0
 #: A fit whose end is doubtful is made again in more and finer stages, which take longer.
 _PATIENT_SHARES = (0.1, 0.2, 0.4, 0.6, 0.8)
-#: A stage ends when the next step would be shorter than this, in standard errors of its own; those
-#: that are finer end, and those in windows, at the second.
-_ROUGH, _FINE = 4.0, 1.0
 #: An end is doubtful where its residuals are so many times the noise in the mean square, unless
 #: those of the shortest beginning have this part of what is above the noise: the model lacks
 #: something then, as it will at every end. One that no step improves is doubtful, too, unless its
 #: residuals are below that part of the noise, as those of exact data are.
 _DOUBTFUL, _FROM_THE_FIRST = 1.15, 0.25
-#: A stage has so many residuals for each unknown at least, or it is left out.
-_RESIDUALS_PER_UNKNOWN = 20
-#: With a lower limit of iterations, all of them are on all data.
-_FEWEST_ITERATIONS = 10
 #: A solve has not arrived where its slopes promise this part of its cost.
 _PROMISED = 0.01
 #: Kind of the Jacobian in the trace's first entry: the step from there was found on parts.
@@ -208,7 +190,7 @@ def solve_in_stages(
     Args:
         residuals: The residual function.
         start: (p,) start values.
-        settings: Which solver, loss and limit, of all stages together.
+        settings: Which loss and limits, of all stages together.
         tolerance: Largest predicted step at the end, in standard errors; the settings' accuracy
             unless given.
         noise_known: Whether residuals that are larger than the noise cast doubt on the end.
@@ -230,10 +212,11 @@ def solve_in_stages(
 
     def whole(x: Array, begun: Solution | None) -> Solution:
         left = max(settings.max_iterations - len(log.trace), 1)
+        limited = dataclasses.replace(settings, max_iterations=left)
         return solve(
             residuals,
             x,
-            settings=dataclasses.replace(settings, max_iterations=left),
+            settings=limited,
             tolerance=tolerance,
             begun=begun,
             cancel=cancel,
@@ -248,13 +231,12 @@ def solve_in_stages(
         for part in parts:
             residuals.also(part)
             x = start if last is None else last.x
-            found = solve_part(part, x, early, rough, cancel, last)
-            last = last if found is None else found
+            last = solve_part(part, x, early, rough, cancel, last) or last
         if last is None or cost_of(last.x) > at_start:  # what parts say is not so of all
             return whole(start, None)
         return whole(last.x, last)
 
-    parts = parts_of(residuals) if settings.max_iterations >= _FEWEST_ITERATIONS else []
+    parts = parts_of(residuals)
     if not parts:
         return whole(start, None)
     interrupt(cancel)
@@ -264,7 +246,7 @@ def solve_in_stages(
     log(Iteration(0, at_start, 0.0, taken, residuals.diverged, 0.0, jacobian=PARTS, x=x))
     ends = [through(parts, _ROUGH)]
     if _doubtful(ends[0], parts[0], settings, noise_known):
-        ends.append(through(parts_of(residuals, _PATIENT_SHARES), _FINE))
+        ends.append(through(parts_of(residuals, _PATIENT_SHARES), ROUGH_TOLERANCE))
     if min(each.cost for each in ends) > at_start:
         ends.append(whole(start, None))
     trace = tuple(log.trace)
@@ -327,10 +309,14 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
     chosen = [
         [run.sequence for run in simulator.runs[::stride]] for simulator in residuals.simulators
     ]
-    needed = _RESIDUALS_PER_UNKNOWN * len(residuals.unknowns)
+    needed = FEWEST_SAMPLES * len(residuals.unknowns)
     parts = []
     for share in shares:
-        begun = [[_beginning(each, share) for each in own] for own in chosen]
+        # With the sample at the end.
+        begun = [
+            [cut(each, 0.0, float(np.nextafter(share * each.duration, math.inf))) for each in own]
+            for own in chosen
+        ]
         count = sum(
             np.isfinite(series.data).sum()
             for own in begun
@@ -343,13 +329,6 @@ def parts_of(residuals: Residuals, shares: tuple[float, ...] = _SHARES) -> list[
     return parts
 
 
-def _beginning(trajectory: Trajectory, share: float) -> Trajectory:
-    """Return the first part of a trajectory, with the sample at its end."""
-    return cut(trajectory, 0.0, float(np.nextafter(share * trajectory.duration, math.inf)))
-
-
-#: Numbers of a Jacobian at most; of more windows, every second or third … is taken.
-_MOST_NUMBERS = 8e6
 #: Starts are sought within this share of the range that the joint moves in.
 _REACH = 0.5
 #: The first windows are so long, s; each stage doubles that.
@@ -357,35 +336,22 @@ SHORTEST = 0.25
 
 
 class Windows(NamedTuple):
-    """A problem cut into windows.
+    """A problem cut into windows."""
 
-    Attributes:
-        sequences: The windows.
-        unknowns: The problem's own unknowns, then positions and velocities at the windows' starts.
-        taken: Share of the data that is in these windows.
-    """
-
-    sequences: tuple[Trajectory, ...]
+    sequences: tuple[Trajectory, ...]  # the windows
+    # The problem's own unknowns, then positions and velocities at the windows' starts.
     unknowns: tuple[Unknown, ...]
-    taken: float
+    taken: float  # share of the data that is in these windows
 
 
 class Window(NamedTuple):
-    """A part of a trajectory.
+    """A part of a trajectory."""
 
-    Attributes:
-        whole: The trajectory that it is cut from.
-        begin: Its first moment, s from the start of the whole.
-        end: Its last, which belongs to the next window unless the whole ends there.
-        sequence: The part, a trajectory of its own.
-        starts: Where each joint is at its start, and how fast.
-    """
-
-    whole: Trajectory
-    begin: float
-    end: float
-    sequence: Trajectory
-    starts: tuple[Unknown, ...]
+    whole: Trajectory  # the trajectory that it is cut from
+    begin: float  # its first moment, s from the start of the whole
+    end: float  # its last, which belongs to the next window unless the whole ends there
+    sequence: Trajectory  # the part, a trajectory of its own
+    starts: tuple[Unknown, ...]  # where each joint is at its start, and how fast
 
     def holds(self, times: Array) -> NDArray[np.bool_]:
         """Return which moments of the whole, s, are in the window."""
@@ -411,7 +377,7 @@ class Cutter:
         """Return windows of one length; None where nothing is measured in any."""
         every = self.every(seconds)
         columns = len(self._unknowns) + sum(len(window.starts) for window in every)
-        stride = max(int(np.ceil(np.sqrt(self._rows * columns / _MOST_NUMBERS))), 1)
+        stride = max(int(np.ceil(np.sqrt(self._rows * columns / MOST_NUMBERS))), 1)
         kept = every[::stride]
         if not kept:
             return None
@@ -435,7 +401,7 @@ class Cutter:
                 state = None if motion is None or not begin else self._state(run, motion, begin)
                 part = cut(run.sequence, begin, end, state)
                 if part.measurements:
-                    starts = () if motion is None else self._starts(run, part, motion, begin)
+                    starts = () if motion is None else self._starts(part, motion, begin)
                     found.append(Window(run.sequence, begin, end, part, starts))
         return found
 
@@ -469,50 +435,28 @@ class Cutter:
         return qpos, qvel
 
     def _starts(
-        self, run: Run, window: Trajectory, motion: PrescribedMotion, begin: float
+        self, window: Trajectory, motion: PrescribedMotion, begin: float
     ) -> tuple[Unknown, ...]:
         """Return the unknown position and velocity of each joint at the start of a window."""
-        model, found = self._model, []
-        asked = {
-            (target.name, target.attribute, target.index or 0)
-            for unknown in self._unknowns
-            for target in unknown.targets
-            if not begin
-        }
-        for dof in range(model.nv):
-            joint = model.joint(int(model.dof_jntid[dof]))
-            unit = 'm' if joint.type[0] == mujoco.mjtJoint.mjJNT_SLIDE.value else 'rad'
-            place = int(joint.qposadr[0])
-            position = ('qpos', place, window.initial_qpos, motion.qpos, unit)
-            velocity = ('qvel', dof, window.initial_qvel, motion.qvel, f'{unit}/s')
-            for what, index, values, moved, measure in (position, velocity):
-                attribute = f'initial_{what}'
-                if (run.sequence.name, attribute, index) in asked:
-                    continue
-                reach = max(_REACH * float(np.ptp(moved[:, dof])), 1e-6)
-                center = float(values[index])
-                name = f'{what} of {joint.name} in {window.name}'
-                target = Target('sequence', window.name, attribute, index, 0, measure)
-                found.append(Unknown(name, (target,), center, center - reach, center + reach))
-        return tuple(found)
+        qpos, qvel = (
+            np.maximum(_REACH * np.ptp(moved, axis=0), SMALLEST).tolist()
+            for moved in (motion.qpos, motion.qvel)
+        )
+        joints = self._model.dof_jntid.tolist()
+        reach = dict(zip(joints, zip(qpos, qvel, strict=True), strict=True))
+        state = window.initial_qpos, window.initial_qvel
+        known = () if begin else self._unknowns
+        return states_at_start(self._model, window.name, state, reach, known)
 
 
 class GrownWindows(NamedTuple):
-    """What growing windows led to.
+    """What growing windows led to."""
 
-    Attributes:
-        residuals: Those of the longest windows whose ends still say something.
-        solution: The rough solution for them.
-        seconds: Their length.
-        taken: Share of the data that is in them.
-        leads: Whether whole trajectories can be fitted from there.
-    """
-
-    residuals: Residuals
-    solution: Solution
-    seconds: float
-    taken: float
-    leads: bool = False
+    residuals: Residuals  # those of the longest windows whose ends still say something
+    solution: Solution  # the rough solution for them
+    seconds: float  # their length
+    taken: float  # share of the data that is in them
+    leads: bool = False  # whether whole trajectories can be fitted from there
 
 
 def solve_in_windows(
@@ -524,34 +468,31 @@ def solve_in_windows(
 
     Returns:
         The last stage from whose end motion could still be predicted; None where there is none.
-
-    Raises:
-        CancelledError: The fit was cancelled.
     """
     cutter = Cutter(residuals)
     count = len(start)
     x, best = start, None
-    seconds = 0.5 * SHORTEST
-    while 2 * (seconds := 2 * seconds) <= cutter.longest:
-        if best is not None and context.is_late:
-            return best
+    seconds = SHORTEST
+    while seconds <= cutter.longest and not (best is not None and context.is_late):
         windows = cutter.cut(seconds)
-        if windows is None:
-            continue
-        context.log.stage(f'starting in windows of {seconds:g} s')
-        with ExitStack() as opened:
-            simulator = context.simulator(windows.unknowns, windows.sequences, opened)
-            part = context.residuals(simulator, residuals.noise)
-            residuals.also(part)
-            begin = np.array([unknown.nominal for unknown in windows.unknowns])
-            begin[:count] = x
-            # Values that fit shorter windows are near: what is rough around them stays so.
-            if best is not None and roughness_at(part, begin, count) > ROUGH:
-                break
-            solution = solve_part(part, begin, context.settings, _FINE, context.cancel)
-            if solution is None or roughness_at(part, solution.x, count) > ROUGH:
-                break
-            x = solution.x[:count]
-            best = GrownWindows(part, solution, seconds, windows.taken)
-            context.opened.enter_context(opened.pop_all())
+        if windows is not None:
+            context.log.stage(f'starting in windows of {seconds:g} s')
+            with ExitStack() as opened:
+                simulator = context.simulator(windows.unknowns, windows.sequences, opened)
+                part = context.residuals(simulator, residuals.noise)
+                residuals.also(part)
+                begin = np.array([unknown.nominal for unknown in windows.unknowns])
+                begin[:count] = x
+                # Values that fit shorter windows are near: what is rough around them stays so.
+                if best is not None and roughness_at(part, begin, count) > ROUGH:
+                    break
+                solution = solve_part(
+                    part, begin, context.settings, ROUGH_TOLERANCE, context.cancel
+                )
+                if solution is None or roughness_at(part, solution.x, count) > ROUGH:
+                    break
+                x = solution.x[:count]
+                best = GrownWindows(part, solution, seconds, windows.taken)
+                context.opened.enter_context(opened.pop_all())
+        seconds *= 2
     return best and best._replace(leads=roughness_at(residuals, x, count) <= LOST)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment.health import LITTLE, MOST
 from sysid_ros.errors import ConfigError, ModelError, ParameterError
+from sysid_ros.estimation.differences import scales
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import scales
 from sysid_ros.excitation.drives import (
     CLEARANCE,
     Collisions,

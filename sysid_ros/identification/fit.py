@@ -20,7 +20,13 @@ from sysid_ros.config.schema import Loss, StartChoice
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.estimation.arrivals import Arrivals, locate, settle
 from sysid_ros.estimation.context import FitContext
-from sysid_ros.estimation.noise import arrival_jitter, encoder_steps, estimate_noise, smallest_noise
+from sysid_ros.estimation.noise import (
+    JointPrior,
+    arrival_jitter,
+    encoder_steps,
+    estimate_noise,
+    smallest_noise,
+)
 from sysid_ros.estimation.nuisances import (
     FORCE_DELAY,
     Unknowns,
@@ -28,11 +34,11 @@ from sysid_ros.estimation.nuisances import (
     initial_states,
     torque_delay,
 )
-from sysid_ros.estimation.priors import JointPrior
 from sysid_ros.estimation.regression import aimed
 from sysid_ros.estimation.residuals import Residuals, Samples
-from sysid_ros.estimation.solver.solver import (
+from sysid_ros.estimation.solver import (
     LIMITS,
+    ROUGH_TOLERANCE,
     FitLog,
     Solution,
     SolverSettings,
@@ -40,10 +46,8 @@ from sysid_ros.estimation.solver.solver import (
     stopped,
     with_steady_slopes,
 )
-from sysid_ros.estimation.solver.starts import Attempt
-from sysid_ros.estimation.solver.starts import starts as spread_starts
 from sysid_ros.estimation.start import (
-    ROUGH_TOLERANCE,
+    Attempt,
     FirstSolution,
     Start,
     check_choice,
@@ -51,6 +55,7 @@ from sysid_ros.estimation.start import (
     initialize_from,
     resume,
 )
+from sysid_ros.estimation.start import starts as spread_starts
 from sysid_ros.identification.linear import Linear, linearised, sharpened
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.identification.terms import Term, terms

@@ -14,15 +14,9 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Loss
+from sysid_ros.estimation.differences import ResidualLike, have_jumps, leave_jumps_out, scales
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.differences import (
-    ResidualLike,
-    have_jumps,
-    leave_jumps_out,
-    scales,
-)
-from sysid_ros.estimation.solver.losses import curvature, rho
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution, curvature, rho
 from sysid_ros.model.targets import Unknown
 
 Array = NDArray[np.float64]

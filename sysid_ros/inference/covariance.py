@@ -19,7 +19,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import listed
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.estimation.residuals import PRIOR
 from sysid_ros.identification.linear import Linear, bounds_of
 

@@ -14,7 +14,7 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.identification.fit import Fit, FitOptions, fit
 from sysid_ros.identification.linear import Linear, bounds_of, linearised
 from sysid_ros.identification.observer import Observer

@@ -39,10 +39,9 @@ from sysid_ros.errors import (
     listed,
     nearest,
 )
-from sysid_ros.estimation.priors import JointPrior
+from sysid_ros.estimation.noise import JointPrior
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import LIMITS, SolverSettings
-from sysid_ros.estimation.start import ROUGH_TOLERANCE
+from sysid_ros.estimation.solver import LIMITS, ROUGH_TOLERANCE, SolverSettings
 from sysid_ros.files import files_in, sha256
 from sysid_ros.identification.fit import FitOptions, with_arrivals_in
 from sysid_ros.identification.observer import Observer

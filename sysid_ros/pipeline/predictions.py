@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import DIVERGED, Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings, attempt
-from sysid_ros.estimation.start import ROUGH_TOLERANCE
+from sysid_ros.estimation.solver import ROUGH_TOLERANCE, SolverSettings, attempt
 from sysid_ros.estimation.windows import Cutter, Window
 from sysid_ros.inference.inference import Identification
 from sysid_ros.model.elements import component_label

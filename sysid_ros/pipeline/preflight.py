@@ -21,7 +21,7 @@ from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise, measured
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.start import ROUGH_TOLERANCE
+from sysid_ros.estimation.solver import ROUGH_TOLERANCE
 from sysid_ros.estimation.windows import LOST, ROUGH, roughness_at
 from sysid_ros.identification.linear import threshold
 from sysid_ros.identification.observer import Observer
@@ -244,8 +244,8 @@ def _apart(residuals: Residuals, x: NDArray[np.float64], limit: float) -> str:
     moved = roughness_at(residuals, x, len(x))
     if moved <= limit:
         return ''
-    # What is a thousandth there is a tenth here: nominal values are seldom better known.
-    far = f'{100 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
+    # Nominal values are seldom better known than to a tenth.
+    far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
     return f'move their ends {far} their range with values that are a tenth off'
 
 

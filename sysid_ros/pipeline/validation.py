@@ -21,7 +21,7 @@ from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig, Verdi
 from sysid_ros.errors import ConfigError, listed
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings, solve
+from sysid_ros.estimation.solver import SolverSettings, solve
 from sysid_ros.estimation.windows import cut
 from sysid_ros.identification.observer import Observer, counted
 from sysid_ros.inference.covariance import CHANCE

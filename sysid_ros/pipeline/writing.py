@@ -20,7 +20,7 @@ from sysid_ros.alignment.health import FindingKind, HealthFinding, spans_of
 from sysid_ros.alignment.search import Mechanism
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import listed
-from sysid_ros.estimation.arrivals import FARTHEST
+from sysid_ros.estimation.nuisances import FARTHEST
 from sysid_ros.files import files_in, sha256
 from sysid_ros.inference.covariance import QUANTILE
 from sysid_ros.inference.inference import Identification

@@ -19,7 +19,7 @@ from typing import Any, Self
 from sysid_ros.config.schema import Role
 from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import ConfigError, ResultError, how_many
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.files import check_writable, sha256
 from sysid_ros.identification.observer import Nobody, Observer
 from sysid_ros.inference.inference import Identification

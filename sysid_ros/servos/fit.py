@@ -12,15 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.estimation.noise import encoder_step, noise_of
-from sysid_ros.estimation.priors import prior_rows
+from sysid_ros.estimation.differences import FunctionResiduals, StepChanges
+from sysid_ros.estimation.noise import encoder_step, noise_of, prior_rows
 from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver.differences import FunctionResiduals, StepChanges
-from sysid_ros.estimation.solver.solver import FitLog as Trace
-from sysid_ros.estimation.solver.solver import Iteration, Solution, SolverSettings, solve
-from sysid_ros.estimation.solver.starts import Attempt
-from sysid_ros.estimation.solver.starts import starts as spread
-from sysid_ros.estimation.start import ROUGH_TOLERANCE
+from sysid_ros.estimation.solver import ROUGH_TOLERANCE, Iteration, Solution, SolverSettings, solve
+from sysid_ros.estimation.solver import FitLog as Trace
+from sysid_ros.estimation.start import Attempt
+from sysid_ros.estimation.start import starts as spread
 from sysid_ros.identification.fit import Fit
 from sysid_ros.identification.linear import sharpened
 from sysid_ros.inference.inference import Identification, inferred

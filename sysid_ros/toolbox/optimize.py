@@ -23,11 +23,11 @@ from scipy.optimize import OptimizeResult
 
 from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
+from sysid_ros.estimation.differences import FunctionResiduals
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.solver import Iteration, SolverSettings, interrupt, solve
-from sysid_ros.estimation.solver.starts import solve_from
-from sysid_ros.estimation.solver.starts import starts as spread
+from sysid_ros.estimation.solver import Iteration, SolverSettings, interrupt, solve
+from sysid_ros.estimation.start import solve_from
+from sysid_ros.estimation.start import starts as spread
 from sysid_ros.estimation.windows import solve_in_stages
 from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
@@ -109,7 +109,7 @@ def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
         verbose: Print iterations and a table; nothing is printed otherwise.
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
-        loss: As in SciPy.
+        loss: ``linear``, ``soft_l1`` or ``huber``, as in SciPy.
         starts: Number of starts spread over the bounds; as ``seed``, ``tolerance`` (the step that
             is predicted at the end, in standard errors) and ``observe`` for ``'mujoco'`` only.
         seed: Of the other starts.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Loss
 from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.identification.linear import Linear, linearised
 from sysid_ros.model.targets import Unknown
 

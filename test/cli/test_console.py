@@ -12,7 +12,7 @@ import pytest
 
 from builders.cli_project import Project
 from sysid_ros.cli.console import Progress
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.identification.observer import counted
 from sysid_ros.inference.verdicts import Combination
 from sysid_ros.report.tables import LiteralConsole, print_result, print_table

@@ -17,10 +17,10 @@ from scipy.stats import chi2
 
 from builders.jacobians import linearise
 from builders.trajectories import measure
-from sysid_ros.estimation.arrivals import Arrivals, Whitening, locate
+from sysid_ros.estimation.arrivals import Arrivals, locate, whitened
 from sysid_ros.estimation.nuisances import command_timings
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import Solution, SolverSettings
+from sysid_ros.estimation.solver import Solution, SolverSettings
 from sysid_ros.identification.fit import FitOptions, with_arrivals_in
 from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import Unknown, make_unknowns
@@ -56,6 +56,7 @@ TRUTH = {
     'joint/k/damping': 0.7,
 }
 DELAY = 0.0073
+DELAYS = {'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
 NOISE = {'q': 2e-4, 'v': 5e-3, 'e': 0.05, 'p': 2e-4, 'u': 5e-3, 'f': 0.05}
 #: Of the motion, Hz.
 FREQUENCIES = (0.7, 1.1, 1.9, 0.5)
@@ -103,17 +104,10 @@ def record(
     for place, more in (late or {}).items():
         robot[place] += more
     command = TimeSeries.from_columns(robot, values, ['a', 'b'], SignalType.MjCtrl)
-    truth = {**TRUTH, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
-    sequence = measure(
-        MODEL,
-        {**truth, 'joint/j/frictionloss': friction},
-        name=name,
-        times=np.arange(0.0, seconds, 0.002),
-        commands=command,
-        start=(values[0], np.zeros(2)),
-        noise=NOISE,
-        seed=seed,
-    )
+    truth = {**TRUTH, **DELAYS, 'joint/j/frictionloss': friction}
+    times, start = np.arange(0.0, seconds, 0.002), (values[0], np.zeros(2))
+    more: dict[str, Any] = {'times': times, 'commands': command, 'start': start, 'noise': NOISE}
+    sequence = measure(MODEL, truth, name=name, seed=seed, **more)
     stamped = TimeSeries.from_columns(recorder, values, ['a', 'b'], SignalType.MjCtrl)
     return dataclasses.replace(sequence, commands=(stamped,)), robot - recorder
 
@@ -136,7 +130,7 @@ def at_truth(unknowns: list[Unknown], sequences: list[Trajectory]) -> tuple[Resi
     """Return the residuals as they are, and those at the truth as a solution."""
     every = [*unknowns, *command_timings(sequences)]
     bare = Residuals(make_simulator(MODEL, every, sequences, 1), NOISE)
-    known = {**TRUTH, 'delay': DELAY, 'actuator/a/delay': DELAY, 'actuator/b/delay': DELAY}
+    known = {**TRUTH, **DELAYS, 'delay': DELAY}
     x = np.array([known.get(unknown.name, 0.0) for unknown in every])
     residual = bare(x[None])[:, 0]
     jacobian = linearise(bare, x)
@@ -157,7 +151,7 @@ def test_whitening_is_the_root_of_the_inverse_covariance() -> None:
     responses = np.zeros((60, 12))
     for column in range(12):
         responses[4 * column : 4 * column + 9, column] = rng.standard_normal(9)
-    root = Whitening(scipy.sparse.csr_array(responses))(np.eye(60))
+    root = whitened(scipy.sparse.csr_array(responses), np.eye(60))
     covariance = np.eye(60) + responses @ responses.T
     np.testing.assert_allclose(root @ covariance @ root.T, np.eye(60), atol=1e-12)
 
@@ -292,28 +286,21 @@ def test_sequences_as_they_arrived_are_those_that_were_fitted(
     assert again.solution.x[:4] == pytest.approx(found.solution.x[:4], rel=0.01)
 
 
+def errors_in_effort(found: Identification, sequence: Trajectory) -> tuple[float, float]:
+    """Return the error of a recording as it is stamped, and as commands were found to arrive."""
+    fitted = Predictor(MODEL, found.parameters, found.solution.x)
+    ways = [sequence], found.as_arrived([sequence], offsets=True)
+    stamped, arrived = (rms(residuals_of(fitted, way, {'e': NOISE['e']})) for way in ways)
+    return stamped, arrived
+
+
 def test_predictions_with_the_found_arrivals_are_off_by_the_noise_alone(
     fits: list[tuple[Trajectory, Identification]],
 ) -> None:
     sequence, found = fits[0]
-
-    def error(sequences: list[Trajectory]) -> float:
-        fitted = Predictor(MODEL, found.parameters, found.solution.x)
-        (told,) = residuals_of(fitted, sequences, {'e': NOISE['e']})
-        return rms([told])
-
-    assert error([sequence]) > 1.5
-    assert error(found.as_arrived([sequence], offsets=True)) == pytest.approx(1.0, abs=0.1)
-
-
-def errors_in_effort(found: Identification, sequence: Trajectory) -> tuple[float, float]:
-    """Return the error of an unseen recording as it is stamped, and as it was found to arrive."""
-    fitted = Predictor(MODEL, found.parameters, found.solution.x)
-    aware = with_arrivals_in(found, MODEL, [sequence])
-    np.testing.assert_array_equal(aware.solution.x, found.solution.x)
-    ways = [sequence], aware.as_arrived([sequence], offsets=True)
-    stamped, arrived = (rms(residuals_of(fitted, way, {'e': NOISE['e']})) for way in ways)
-    return stamped, arrived
+    stamped, arrived = errors_in_effort(found, sequence)
+    assert stamped > 1.5
+    assert arrived == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.parametrize('late', [{40: 0.003, 90: 0.0065}, {60: 0.003}, {40: 0.004}, {}])
@@ -322,10 +309,12 @@ def test_commands_that_came_late_are_found_in_a_recording_that_was_not_fitted(
 ) -> None:
     found = fits[0][1]
     sequence, errors = record(77, name='unseen', late=late)
-    (own,) = with_arrivals_in(found, MODEL, [sequence]).arrival_errors['unseen']
+    aware = with_arrivals_in(found, MODEL, [sequence])
+    np.testing.assert_array_equal(aware.solution.x, found.solution.x)
+    (own,) = aware.arrival_errors['unseen']
     places = list(late)
     assert own[places] == pytest.approx(errors[places], abs=3e-5)
-    stamped, arrived = errors_in_effort(found, sequence)
+    stamped, arrived = errors_in_effort(aware, sequence)
     assert stamped > 5.0
     assert arrived == pytest.approx(1.0, abs=0.05)
 
@@ -333,8 +322,8 @@ def test_commands_that_came_late_are_found_in_a_recording_that_was_not_fitted(
 def test_a_robot_that_has_changed_does_not_pass_for_late_commands(
     fits: list[tuple[Trajectory, Identification]],
 ) -> None:
-    found = fits[0][1]
     sequence, _ = record(77, name='unseen', friction=0.5)
-    stamped, arrived = errors_in_effort(found, sequence)
+    aware = with_arrivals_in(fits[0][1], MODEL, [sequence])
+    stamped, arrived = errors_in_effort(aware, sequence)
     assert stamped > 10.0
     assert arrived > 0.75 * stamped

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -21,7 +23,7 @@ from sysid_ros.estimation.motion import (
     standing,
     with_inertial_priors,
 )
-from sysid_ros.inference.inference import identify
+from sysid_ros.inference.inference import Identification, identify
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import PrescribedMotion, SignalType, TimeSeries, Trajectory
@@ -130,32 +132,41 @@ def pushes(seed: int) -> TimeSeries:
     return TimeSeries(times, (waves * [[1.2], [0.3]]).T, mapping)
 
 
-def recorded(model: mujoco.MjModel, seed: int) -> Trajectory:
+def recorded(
+    model: mujoco.MjModel, seed: int, truth: dict[str, float] = TRUTH, **noise: float
+) -> Trajectory:
     """Return a run at 500 Hz."""
-    return measure(
-        model,
-        TRUTH,
-        name=f'run {seed}',
-        times=np.arange(0, SECONDS, 0.002),
-        commands=pushes(seed),
-        noise=NOISE,
-        seed=seed,
-    )
+    times = np.arange(0, SECONDS, 0.002)
+    more: dict[str, Any] = {'times': times, 'commands': pushes(seed), 'noise': NOISE | noise}
+    return measure(model, truth, name=f'run {seed}', seed=seed, **more)
+
+
+def only(series: TimeSeries, names: Collection[str], count: int | None = None) -> TimeSeries:
+    """Return the first samples of some signals."""
+    kept = {n: entry for n, entry in series.signal_mapping.items() if n in names}
+    return TimeSeries(series.times[:count], series.data[:count], kept)
+
+
+def torques(model: mujoco.MjModel, runs: list[Trajectory], unknowns: Any) -> list[Trajectory]:
+    found = [as_torques(model, run, unknowns) for run in runs]
+    assert None not in found
+    return [run for run in found if run is not None]
+
+
+def assert_true(found: Identification, truth: dict[str, float]) -> None:
+    values = np.array(list(truth.values()))
+    errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
+    # Of seven independent normal errors, the largest is below this in 99 %.
+    assert np.max(np.abs(found.solution.x - values) / errors) < 3.2
+    np.testing.assert_allclose(found.solution.x, values, rtol=0.05)
 
 
 @pytest.mark.slow
 def test_forces_tell_what_made_them_in_every_sequence() -> None:
     model = arm()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
-    runs = [as_torques(model, recorded(model, seed), unknowns) for seed in (1, 2, 3)]
-    assert all(run is not None for run in runs)
-    found = identify(model, unknowns, [run for run in runs if run is not None])
-    truth = np.array(list(TRUTH.values()))
-    errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
-    away = np.abs(found.solution.x - truth) / errors
-    # Of seven independent normal errors, the largest is below this in 99 %.
-    assert away.max() < 3.2
-    np.testing.assert_allclose(found.solution.x, truth, rtol=0.05)
+    runs = torques(model, [recorded(model, seed) for seed in (1, 2, 3)], unknowns)
+    assert_true(identify(model, unknowns, runs), TRUTH)
 
 
 @pytest.mark.slow
@@ -163,23 +174,15 @@ def test_a_delay_of_the_forces_is_found_and_does_not_look_like_damping() -> None
     model = arm()
     unknowns = [u for path in TRUTH for u in make_unknowns(path, model)]
     forces = ('fj', 'fk')
-    moved = []
+    late = []
     for seed in (4, 14):
         run = recorded(model, seed)
         (series,) = run.measurements
-        late = TimeSeries(
-            series.times[:-50] + 0.004,
-            series.data[:-50],
-            {name: series.signal_mapping[name] for name in forces},
-        )
-        rest = TimeSeries(
-            series.times,
-            series.data,
-            {n: entry for n, entry in series.signal_mapping.items() if n not in forces},
-        )
-        one = as_torques(model, dataclasses.replace(run, measurements=(rest, late)), unknowns)
-        assert one is not None
-        moved.append(one)
+        some = only(series, forces, -50)
+        some = dataclasses.replace(some, times=some.times + 0.004)
+        rest = only(series, series.signal_mapping.keys() - forces)
+        late.append(dataclasses.replace(run, measurements=(rest, some)))
+    moved = torques(model, late, unknowns)
     found = identify(model, unknowns, moved)
     assert found.force_delay == pytest.approx(0.004, abs=4e-4)
     np.testing.assert_allclose(found.solution.x, list(TRUTH.values()), rtol=0.07)
@@ -196,9 +199,7 @@ def test_links_stay_physical_and_near_where_the_motion_tells_nothing() -> None:
     unknowns = [u for path in (*paths, 'body/*/inertia') for u in make_unknowns(path, model)]
     priors = with_inertial_priors(unknowns)
     assert [u.prior is None for u in priors] == [not u.name.startswith('body') for u in priors]
-    seen = [as_torques(model, recorded(model, seed), unknowns) for seed in (5, 15)]
-    runs = [run for run in seen if run is not None]
-    assert len(runs) == len(seen)
+    runs = torques(model, [recorded(model, seed) for seed in (5, 15)], unknowns)
     found = identify(model, priors, runs)
     # In a plane, a mass along the axis of both joints is nowhere to be seen.
     (across,) = [j for j, u in enumerate(priors) if u.name == 'body/tip/inertia[8]']
@@ -216,14 +217,10 @@ def test_what_a_limit_or_standstill_disturbs_is_left_out() -> None:
     free, stopped = arm(), arm(joint='limited="true" range="-20 20"')
     run = recorded(free, 6)
     dry = make_unknowns('joint/j/frictionloss', free)
-    whole, limited, still = (
-        as_torques(model, run, unknowns)
+    counts = [
+        np.isfinite(torques(model, [run], unknowns)[0].measurements[0].data).sum(axis=0)
         for model, unknowns in ((free, ()), (stopped, ()), (free, dry))
-    )
-    assert whole is not None
-    assert limited is not None
-    assert still is not None
-    counts = [np.isfinite(r.measurements[0].data).sum(axis=0) for r in (whole, limited, still)]
+    ]
     assert np.all(counts[1] < counts[0])
     # Only the joint that may have dry friction says nothing where it turns round.
     assert counts[2][0] < counts[0][0]
@@ -236,9 +233,8 @@ def test_it_says_why_forces_are_not_enough() -> None:
     (series,) = run.measurements
 
     def without(*names: str) -> Trajectory:
-        kept = {n: e for n, e in series.signal_mapping.items() if n not in names}
-        cut = TimeSeries(series.times, series.data, kept)
-        return dataclasses.replace(run, measurements=(cut,))
+        kept = only(series, series.signal_mapping.keys() - names)
+        return dataclasses.replace(run, measurements=(kept,))
 
     assert not_prescribable(model, [run]) is None
     assert 'no force' in str(not_prescribable(model, [without('fj', 'fk')]))
@@ -248,10 +244,7 @@ def test_it_says_why_forces_are_not_enough() -> None:
     assert 'equality' in str(not_prescribable(tied, [run]))
     hung = arm(more='<tendon><spatial><site site="a"/><site site="b"/></spatial></tendon>')
     assert 'spatial tendons' in str(not_prescribable(hung, [run]))
-    short = dataclasses.replace(
-        run,
-        measurements=(TimeSeries(series.times[:20], series.data[:20], series.signal_mapping),),
-    )
+    short = dataclasses.replace(run, measurements=(only(series, series.signal_mapping, 20),))
     assert as_torques(model, short, ()) is None
 
 
@@ -285,26 +278,9 @@ def test_a_motor_that_turns_two_joints_is_found(gear: tuple[str, ...]) -> None:
         **dict.fromkeys(gear, 3.6),
     }
     unknowns = [u for path in truth for u in make_unknowns(path, model)]
-    runs = [
-        measure(
-            model,
-            truth,
-            name=f'run {seed}',
-            times=np.arange(0, SECONDS, 0.002),
-            commands=pushes(seed),
-            noise={**NOISE, 'fj': 5e-3, 'fk': 5e-3},
-            seed=seed,
-        )
-        for seed in (5, 15)
-    ]
+    runs = [recorded(model, seed, truth, fj=5e-3, fk=5e-3) for seed in (5, 15)]
     assert not_prescribable(model, runs) is None
-    seen = [as_torques(model, run, unknowns) for run in runs]
-    compared = [run for run in seen if run is not None]
-    assert len(compared) == len(runs)
+    compared = torques(model, runs, unknowns)
     # Which way the tendon moves decides where its friction pulls.
     assert all(np.isnan(run.measurements[0].get('fk')).sum() > 10 for run in compared)
-    found = identify(model, unknowns, compared)
-    errors = np.array([(i.high - i.low) / 3.92 for i in found.intervals])
-    away = np.abs(found.solution.x - list(truth.values())) / errors
-    assert away.max() < 3.2
-    np.testing.assert_allclose(found.solution.x, list(truth.values()), rtol=0.05)
+    assert_true(identify(model, unknowns, compared), truth)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from builders.models import rod
 from builders.trajectories import measure, sweep
-from sysid_ros.estimation.priors import JointPrior, prior_rows
+from sysid_ros.estimation.noise import JointPrior, prior_rows
 from sysid_ros.estimation.residuals import Residuals
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.covariance import JointEstimate, Known, difference
@@ -37,19 +38,14 @@ UNKNOWNS = tuple(
 )
 
 
-@pytest.fixture
-def record() -> Callable[..., Trajectory]:
-    def make(seed: int, damping: float = 0.3) -> Trajectory:
-        return measure(
-            MODEL,
-            {'joint/j/damping': damping, 'joint/j/armature': 0.05},
-            name=f'run {seed}',
-            commands=sweep('a', amplitude=0.5),
-            noise=NOISE,
-            seed=seed,
-        )
+def record(seed: int, damping: float = 0.3) -> Trajectory:
+    truth = {'joint/j/damping': damping, 'joint/j/armature': 0.05}
+    commands = sweep('a', amplitude=0.5)
+    return measure(MODEL, truth, name=f'run {seed}', commands=commands, noise=NOISE, seed=seed)
 
-    return make
+
+def fitted(runs: list[Trajectory], prior: JointPrior | None = None) -> Identification:
+    return identify(MODEL, UNKNOWNS, runs, options=FitOptions(threads=1), prior=prior)
 
 
 def unknown(name: str, prior: tuple[float, float] | None = None) -> Unknown:
@@ -82,7 +78,7 @@ def test_a_prior_of_each_is_the_joint_prior_with_a_diagonal() -> None:
     np.testing.assert_allclose(alone.matrix.T @ alone.offset, together.matrix.T @ together.offset)
 
 
-def test_the_derivative_of_a_joint_prior_is_exact(record: Callable[..., Trajectory]) -> None:
+def test_the_derivative_of_a_joint_prior_is_exact() -> None:
     names = [p.name for p in UNKNOWNS]
     memory = JointPrior.of(names, np.array([0.2, 0.04]), random_covariance(2, 1))
     with Simulator(MODEL, UNKNOWNS, [record(0)], threads=1) as simulator:
@@ -94,14 +90,15 @@ def test_the_derivative_of_a_joint_prior_is_exact(record: Callable[..., Trajecto
     np.testing.assert_allclose(found.residual[-2:], moved[:, 0])
 
 
-def test_the_data_alone_do_not_know_the_prior(record: Callable[..., Trajectory]) -> None:
+def test_the_data_alone_do_not_know_the_prior() -> None:
     run = record(0)
-    free = identify(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1))
+    free = fitted([run])
     deviation = np.sqrt(np.diag(free.inference.covariance)[:2])
     mean = free.solution.x + 3 * deviation
     names = [p.name for p in UNKNOWNS]
     memory = JointPrior.of(names, mean, np.diag(deviation**2))
-    bent = identify(MODEL, UNKNOWNS, [run], options=FitOptions(threads=1), prior=memory)
+    bent = fitted([run], memory)
+    assert bent.data_only is not None
     assert np.all(np.abs(bent.solution.x - free.solution.x) > 0.5 * deviation)
     assert np.all(np.abs(data_only(bent).x[:2] - free.solution.x) < 0.1 * deviation)
 
@@ -153,6 +150,18 @@ def test_what_only_one_estimate_determines_is_not_compared() -> None:
     assert np.isnan(seen.deviations[1])
 
 
+def again(runs: list[Trajectory]) -> Callable[..., Identification]:
+    """Return what fits runs with a memory."""
+
+    def refit(
+        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Any
+    ) -> Identification:
+        del earlier
+        return identify(MODEL, parameters, runs, options=FitOptions(threads=1), prior=memory)
+
+    return refit
+
+
 def known_of(found: Identification) -> Known:
     names = tuple(p.name for p in found.parameters)
     size = len(names)
@@ -160,24 +169,14 @@ def known_of(found: Identification) -> Known:
     return Known(names, JointEstimate(found.solution.x, covariance, found.inference.effective))
 
 
-def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets(
-    record: Callable[..., Trajectory],
-) -> None:
+def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets() -> None:
     runs = [record(seed) for seed in range(3)]
-    whole = identify(MODEL, UNKNOWNS, runs, options=FitOptions(threads=1))
+    whole = fitted(runs)
     deviation = np.sqrt(np.diag(whole.inference.covariance)[:2])
-    found = identify(MODEL, UNKNOWNS, runs[:1], options=FitOptions(threads=1))
-    known = known_of(found)
-
-    def again(
-        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Identification | None
-    ) -> Identification:
-        del earlier
-        return identify(MODEL, parameters, runs[1:], options=FitOptions(threads=1), prior=memory)
-
+    known = known_of(fitted(runs[:1]))
     widths = []
     for forgetting in (1.0, 1e-3):
-        done = continue_from(known, UNKNOWNS, again, forgetting=forgetting, level=0.001)
+        done = continue_from(known, UNKNOWNS, again(runs[1:]), forgetting=forgetting, level=0.001)
         assert not done.difference.changed.any()
         widths.append([i.high - i.low for i in done.fit.intervals])
         if forgetting == 1.0:
@@ -187,23 +186,10 @@ def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets(
     assert np.all(np.array(widths[0]) < widths[1])
 
 
-def test_a_changed_robot_is_seen_and_not_bent_by_what_it_was(
-    record: Callable[..., Trajectory],
-) -> None:
-    known = known_of(
-        identify(
-            MODEL, UNKNOWNS, [record(seed) for seed in range(2)], options=FitOptions(threads=1)
-        )
-    )
+def test_a_changed_robot_is_seen_and_not_bent_by_what_it_was() -> None:
+    known = known_of(fitted([record(seed) for seed in range(2)]))
     run = record(9, damping=0.36)
-
-    def again(
-        parameters: tuple[Unknown, ...], memory: JointPrior | None, earlier: Identification | None
-    ) -> Identification:
-        del earlier
-        return identify(MODEL, parameters, [run], options=FitOptions(threads=1), prior=memory)
-
-    done = continue_from(known, UNKNOWNS, again, forgetting=0.9, level=0.01)
+    done = continue_from(known, UNKNOWNS, again([run]), forgetting=0.9, level=0.01)
     assert done.difference.changed.tolist() == [True, False]
     interval = done.fit.intervals[0]
     assert interval.low < 0.36 < interval.high

@@ -15,7 +15,7 @@ from builders.fine_robot import KP, PERIOD, recorded, spec, unsampled
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.context import FitContext
 from sysid_ros.estimation.regression import Regression, aimed, regress
-from sysid_ros.estimation.solver.solver import FitLog, SolverSettings
+from sysid_ros.estimation.solver import FitLog, SolverSettings
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.rollout.prediction import make_simulator
 from sysid_ros.signals import TimeSeries, Trajectory

@@ -17,7 +17,7 @@ from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
 from sysid_ros.estimation.noise import estimate_noise
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import solve
+from sysid_ros.estimation.solver import solve
 from sysid_ros.estimation.windows import (
     PARTS,
     ROUGH,

@@ -17,7 +17,7 @@ from builders.problems import solution
 from builders.trajectories import measure, sweep
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.estimation.residuals import Residuals, Samples
-from sysid_ros.estimation.solver.solver import Solution
+from sysid_ros.estimation.solver import Solution
 from sysid_ros.identification.linear import linearised
 from sysid_ros.identification.terms import Term, TermKind, terms
 from sysid_ros.inference.inference import Inference, identify, infer

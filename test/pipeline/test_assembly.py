@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig
-from sysid_ros.estimation.arrivals import FARTHEST
+from sysid_ros.estimation.nuisances import FARTHEST
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.inference import identify
 from sysid_ros.model.description import Description

@@ -31,7 +31,7 @@ from sysid_ros.errors import (
     ModelError,
     ParameterError,
 )
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.pipeline import (
     Calibration,
     Identified,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sysid_ros.errors import ParameterError
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import SolverSettings
+from sysid_ros.estimation.solver import SolverSettings
 from sysid_ros.identification.fit import FitOptions
 from sysid_ros.inference.inference import identify
 from sysid_ros.model.targets import Unknown, make_unknowns

@@ -19,7 +19,7 @@ import pytest
 from builders.recordings import M1, record
 from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import CancelledError, ConfigError, LogError, ParameterError, ResultError
-from sysid_ros.estimation.solver.solver import Iteration
+from sysid_ros.estimation.solver import Iteration
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.servos import calibration
 from sysid_ros.servos.calibration import ServoCalibration, calibrate_servo, compare_laws

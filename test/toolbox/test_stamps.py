@@ -14,7 +14,7 @@ import pytest
 from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.solver import solve
+from sysid_ros.estimation.solver import solve
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.toolbox.optimize import StampShift, find_shift

@@ -1,12 +1,12 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The solver: it agrees with that of SciPy, and ends as its settings say."""
+"""The solver: it agrees with SciPy and with certified values, and ends as its settings say."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
@@ -18,23 +18,19 @@ from builders.jacobians import linearise
 from builders.models import rod
 from builders.trajectories import measure, sweep
 from sysid_ros.errors import FitError
+from sysid_ros.estimation.differences import FunctionResiduals
 from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver.differences import FunctionResiduals
-from sysid_ros.estimation.solver.losses import rho
-from sysid_ros.estimation.solver.solver import Solution, SolverSettings, solve
+from sysid_ros.estimation.solver import Solution, SolverSettings, rho, solve
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import Trajectory
 
-TIMESTEP = 0.005
-PENDULUM = rod(timestep=TIMESTEP, damping=0.2, armature=0.05)
 TRUTH = {'joint/j/armature': 0.09, 'joint/j/damping': 0.5, 'actuator/a/kp': 33.0}
 NOISE = {'q': 2e-3, 'v': 3e-2}
-ROBUST: list[Any] = ['huber', 'soft_l1', 'cauchy', 'arctan']
+ROBUST: list[Any] = ['huber', 'soft_l1']
 #: In standard errors: what is compared with other solvers is solved more sharply than fits are.
 SHARP = 2e-5
-MODEL = mujoco.MjModel.from_xml_string(PENDULUM)
+MODEL = mujoco.MjModel.from_xml_string(rod(timestep=0.005, damping=0.2, armature=0.05))
 RUN = measure(MODEL, TRUTH, commands=sweep('a'), noise=NOISE)
 UNKNOWNS = [p for path in TRUTH for p in make_unknowns(path, MODEL)]
 
@@ -74,47 +70,6 @@ def test_scipy_finds_the_same_optimum(loss: Any) -> None:
     assert ours.cost < 0.2 * ours.trace[0].cost
 
 
-@pytest.mark.slow
-def test_scipy_called_by_hand_finds_the_same_optimum() -> None:
-    """The residual function here shares no code with the package but the averaged commands."""
-    residuals = problem()
-    (series,) = RUN.measurements
-    (command,) = RUN.commands
-    steps = 400
-    edges = np.arange(steps + 1) * TIMESTEP
-    control = HeldCommand(command.times, command.get('a')[:, 0]).means(edges, 0.0)
-
-    def by_hand(x: NDArray[np.float64]) -> NDArray[np.float64]:
-        spec = mujoco.MjSpec.from_string(PENDULUM)
-        spec.joint('j').armature = x[0]
-        spec.joint('j').damping[0] = x[1]
-        spec.actuator('a').gainprm[0], spec.actuator('a').biasprm[1] = x[2], -x[2]
-        model = spec.compile()
-        data = mujoco.MjData(model)
-        rows = []
-        for value in control:
-            data.ctrl[0] = value
-            mujoco.mj_step(model, data)
-            rows.append(data.sensordata.copy())
-        predicted = np.array(rows)[::2]  # 100 Hz of 200 Hz
-        return ((series.data - predicted) / [NOISE['q'], NOISE['v']]).ravel()
-
-    scale = np.array(start(UNKNOWNS))
-    outcome = scipy.optimize.least_squares(
-        by_hand,
-        scale,
-        x_scale=scale,
-        jac='3-point',
-        method='lm',
-        xtol=1e-15,
-        ftol=1e-15,
-        gtol=1e-15,
-    )
-    ours = solve(residuals, start(UNKNOWNS), settings=SolverSettings(accuracy=SHARP))
-    assert np.max(np.abs(ours.x - outcome.x) / standard_errors(ours)) < 1e-4
-    assert ours.cost == pytest.approx(outcome.cost, rel=1e-9)
-
-
 def test_the_jacobian_is_the_derivative_of_the_residuals() -> None:
     residuals = problem()
     x = np.array([0.07, 0.4, 27.0])
@@ -126,20 +81,6 @@ def test_the_jacobian_is_the_derivative_of_the_residuals() -> None:
         central = (above - below) / (2 * step)
         error = np.linalg.norm(jacobian[:, column] - central)
         assert error < 1e-3 * np.linalg.norm(central)
-
-
-@pytest.mark.parametrize('x', [0.01, 0.09])
-def test_the_jacobian_at_a_bound_looks_inwards(x: float) -> None:
-    """Between bounds that are closer than a difference step, too."""
-    derivatives = []
-    for width in (1e-2, 1e-9):
-        bounds = (x, x + width) if x < 0.05 else (x - width, x)
-        parameters = make_unknowns('joint/j/armature', MODEL, bounds=bounds, initial=x)
-        residuals = problem(parameters)
-        derivatives.append(linearise(residuals, np.array([x])))
-        assert residuals.diverged == 0
-    wide, narrow = derivatives
-    assert np.linalg.norm(wide - narrow) < 1e-3 * np.linalg.norm(wide)
 
 
 def test_a_start_at_a_bound_is_left() -> None:
@@ -156,7 +97,6 @@ def test_costs_never_rise_from_one_iteration_to_the_next() -> None:
     assert costs == sorted(costs, reverse=True)
     at_start = residuals(start(UNKNOWNS)[None, :])
     assert costs[0] == pytest.approx(0.5 * np.sum(at_start**2), rel=1e-9)
-    assert solution.cost <= costs[-1] * (1 + 1e-12)
     assert [iteration.number for iteration in solution.trace] == list(range(len(costs)))
 
 
@@ -174,7 +114,6 @@ def test_the_losses_are_those_of_scipy(loss: Any) -> None:
 
 
 def test_friction_that_locks_a_joint_is_let_go() -> None:
-    """Nothing changes with it, nor with the damping of a joint that does not move."""
     parameters = [
         *make_unknowns('joint/j/frictionloss', MODEL, bounds=(0.0, 100.0), initial=100.0),
         *make_unknowns('joint/j/damping', MODEL),
@@ -327,3 +266,99 @@ def test_exact_data_are_fitted_to_the_seventh_digit_however_far_bounds_are() -> 
     solution = solve(FunctionResiduals(exact, wide), DECAY)
     assert solution.success
     np.testing.assert_allclose(solution.x, [2.0, 0.7], rtol=1e-7)
+
+
+class Problem(NamedTuple):
+    """A nonlinear regression data set of NIST's StRD, with its certified values.
+
+    Pairs (y, x), a model, two starts, certified values, standard errors and residual sum.
+    """
+
+    pairs: tuple[float, ...]
+    model: Callable[[Any, Any], Any]
+    starts: tuple[tuple[float, ...], tuple[float, ...]]
+    values: tuple[float, ...]
+    errors: tuple[float, ...]
+    residual_sum: float
+
+
+def _mgh09(b: Any, x: Any) -> Any:
+    return b[0] * (x**2 + x * b[1]) / (x**2 + x * b[2] + b[3])
+
+
+def _thurber(b: Any, x: Any) -> Any:
+    above = b[0] + b[1] * x + b[2] * x**2 + b[3] * x**3
+    return above / (1 + b[4] * x + b[5] * x**2 + b[6] * x**3)
+
+
+# fmt: off
+PROBLEMS = {
+    'MGH09': Problem(
+        (0.1957, 4.0, 0.1947, 2.0, 0.1735, 1.0, 0.16, 0.5, 0.0844, 0.25, 0.0627, 0.167,
+         0.0456, 0.125, 0.0342, 0.1, 0.0323, 0.0833, 0.0235, 0.0714, 0.0246, 0.0625),
+        _mgh09,
+        ((25.0, 39.0, 41.5, 39.0), (0.25, 0.39, 0.415, 0.39)),
+        (1.9280693458e-1, 1.9128232873e-1, 1.2305650693e-1, 1.3606233068e-1),
+        (1.1435312227e-2, 1.9633220911e-1, 8.0842031232e-2, 9.0025542308e-2),
+        3.0750560385e-4,
+    ),
+    'Thurber': Problem(
+        (80.574, -3.067, 84.248, -2.981, 87.264, -2.921, 87.195, -2.912, 89.076, -2.840,
+         89.608, -2.797, 89.868, -2.702, 90.101, -2.699, 92.405, -2.633, 95.854, -2.481,
+         100.696, -2.363, 101.060, -2.322, 401.672, -1.501, 390.724, -1.460, 567.534, -1.274,
+         635.316, -1.212, 733.054, -1.100, 759.087, -1.046, 894.206, -0.915, 990.785, -0.714,
+         1090.109, -0.566, 1080.914, -0.545, 1122.643, -0.400, 1178.351, -0.309,
+         1260.531, -0.109, 1273.514, -0.103, 1288.339, 0.010, 1327.543, 0.119,
+         1353.863, 0.377, 1414.509, 0.790, 1425.208, 0.963, 1421.384, 1.006, 1442.962, 1.115,
+         1464.350, 1.572, 1468.705, 1.841, 1447.894, 2.047, 1457.628, 2.200),
+        _thurber,
+        ((1000.0, 1000.0, 400.0, 40.0, 0.7, 0.3, 0.03),
+         (1300.0, 1500.0, 500.0, 75.0, 1.0, 0.4, 0.05)),
+        (1.2881396800e3, 1.4910792535e3, 5.8323836877e2, 7.5416644291e1, 9.6629502864e-1,
+         3.9797285797e-1, 4.9727297349e-2),
+        (4.6647963344, 3.9571156086e1, 2.8698696102e1, 5.5675370270, 3.1333340687e-2,
+         1.4984928198e-2, 6.5842344623e-3),
+        5.6427082397e3,
+    ),
+}
+# fmt: on
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('number', [0, 1])
+@pytest.mark.parametrize('name', PROBLEMS)
+def test_values_errors_and_residuals_are_the_certified_ones(name: str, number: int) -> None:
+    known = PROBLEMS[name]
+    y, x = np.array(known.pairs).reshape(-1, 2).T[:, :, None]
+    begin = np.array(known.starts[number])
+    unknowns = [Unknown(f'b{k}', (), value, -np.inf, np.inf) for k, value in enumerate(begin)]
+
+    def residual(candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+        with np.errstate(all='ignore'):
+            return y - known.model(candidates.T[:, None, :], x)
+
+    solution = solve(
+        FunctionResiduals(residual, unknowns),
+        begin,
+        settings=SolverSettings(max_iterations=500),
+        tolerance=1e-7,
+    )
+    assert solution.success
+    # Differences tell the gradient to so much: 1e-5 of a standard error.
+    away = np.abs(solution.x - known.values)
+    assert np.all(away < 1e-6 * np.abs(known.values) + 1e-5 * np.array(known.errors))
+    assert 2 * solution.cost == pytest.approx(known.residual_sum, rel=1e-9)
+    variance = 2 * solution.cost / (len(y) - len(begin))
+    covariance = variance * np.linalg.inv(solution.jacobian.T @ solution.jacobian)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), known.errors, rtol=1e-4)
+
+
+@pytest.mark.parametrize('bound', [10.0, np.inf])
+def test_the_valley_of_rosenbrock_is_followed_to_its_end(bound: float) -> None:
+    def residual(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.stack([10 * (x[:, 1] - x[:, 0] ** 2), 1 - x[:, 0]])
+
+    unknowns = [Unknown('x', (), -1.2, -bound, bound), Unknown('y', (), 1.0, -bound, bound)]
+    solution = solve(FunctionResiduals(residual, unknowns), np.array([-1.2, 1.0]))
+    assert solution.success
+    np.testing.assert_allclose(solution.x, 1.0, atol=1e-9)

@@ -10,63 +10,51 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.config.schema import ACCURACY
 from sysid_ros.errors import FitError
 from sysid_ros.model.targets import Unknown
 
 #: The first step, in units of a parameter's value: both the curvature and the noise of smooth
 #: simulations are then below 1e-5 of the derivative.
-_STEP = 2e-6
-#: Longest steps in the same units, and those over jumps.
-_LONGEST, _LONGEST_WIDE = 1e-2, 0.2
-#: A value near zero counts as this part of the parameter's scale.
-_LEAST_UNIT = 0.01
-#: The scale of a parameter is its magnitude, or this fraction of its bounds where it is near zero.
-_SCALE_OF_BOUNDS = 0.02
-#: Later steps are this part of the solve's tolerance, and at most the second, in standard errors.
-_PART, _MOST = 0.5, 0.05
-#: A relative error of a column moves the optimum by about so many standard errors. Columns are
-#: this accurate, in tolerances of the solve, and at least the second, as intervals rest on them.
-_TOLERANCES, _LEAST_ACCURATE = 1.0, 3e-3
-#: Where residuals jump, slopes hold over so many standard errors. They count where they differ
-#: from those of short steps by this part, and where both sides are within this part of their mean.
-_WIDE, _APART, _BENT = 3.0, 0.3, 0.7
-#: Wide steps change the residuals by so many times what short ones do; they are found in so many
-#: attempts, each at most so many times longer than the last.
-_CLEAR, _WIDENINGS, _FASTEST = 6.0, 6, 30.0
-#: A residual jumps where its changes to both sides differ by so many times what is usual.
-_JUMPS_APART = 8.0
-#: Where there are many residuals, no single one is that part of the squares of a smooth column.
-_MANY, _ONE_OF_MANY = 5000, 0.02
+STEP = float(np.finfo(np.float64).eps) ** (1 / 3)
+#: A part that makes little difference: a parameter's scale is at least this part of its bounds,
+#: a value near zero counts as this part of its scale, and no step is a larger part of a value, …
+SMALL = 0.02
+#: … but for this one where residuals jump.
+_LONGEST = 0.2
+#: Later steps are this part of the solve's tolerance in standard errors, and columns this accurate:
+#: a relative error of a column moves the optimum by about so many standard errors.
+_PART = 0.5
+#: Less than this part of the largest eigenvalue or square is rounding.
+NEGLIGIBLE = 1e-12
+#: Where residuals jump, slopes hold over so many standard errors, and over so many times the steps
+#: where short ones change the residuals. They count where they differ by this part from those of
+#: short steps, and where both sides differ by less than the rest from their mean.
+_WIDE, _CLEAR, _APART = 3.0, 6.0, 0.3
+#: What is so many times as large is clearly larger: the change of a residual that jumps than the
+#: root mean square of all, motion than noise.
+CLEARLY = 10.0
 _TINY = float(np.finfo(np.float64).tiny)
 
 FORWARD, CENTRAL = 'forward', 'central'
+Array = NDArray[np.float64]
 
 
 class StepChanges(NamedTuple):
-    """Residuals at a point and their changes by a step of each unknown.
+    """Residuals at a point and their changes by a step of each unknown."""
 
-    Attributes:
-        residual: (n,) at the point.
-        changes: (n, p) r(x + step_j e_j) - r(x); a column known as a formula holds the step times
-            the derivative, one that was not asked for zeros.
-        diverged: (p,) whether the moved candidate's simulation became unstable.
-        unstable: Whether that of the point did.
-    """
-
-    residual: NDArray[np.float64]
-    changes: NDArray[np.float64]
-    diverged: NDArray[np.bool_]
-    unstable: bool
+    residual: Array  # (n,) at the point
+    # (n, p) r(x + step_j e_j) - r(x); a column known as a formula holds the step times the
+    # derivative, one that was not asked for zeros.
+    changes: Array
+    diverged: NDArray[np.bool_]  # (p,) whether the moved candidate's simulation became unstable
+    unstable: bool  # whether that of the point did
 
 
 class ResidualLike(Protocol):
-    """What a solver needs of a residual function.
+    """What a solver needs of a residual function."""
 
-    Attributes:
-        unknowns: What the values are.
-    """
-
-    unknowns: tuple[Unknown, ...]
+    unknowns: tuple[Unknown, ...]  # what the values are
 
     @property
     def unstable(self) -> NDArray[np.bool_]:
@@ -84,15 +72,15 @@ class ResidualLike(Protocol):
     def exact(self) -> NDArray[np.bool_]:
         """Return which of the (p,) columns have no noise of a difference."""
 
-    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
+    def __call__(self, candidates: Array) -> Array:
         """Return the (n, m) residuals of (m, p) candidates, finite also where they diverge."""
 
     def step_changes(
         self,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
+        x: Array,
+        steps: Array,
         columns: NDArray[np.bool_] | None = None,
-        base: NDArray[np.float64] | None = None,
+        base: Array | None = None,
     ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one batch.
 
@@ -110,11 +98,7 @@ class FunctionResiduals:
     Attributes are those of `ResidualLike`; every column is a difference.
     """
 
-    def __init__(
-        self,
-        function: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-        unknowns: Sequence[Unknown],
-    ) -> None:
+    def __init__(self, function: Callable[[Array], Array], unknowns: Sequence[Unknown]) -> None:
         """Wrap a function that maps (m, p) candidates to (n, m) residuals."""
         self._function = function
         self.unknowns = tuple(unknowns)
@@ -122,12 +106,8 @@ class FunctionResiduals:
         self.unstable = np.zeros(0, dtype=bool)
         self.exact = np.zeros(len(self.unknowns), dtype=bool)
 
-    def __call__(self, candidates: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the (n, m) residuals of (m, p) candidates.
-
-        Raises:
-            FitError: The function returns another number of columns than it got candidates.
-        """
+    def __call__(self, candidates: Array) -> Array:
+        """Return the (n, m) residuals of (m, p) candidates."""
         residual = np.asarray(self._function(candidates), dtype=np.float64)
         if residual.ndim != 2 or residual.shape[1] != len(candidates):  # noqa: PLR2004
             raise FitError(
@@ -141,10 +121,10 @@ class FunctionResiduals:
 
     def step_changes(
         self,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
+        x: Array,
+        steps: Array,
         columns: NDArray[np.bool_] | None = None,
-        base: NDArray[np.float64] | None = None,
+        base: Array | None = None,
     ) -> StepChanges:
         """Evaluate a point and one step of each unknown in one call of the function."""
         wanted = np.arange(len(x)) if columns is None else np.flatnonzero(columns)
@@ -161,26 +141,19 @@ class FunctionResiduals:
 
 
 class Linearisation(NamedTuple):
-    """Residuals at a point and their derivative.
+    """Residuals at a point and their derivative."""
 
-    Attributes:
-        x: (p,) values there.
-        residual: (n,) residuals.
-        jacobian: (n, p) derivative by the values, per unit of each; it may be mended in place.
-        unstable: Whether the simulation became unstable there.
-    """
-
-    x: NDArray[np.float64]
-    residual: NDArray[np.float64]
-    jacobian: NDArray[np.float64]
-    unstable: bool = False
+    x: Array  # (p,) values there
+    residual: Array  # (n,) residuals
+    jacobian: Array  # (n, p) derivative by the values, per unit of each; it may be mended in place
+    unstable: bool = False  # whether the simulation became unstable there
 
 
-def scales(unknowns: Sequence[Unknown]) -> NDArray[np.float64]:
+def scales(unknowns: Sequence[Unknown]) -> Array:
     """Return the (p,) magnitudes of unknowns, in their units, never zero."""
     nominal = np.array([abs(unknown.nominal) for unknown in unknowns])
     spans = np.array([unknown.max_value - unknown.min_value for unknown in unknowns])
-    scale = np.maximum(nominal, np.where(np.isfinite(spans), _SCALE_OF_BOUNDS * spans, 0.0))
+    scale = np.maximum(nominal, np.where(np.isfinite(spans), SMALL * spans, 0.0))
     return np.where(scale > 0, scale, 1.0)
 
 
@@ -197,54 +170,51 @@ class Variables:
         self._scale = np.where(self._log, 1.0, scales(unknowns))
         self.lower, self.upper = self.of(self._low), self.of(self._high)
 
-    def of(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def of(self, x: Array) -> Array:
         """Return the (p,) variables of values."""
         with np.errstate(divide='ignore', invalid='ignore'):
             return np.where(self._log, np.log(x), x / self._scale)
 
-    def start(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def start(self, x: Array) -> Array:
         """Return the (p,) variables of values that are moved into the bounds."""
         z = self.of(np.clip(x, self._low, self._high))
-        inside: NDArray[np.float64] = np.clip(z, self.lower, self.upper)
+        inside: Array = np.clip(z, self.lower, self.upper)
         return inside
 
-    def values(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def values(self, z: Array) -> Array:
         """Return the (p,) values, inside the bounds, of variables."""
         with np.errstate(over='ignore'):
             x = np.where(self._log, np.exp(np.where(self._log, z, 0.0)), z * self._scale)
-        clipped: NDArray[np.float64] = np.clip(x, self._low, self._high)
+        clipped: Array = np.clip(x, self._low, self._high)
         return clipped
 
-    def slope(self, z: NDArray[np.float64]) -> NDArray[np.float64]:
+    def slope(self, z: Array) -> Array:
         """Return the (p,) derivative of the values by the variables."""
         return np.where(self._log, self.values(z), self._scale)
 
 
-def column_norms(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+def column_norms(matrix: Array) -> Array:
     """Return the (p,) norms of the columns of an (n, p) matrix, without a copy of it."""
-    found: NDArray[np.float64] = np.sqrt(np.einsum('ij,ij->j', matrix, matrix))
+    found: Array = np.sqrt(np.einsum('ij,ij->j', matrix, matrix))
     return found
 
 
-def have_jumps(columns: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return (k,) whether one of many residuals makes so much of a column as a jump does."""
+def have_jumps(columns: Array) -> NDArray[np.bool_]:
+    """Return (k,) whether one residual makes so much of a column as a jump does."""
     largest = np.max(np.abs(columns), axis=0, initial=0.0)
-    found: NDArray[np.bool_] = largest**2 > _ONE_OF_MANY * column_norms(columns) ** 2
-    return found if len(columns) > _MANY else np.zeros_like(found)
+    found: NDArray[np.bool_] = largest > CLEARLY * column_norms(columns) / np.sqrt(len(columns))
+    return found
 
 
-def leave_jumps_out(one: NDArray[np.float64], other: NDArray[np.float64]) -> None:
+def leave_jumps_out(one: Array, other: Array) -> None:
     """Give both sides of differences the smaller change where they differ as by a jump.
 
     A joint that breaks away a sample sooner for the smallest step changes a few residuals by more
-    than anything else does, and would pass for most of what the data say of a parameter.
-
-    Args:
-        one: (n, k) slopes to one side, changed in place.
-        other: (n, k) to the other.
+    than anything else does, and would pass for most of what the data say of a parameter. The (n, k)
+    slopes to both sides are changed in place.
     """
     apart = np.abs(one - other)
-    jumps = apart > _JUMPS_APART * np.sqrt(np.mean(apart**2, axis=0))
+    jumps = apart > CLEARLY * np.sqrt(np.mean(apart**2, axis=0))
     smaller = np.where(np.abs(one[jumps]) < np.abs(other[jumps]), one[jumps], other[jumps])
     one[jumps] = other[jumps] = smaller
 
@@ -262,25 +232,19 @@ class Differences:
         wide: (p,) which columns are slopes over standard errors, for residuals that jump.
     """
 
-    def __init__(self, residuals: ResidualLike, tolerance: float = 1.0) -> None:
-        """Begin with the steps of a smooth problem.
-
-        Args:
-            residuals: The residual function.
-            tolerance: How near to the optimum a solve is to end, in standard errors.
-        """
+    def __init__(self, residuals: ResidualLike, tolerance: float = ACCURACY) -> None:
+        """Begin with the steps of a smooth problem."""
         unknowns = residuals.unknowns
         self._residuals = residuals
-        self._accurate = min(_TOLERANCES * tolerance, _LEAST_ACCURATE)
         self._lower = np.array([unknown.min_value for unknown in unknowns])
         self._upper = np.array([unknown.max_value for unknown in unknowns])
         self._scale = scales(unknowns)
         self._log = np.array([unknown.scale == 'log' for unknown in unknowns], dtype=bool)
-        self.size = np.full(len(unknowns), _STEP)
+        self.size = np.full(len(unknowns), STEP)
         self.central = np.zeros(len(unknowns), dtype=bool)
         self.checked = residuals.exact.copy()
         self.wide = np.zeros(len(unknowns), dtype=bool)
-        self._change = min(_PART * tolerance, _MOST)
+        self._accurate = self._change = _PART * tolerance
         self._slopes = np.zeros(len(unknowns))
         self._noise = 1.0
 
@@ -299,10 +263,7 @@ class Differences:
         self._noise, self._change = other._noise, other._change
 
     def at(
-        self,
-        x: NDArray[np.float64],
-        base: NDArray[np.float64] | None = None,
-        columns: NDArray[np.bool_] | None = None,
+        self, x: Array, base: Array | None = None, columns: NDArray[np.bool_] | None = None
     ) -> Linearisation:
         """Linearise at a point, all columns in one batch.
 
@@ -337,13 +298,7 @@ class Differences:
         All parameters move at once by their steps to the other side, or by half of them at a
         bound. For residuals that are smooth at this scale, that changes them by the sum of the
         columns; what is left over is curvature and noise. Columns that this could have spoilt are
-        moved alone.
-
-        Args:
-            found: What ``at`` returned; its Jacobian is mended in place.
-
-        Returns:
-            Whether a column was changed.
+        moved alone. The Jacobian of what ``at`` returned is mended in place; return whether it was.
         """
         x, residual, jacobian, _ = found
         steps = self._steps(x)
@@ -370,13 +325,8 @@ class Differences:
         Where a joint that sticks breaks away a sample earlier, residuals change by as much as they
         ever do for the smallest step. Slopes are then those between points on both sides, as far
         away as the change by the parameter is well above that; a solve stands at a point that
-        happens to be better than those around it, which must not count.
-
-        Args:
-            found: What ``at`` returned; its Jacobian is mended in place.
-
-        Returns:
-            Whether a column was changed.
+        happens to be better than those around it, which must not count. The Jacobian of what ``at``
+        returned is mended in place; return whether it was.
         """
         x, residual, jacobian, _ = found
         norms = column_norms(jacobian)
@@ -384,11 +334,9 @@ class Differences:
         self.wide = left.copy()  # longer units near zero
         unit = self._unit(x)
         goal = np.maximum(_WIDE, _CLEAR * norms * np.abs(self._steps(x)))
-        size = np.minimum(goal / np.maximum(norms * unit, _TINY), _LONGEST_WIDE)
+        size = np.minimum(goal / np.maximum(norms * unit, _TINY), _LONGEST)
         wide, wider = np.zeros_like(left), np.zeros_like(jacobian)
-        for _ in range(_WIDENINGS):
-            if not left.any():
-                break
+        while left.any():
             steps = self._steps(x, size)
             ahead = self._residuals.step_changes(x, steps, left, residual)
             # Where one side goes on as the slope has it, the other does so, too.
@@ -398,32 +346,29 @@ class Differences:
             places, slopes = columns[told], middle[:, told]
             across = column_norms(slopes)
             # Of jumps little is left over such steps, but of a curved valley more.
-            wide[places] = skew[told] < _BENT * across
+            wide[places] = skew[told] < (1 - _APART) * across
             wider[:, places] = slopes
             self.size[places] = np.where(wide[places], size[places], self.size[places])
             across *= np.abs(steps[places])
             left[:] = False
-            left[places] = (across < goal[places] / 2) & (size[places] < _LONGEST_WIDE)
-            # What short steps change, too, tells nothing of how far the next one has to go.
-            across = np.maximum(across - goal[places] / _CLEAR, goal[places] / _FASTEST)
-            size[places] = np.minimum(size[places] * goal[places] / across, _LONGEST_WIDE)
+            left[places] = (across < goal[places] / 2) & (size[places] < _LONGEST)
+            size[places] *= goal[places] / np.maximum(across, _TINY)
+            size = np.minimum(size, _LONGEST)
         self.wide = wide
         jacobian[:, wide] = wider[:, wide]
         self.central |= wide
         self.checked |= wide
         return bool(wide.any())
 
-    def _size_by_slopes(self, x: NDArray[np.float64]) -> None:
+    def _size_by_slopes(self, x: Array) -> None:
         """Choose steps by the slopes at the last point, values near zero by their scales."""
         known = (self._slopes > 0) & ~(self.wide | self._residuals.exact)
         size = self._change * self._noise / np.maximum(self._slopes * self._unit(x), _TINY)
-        longest = _LONGEST * np.maximum(self._scale / self._unit(x), 1.0)
-        size = np.clip(size, np.minimum(self.size, _STEP), longest)
+        longest = SMALL * np.maximum(self._scale / self._unit(x), 1.0)
+        size = np.clip(size, np.minimum(self.size, STEP), longest)
         self.size = np.where(known, size, self.size)
 
-    def _steps(
-        self, x: NDArray[np.float64], size: NDArray[np.float64] | None = None
-    ) -> NDArray[np.float64]:
+    def _steps(self, x: Array, size: Array | None = None) -> Array:
         """Return the (p,) signed steps, in the unknowns' units."""
         with np.errstate(invalid='ignore'):
             middle = (self._lower + self._upper) / 2
@@ -432,42 +377,27 @@ class Differences:
         length = np.minimum((self.size if size is None else size) * self._unit(x), room)
         # Without two finite bounds there is no middle: away from the one there is.
         down = np.where(np.isfinite(middle), x > middle, np.isfinite(self._upper))
-        signed: NDArray[np.float64] = np.where(down, -length, length)
+        signed: Array = np.where(down, -length, length)
         # What is added in floating point is the step.
         return (x + signed) - x
 
-    def _is_inside(self, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    def _is_inside(self, x: Array) -> NDArray[np.bool_]:
         """Return (p,) whether values are inside the bounds."""
         inside: NDArray[np.bool_] = (x >= self._lower) & (x <= self._upper)
         return inside
 
-    def _unit(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _unit(self, x: Array) -> Array:
         """Return the (p,) values that steps are relative to; wide ones stay where values shrink."""
-        least = np.where(self.wide, self._scale, _LEAST_UNIT * self._scale)
-        unit: NDArray[np.float64] = np.maximum(np.abs(x), np.where(self._log, 0.0, least))
+        least = np.where(self.wide, self._scale, SMALL * self._scale)
+        unit: Array = np.maximum(np.abs(x), np.where(self._log, 0.0, least))
         return unit
 
     def _sides(
-        self,
-        x: NDArray[np.float64],
-        steps: NDArray[np.float64],
-        columns: NDArray[np.bool_],
-        residual: NDArray[np.float64],
-        ahead: NDArray[np.float64],
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        self, x: Array, steps: Array, columns: NDArray[np.bool_], residual: Array, ahead: Array
+    ) -> tuple[NDArray[np.int64], Array, Array]:
         """Return mean slopes between both sides of values, without jumps.
 
         Where there is no room behind a value, the sides are those of the point a step ahead of it.
-
-        Args:
-            x: (p,) values.
-            steps: (p,) signed steps ahead.
-            columns: (p,) which unknowns.
-            residual: (n,) residuals at ``x``.
-            ahead: (n, p) slopes over the steps ahead.
-
-        Returns:
-            (k,) columns that have two sides, (n, k) slopes, (k,) norms by which each side differs.
         """
         beside = self._is_inside(x - steps)
         away = np.where(beside, -steps, 2 * steps)
@@ -484,7 +414,7 @@ class Differences:
         return places, middle, column_norms(one - middle)
 
 
-def _apart(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _apart(one: Array, other: Array) -> NDArray[np.bool_]:
     """Return (k,) whether columns differ by more than a part of the first."""
     apart: NDArray[np.bool_] = column_norms(one - other) > _APART * column_norms(one)
     return apart

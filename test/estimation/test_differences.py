@@ -11,8 +11,8 @@ from scipy.signal import lfilter
 
 from builders.jacobians import linearise
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver.differences import Differences, FunctionResiduals
-from sysid_ros.estimation.solver.losses import quadratic
+from sysid_ros.estimation.differences import Differences, FunctionResiduals
+from sysid_ros.estimation.solver import quadratic
 from sysid_ros.model.targets import Unknown
 
 TIMES = np.linspace(0, 2, 50)[:, None]
