@@ -40,13 +40,12 @@ from shared.common import (
 
 import sysid_ros
 from sysid_ros.alignment import PairRole
-from sysid_ros.excitation import sum_of_sines
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.inference import identify
+from sysid_ros.fit.fit import FitOptions
 from sysid_ros.model.loading import load_model
 from sysid_ros.model.targets import make_unknowns
-from sysid_ros.virtual_robot import Noise, Plant
-from sysid_ros.virtual_robot.plant import TrajectoryCommand
+from sysid_ros.plant import Noise, Plant, TrajectoryCommand
+from sysid_ros.uncertainty.inference import identify
+from sysid_ros.workflows.excitation import sum_of_sines
 
 #: Target, one value for all, to the ends of what the truth is drawn from.
 _HIDDEN = {

@@ -26,8 +26,15 @@ import numpy as np
 from shared.arms import Link, chain, joint_sensors, write
 from shared.common import DEMO, AnyOf, Floats, ends, measuring, run, simulated, verdict
 
-from sysid_ros.excitation import Motion, sum_of_sines
-from sysid_ros.excitation.design import (
+from sysid_ros.fit.fit import FitOptions
+from sysid_ros.model.loading import compile_spec, load_spec
+from sysid_ros.model.targets import Scope, Unknown, make_unknowns
+from sysid_ros.plant import load_truth
+from sysid_ros.signals import Trajectory
+from sysid_ros.uncertainty.covariance import QUANTILE
+from sysid_ros.uncertainty.inference import identify
+from sysid_ros.workflows.excitation import Motion, sum_of_sines
+from sysid_ros.workflows.excitation.design import (
     RAMP,
     Design,
     Experiment,
@@ -36,15 +43,8 @@ from sysid_ros.excitation.design import (
     make_plan,
     sensor_noise,
 )
-from sysid_ros.excitation.drives import Limits, drives
-from sysid_ros.excitation.motion import quintic, sample_times
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.covariance import QUANTILE
-from sysid_ros.inference.inference import identify
-from sysid_ros.model.loading import compile_spec, load_spec
-from sysid_ros.model.targets import Scope, Unknown, make_unknowns
-from sysid_ros.signals import Trajectory
-from sysid_ros.virtual_robot import load_truth
+from sysid_ros.workflows.excitation.drives import Limits, drives
+from sysid_ros.workflows.excitation.motion import quintic, sample_times
 
 SECONDS, RATE = 20.0, 100.0
 OFF = 0.2

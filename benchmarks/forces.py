@@ -21,11 +21,11 @@ import numpy as np
 import scipy.linalg
 from shared.common import QUANTILE, Floats, Table, measuring, peak, run, trajectory
 
-from sysid_ros.estimation.motion import as_torques, with_inertial_priors
-from sysid_ros.inference.inference import Identification, identify
+from sysid_ros.fit.motion import as_torques, with_inertial_priors
 from sysid_ros.model.targets import Scope, make_unknowns
-from sysid_ros.rollout.prediction import InverseSimulator, make_simulator, predict
 from sysid_ros.signals import Trajectory
+from sysid_ros.simulation.prediction import InverseSimulator, make_simulator, predict
+from sysid_ros.uncertainty.inference import Identification, identify
 
 #: Joints' places and axes, links' masses, centres and moments, like those of a Panda.
 PLACES = (

@@ -45,10 +45,10 @@ from shared.common import (
 )
 
 from sysid_ros.config.schema import Loss
-from sysid_ros.estimation.solver import SolverSettings
+from sysid_ros.fit.fit import FitOptions
+from sysid_ros.fit.solver import SolverSettings
 from sysid_ros.identification import calculate_intervals
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.inference import identify
+from sysid_ros.uncertainty.inference import identify
 
 _WIDE = (0.9, 1.3)
 

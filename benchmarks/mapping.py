@@ -33,10 +33,10 @@ from shared.common import DEMO, JOINT_STATE, ORIGIN_NS, AnyOf, Floats
 from sysid_ros.alignment.axes import in_namespace
 from sysid_ros.alignment.proposal import Proposal, propose
 from sysid_ros.bags import BagColumns, Field, TopicColumns
-from sysid_ros.excitation.drives import compile_file
-from sysid_ros.excitation.motion import sum_of_sines
 from sysid_ros.model.loading import load_model
-from sysid_ros.virtual_robot import Noise, Plant, load_truth
+from sysid_ros.plant import Noise, Plant, load_truth
+from sysid_ros.workflows.excitation.drives import compile_file
+from sysid_ros.workflows.excitation.motion import sum_of_sines
 
 STATE, COMMANDS = '/joint_states', '/arm_controller/commands'
 DEGREES = 180 / math.pi

@@ -29,16 +29,16 @@ from shared.arms import two_joints
 from shared.common import ends, measuring, run, simulated, trajectory
 
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.estimation.noise import JointPrior
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.covariance import JointEstimate, Known
-from sysid_ros.inference.inference import Identification, identify
+from sysid_ros.fit.fit import FitOptions
+from sysid_ros.fit.noise import JointPrior
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.pipeline import calibrate
-from sysid_ros.pipeline.fitting import Continued, continue_from
 from sysid_ros.results.comparison import read_history
 from sysid_ros.results.result import Standing
 from sysid_ros.signals import Trajectory
+from sysid_ros.uncertainty.covariance import JointEstimate, Known
+from sysid_ros.uncertainty.inference import Identification, identify
+from sysid_ros.workflows.calibrate import calibrate
+from sysid_ros.workflows.fitting import Continued, continue_from
 
 MODEL = mujoco.MjModel.from_xml_string(two_joints())
 #: Of positions and velocities, rad and rad/s.

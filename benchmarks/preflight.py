@@ -29,16 +29,16 @@ from sysid_ros.config.schema import (
     VerdictKind,
 )
 from sysid_ros.errors import FitError
-from sysid_ros.identification.observer import Nobody
-from sysid_ros.inference.inference import Identification
+from sysid_ros.fit.observer import Nobody
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
-from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.fitting import fit_training
-from sysid_ros.pipeline.preflight import Preflight, predicted
-from sysid_ros.pipeline.problem import CalibrationBag, Problem
 from sysid_ros.signals import Trajectory
+from sysid_ros.uncertainty.inference import Identification
+from sysid_ros.workflows.estimators import estimated
+from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.preflight import Preflight, predicted
+from sysid_ros.workflows.problem import CalibrationBag, Problem
 
 STEP, FINER = 0.002, 4
 OFF = (0.65, 1.5)

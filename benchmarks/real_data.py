@@ -47,20 +47,20 @@ from shared.common import DATA, ROOT, AnyOf, Floats, Table, ends, names_of, run,
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig, SolverConfig
-from sysid_ros.estimation.solver import SolverSettings
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.identification.observer import Nobody
-from sysid_ros.inference.inference import Identification, identify
+from sysid_ros.fit.fit import FitOptions
+from sysid_ros.fit.observer import Nobody
+from sysid_ros.fit.solver import SolverSettings
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.pipeline import calibration
-from sysid_ros.pipeline.calibration import calibrate
-from sysid_ros.pipeline.estimators import estimated
-from sysid_ros.pipeline.problem import Problem, load
-from sysid_ros.pipeline.validation import leave_out
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.rollout.prediction import make_simulator, predict
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.simulation.prediction import make_simulator, predict
+from sysid_ros.uncertainty.inference import Identification, identify
+from sysid_ros.workflows.calibrate import calibrate
+from sysid_ros.workflows.calibrate import identify as identify_robot
+from sysid_ros.workflows.estimators import estimated
+from sysid_ros.workflows.problem import Problem, load
+from sysid_ros.workflows.validation import leave_out
 
 _FOLDED = AnyOf(('servo_sysid', 'go2_iit'))
 #: Positions of the servo's log are in half turns.
@@ -291,7 +291,7 @@ def _calibrated(
     """Calibrate with some motions, holding one out, in so many seconds."""
     config = _config(data, train, test, limit)
     began = time.monotonic(), time.process_time()
-    result = calibration.identify(config).result
+    result = identify_robot(config).result
     spent = time.monotonic() - began[0], time.process_time() - began[1]
     print(
         f'{result.standing.value}; {result.solver.message} {result.solver.rollouts} rollouts; '

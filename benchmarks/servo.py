@@ -55,8 +55,8 @@ from sysid_ros.errors import ConfigError
 from sysid_ros.servos.fit import fit_servo, values_of
 from sysid_ros.servos.logs import ServoLog, read_logs
 from sysid_ros.servos.pendulum import errors_by_log, mean_error, servo_for
-from sysid_ros.servos.servo import Servo
 from sysid_ros.servos.trials import import_optuna, open_study, sample_servo
+from sysid_ros.simulation.servo import Servo
 
 #: Coefficients that made BAM's logs.
 _PUBLISHED = {

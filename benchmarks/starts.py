@@ -38,14 +38,14 @@ from shared.contenders import MODULES, TOOLBOX, Case, fit, installed
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.solver import KEPT
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.identification.observer import Nobody
-from sysid_ros.inference.inference import Identification
-from sysid_ros.inference.inference import identify as identify_parameters
+from sysid_ros.fit.fit import FitOptions
+from sysid_ros.fit.observer import Nobody
+from sysid_ros.fit.solver import KEPT
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.pipeline.calibration import identify
 from sysid_ros.signals import Trajectory
+from sysid_ros.uncertainty.inference import Identification
+from sysid_ros.uncertainty.inference import identify as identify_parameters
+from sysid_ros.workflows.calibrate import identify
 
 _CONTENDERS = AnyOf(MODULES)
 _EXAMPLES = AnyOf(('torque', 'servo', 'pendulum'))

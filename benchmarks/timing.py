@@ -67,12 +67,12 @@ from sysid_ros.bags import BagColumns, TopicColumns
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.nodes import SimulatedRobotConfig
 from sysid_ros.errors import SysidError
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.inference import identify
+from sysid_ros.fit.fit import FitOptions
 from sysid_ros.model.targets import Unknown, make_unknowns
-from sysid_ros.pipeline import calibrate
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.signals import Trajectory
+from sysid_ros.uncertainty.inference import identify
+from sysid_ros.workflows.calibrate import calibrate
 
 _CLOSE_S = 1e-3
 _STATES, _COMMANDS = '/joint_states', '/commands'

@@ -28,12 +28,13 @@ from shared.doubtful import PROBLEMS, Doubtful
 from shared.three_joints import PARAMETERS, TRUTH, Fault, arm, mapping, record, whole
 
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.excitation import sum_of_sines
-from sysid_ros.identification.fit import FitOptions
-from sysid_ros.inference.inference import identify
+from sysid_ros.fit.fit import FitOptions
 from sysid_ros.model.targets import make_unknowns
-from sysid_ros.pipeline import Calibration, calibrate
-from sysid_ros.virtual_robot import load_truth
+from sysid_ros.plant import load_truth
+from sysid_ros.uncertainty.inference import identify
+from sysid_ros.workflows.calibrate import calibrate
+from sysid_ros.workflows.excitation import sum_of_sines
+from sysid_ros.workflows.writing import Calibration
 
 
 def problems(*, only: str = '', seeds: int = 1) -> bool:

@@ -35,10 +35,10 @@ from PIL import Image
 
 from sysid_ros.cli.main import main as sysid
 from sysid_ros.config.files import read_yaml
-from sysid_ros.excitation.drives import load_driven
 from sysid_ros.model.loading import compile_spec
 from sysid_ros.results.result import CalibrationResult, SignalPlot
 from sysid_ros.results.store import find
+from sysid_ros.workflows.excitation.drives import load_driven
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(os.environ.get('SYSID_SHARED_DATA', ROOT.parent / 'shared' / 'data'))

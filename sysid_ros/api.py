@@ -17,19 +17,19 @@ from sysid_ros.alignment import Alignment
 from sysid_ros.config.files import validate as validated
 from sysid_ros.config.schema import CalibrationConfig, SegmentsConfig, ServoConfig, StampChoice
 from sysid_ros.errors import ParameterError, ResultError, nearest
-from sysid_ros.export.stored import read_again
-from sysid_ros.identification.observer import Observer
+from sysid_ros.fit.observer import Observer
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.loading import drop_implied, write_delays
-from sysid_ros.pipeline.calibration import identify
-from sysid_ros.pipeline.problem import ReadOptions, joints_of, read_aligned
-from sysid_ros.pipeline.writing import Calibration, Identified, write
 from sysid_ros.report.figures import draw_parameters, draw_sensors
 from sysid_ros.report.tables import alignment_text, parameters_text, result_text
 from sysid_ros.results.result import CalibrationResult, ParameterResult
 from sysid_ros.results.store import find
 from sysid_ros.signals import Trajectory
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
+from sysid_ros.workflows.calibrate import identify
+from sysid_ros.workflows.problem import ReadOptions, joints_of, read_aligned
+from sysid_ros.workflows.stored import read_again
+from sysid_ros.workflows.writing import Calibration, Identified, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -256,7 +256,7 @@ def calibrate(
         parameters: Targets such as ``joint/*/armature``, or mappings as in calibration.yaml, such
             as ``{'target': 'body/tool/mass', 'bounds': (0.1, 3.0)}``.
         validate: Recordings that are held out, to judge the fit on.
-        observer: Is told of stages and iterations; see `sysid_ros.identification.observer`.
+        observer: Is told of stages and iterations; see `sysid_ros.fit.observer`.
         cancel: Ends the fit when it is set.
         settings: Any other section of calibration.yaml, such as ``solver={'loss': 'huber'}``,
             ``stamps='header'`` or ``sensors=('elbow_position',)``.

@@ -29,9 +29,10 @@ import scipy.special
 from sysid_ros.cli.console import Progress, make_console, print_paths
 from sysid_ros.config.files import load_calibration, read_yaml
 from sysid_ros.errors import ConfigError, RosError, SysidError, one_line
-from sysid_ros.pipeline import identify, write
 from sysid_ros.report.tables import print_result
 from sysid_ros.results.result import CalibrationResult
+from sysid_ros.workflows.calibrate import identify
+from sysid_ros.workflows.writing import write
 
 RECORDINGS = ('train_1', 'train_2', 'validate_1')
 _COPIED = ('arm.xml', 'calibration.yaml')

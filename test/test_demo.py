@@ -22,9 +22,9 @@ import pytest
 from builders.plant_bags import record
 from sysid_ros import demo
 from sysid_ros.config.files import load_calibration
-from sysid_ros.pipeline import identify
+from sysid_ros.plant import Noise, Plant, load_truth
 from sysid_ros.results.result import CalibrationResult, InferenceSummary
-from sysid_ros.virtual_robot import Noise, Plant, load_truth
+from sysid_ros.workflows.calibrate import identify
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ASSETS = REPOSITORY / 'config' / 'demo'

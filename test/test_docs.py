@@ -43,9 +43,9 @@ from sysid_ros.config.schema import (
     ThresholdsConfig,
 )
 from sysid_ros.config.servos import ServoBagConfig
-from sysid_ros.excitation import read_waypoints
 from sysid_ros.model.kinds import KINDS, Kind
-from sysid_ros.servos.servo import FRICTION_LAWS, actuator_type
+from sysid_ros.simulation.servo import FRICTION_LAWS, actuator_type
+from sysid_ros.workflows.excitation import read_waypoints
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(
@@ -575,16 +575,16 @@ def test_a_name_that_is_gone_is_found(span: str):
     assert _unknown(span)
 
 
-def test_the_table_of_rooms_equals_their_order():
+def test_the_table_of_packages_equals_their_order():
     tree = ast.parse((ROOT / 'test' / 'package' / 'test_imports.py').read_text('utf-8'))
-    (rooms,) = (
+    (order,) = (
         ast.literal_eval(node.value)
         for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'ROOMS'
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == 'PACKAGES'
     )
-    rows = [row[0].strip('`') for row in _table('rooms')]
+    rows = [row[0].strip('`') for row in _table('packages')]
 
-    assert [Path(row).stem for row in rows] == [room for room in rooms if room != '__init__']
+    assert [Path(row).stem for row in rows] == [part for part in order if part != '__init__']
     assert all((ROOT / 'sysid_ros' / row).exists() for row in rows)
 
 

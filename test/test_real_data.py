@@ -18,7 +18,7 @@ from rosbags.typesys import Stores, get_typestore
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.cli import main
 from sysid_ros.config.files import load_calibration
-from sysid_ros.pipeline import calibrate
+from sysid_ros.workflows.calibrate import calibrate
 
 pytestmark = [pytest.mark.shared, pytest.mark.usefixtures('undrawn')]
 

@@ -29,8 +29,6 @@ from sysid_ros.alignment.proposal import Proposal, ProposedPair, to_yaml
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import MappingConfig
 from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, short
-from sysid_ros.excitation.motion import Motion, format_waypoints, read_waypoints
-from sysid_ros.export.export import actuators_text, drives_of, parameters_text
 from sysid_ros.report import render_report
 from sysid_ros.report.tables import (
     LiteralConsole,
@@ -44,6 +42,8 @@ from sysid_ros.report.tables import (
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.text import file_stems, to_json
+from sysid_ros.workflows.excitation.motion import Motion, format_waypoints, read_waypoints
+from sysid_ros.workflows.export import actuators_text, drives_of, parameters_text
 
 RESULT = Path(__file__).parent / 'data' / 'pendulum' / 'baseline.json'
 #: Half of a pair of surrogates, too, which Python lets through and no file can hold.

@@ -59,10 +59,10 @@ def _names(tree: ast.AST) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('room', ['cli', 'config', 'nodes', 'pipeline', 'report', 'results'])
-def test_what_the_code_says_keeps_to_the_words(room: str):
+@pytest.mark.parametrize('package', ['cli', 'config', 'nodes', 'report', 'results', 'workflows'])
+def test_what_the_code_says_keeps_to_the_words(package: str):
     found = {}
-    for path in sorted((PACKAGE / room).rglob('*.py')):
+    for path in sorted((PACKAGE / package).rglob('*.py')):
         tree = ast.parse(path.read_text('utf-8'))
         names = list(_names(tree))
         wrong = [name for name in names if AS_NAME.fullmatch(name) or BRACKETED.search(name)]

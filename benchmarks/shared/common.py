@@ -26,8 +26,8 @@ from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.model.targets import Unknown
-from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.simulation.prediction import predict
 
 Floats = NDArray[np.float64]
 Found = TypeVar('Found')

@@ -19,7 +19,7 @@ from shared.arms import JOINTS, two_joints, write
 from shared.common import Floats, measuring, names_of, simulated, trajectory
 
 from sysid_ros.alignment.segments import initial_state
-from sysid_ros.identification.terms import TermKind
+from sysid_ros.fit.terms import TermKind
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import TimeSeries, Trajectory
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog
 from sysid_ros.servos.pendulum import simulate, stack_logs
-from sysid_ros.servos.servo import Scheme, Servo
+from sysid_ros.simulation.servo import Scheme, Servo
 
 _M1 = {'kt': 0.387, 'R': 4.0, 'armature': 0.0018, 'q_offset': 0.03, 'friction_base': 0.0128}
 _M5 = {

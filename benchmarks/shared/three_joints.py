@@ -12,7 +12,7 @@ import numpy as np
 from shared.arms import Link, chain, joint_sensors
 from shared.common import ORIGIN_NS, Floats, array, joint_state, write_bag
 
-from sysid_ros.virtual_robot import Noise, Plant
+from sysid_ros.plant import Noise, Plant
 
 JOINTS = ('pan', 'lift', 'elbow')
 #: From time, position and velocity to what the encoders say.

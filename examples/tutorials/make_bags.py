@@ -18,15 +18,15 @@ import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.excitation.motion import Motion, quintic, sample_times, sum_of_sines
-from sysid_ros.virtual_robot.plant import Noise, Plant
+from sysid_ros.plant import Noise, Plant
+from sysid_ros.workflows.excitation.motion import Motion, quintic, sample_times, sum_of_sines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from sysid_ros.virtual_robot.plant import Sample
+    from sysid_ros.plant import Sample
 
 HERE = Path(__file__).resolve().parent
 STORE = get_typestore(Stores.ROS2_JAZZY)

@@ -64,9 +64,9 @@ def calibrate(
     loaded = load_calibration(config, overrides)
 
     from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
-    from sysid_ros.pipeline.calibration import calibrate
     from sysid_ros.report.tables import print_result
     from sysid_ros.results.checks import verdict_line
+    from sysid_ros.workflows.calibrate import calibrate
 
     with progress_for(loaded.solver.time, quiet=quiet) as progress:
         done = calibrate(loaded, command=context.obj, observer=progress)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from sysid_ros.errors import one_line
-from sysid_ros.estimation.solver import Iteration
+from sysid_ros.fit.solver import Iteration
 from sysid_ros.report.tables import WIDE, LiteralConsole
 from sysid_ros.text import to_json
 

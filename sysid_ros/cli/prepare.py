@@ -64,7 +64,7 @@ def init(
     from sysid_ros.cli.console import print_json, progress_for, say
     from sysid_ros.cli.tables import print_next_commands, print_proposal
     from sysid_ros.files import replace_file
-    from sysid_ros.pipeline.init import propose_calibration, sort_arguments, to_yaml
+    from sysid_ros.workflows.init import propose_calibration, sort_arguments, to_yaml
 
     bags, model = sort_arguments(paths)
     with progress_for(quiet=quiet) as progress:
@@ -208,13 +208,13 @@ def excite(
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import print_design
-    from sysid_ros.excitation import format_waypoints
-    from sysid_ros.excitation.design import Experiment, design, make_plan, sensor_noise
-    from sysid_ros.excitation.drives import Limits, check_ranges, drives, load_driven
     from sysid_ros.files import replace_file
     from sysid_ros.model.loading import compile_spec, implied_actuators
     from sysid_ros.model.targets import Scope, check_distinct, make_unknowns
-    from sysid_ros.pipeline.problem import parameters_of
+    from sysid_ros.workflows.excitation import format_waypoints
+    from sysid_ros.workflows.excitation.design import Experiment, design, make_plan, sensor_noise
+    from sysid_ros.workflows.excitation.drives import Limits, check_ranges, drives, load_driven
+    from sysid_ros.workflows.problem import parameters_of
 
     spec = load_driven(model, packages)
     compiled = compile_spec(spec, model)
@@ -301,7 +301,7 @@ def preflight(
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import preflight_line, print_preflight
-    from sysid_ros.pipeline.preflight import preflight
+    from sysid_ros.workflows.preflight import preflight
 
     with progress_for(quiet=quiet) as progress:
         found = preflight(loaded, progress)

@@ -31,8 +31,8 @@ from sysid_ros.report.numbers import significant
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from sysid_ros.alignment.inspection import Inspection, Joint
     from sysid_ros.config.schema import MappingConfig
-    from sysid_ros.inspection.inspection import Inspection, Joint
     from sysid_ros.report.tables import LiteralConsole
 
 
@@ -99,10 +99,10 @@ def inspect_bag(
         mapped = load_mapping(Path(mapping))
 
     from sysid_ros.alignment.axes import in_namespace
+    from sysid_ros.alignment.inspection import bag_joints, inspect
     from sysid_ros.alignment.pairing import imply_actuators
     from sysid_ros.bags.reader import read_bag
     from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.inspection.inspection import bag_joints, inspect
     from sysid_ros.model.loading import compile_spec, load_spec
 
     columns = in_namespace(read_bag(bag), namespace)
@@ -153,9 +153,9 @@ def _print_inspection(console: LiteralConsole, found: Inspection) -> None:
 
 def _draw_joints(joints: Sequence[Joint], bag: str, folder: Path) -> list[Path]:
     """Write one picture per joint into a folder, and return their paths."""
+    from sysid_ros.alignment.inspection import draw_joint
     from sysid_ros.errors import short
     from sysid_ros.files import replace_file
-    from sysid_ros.inspection.inspection import draw_joint
     from sysid_ros.text import file_stems
 
     paths = []
@@ -365,8 +365,8 @@ def convert_bag(
 
     from sysid_ros.alignment import Format
     from sysid_ros.cli.console import make_console, print_json, say
-    from sysid_ros.pipeline.problem import ReadOptions, convert
     from sysid_ros.report.tables import print_alignment
+    from sysid_ros.workflows.problem import ReadOptions, convert
 
     alignment, written = convert(
         bag,

@@ -82,7 +82,7 @@ def compare(
 
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import print_models, recommendation
-    from sysid_ros.pipeline.compare import Candidate, compare_models
+    from sysid_ros.workflows.compare import Candidate, compare_models
 
     stems = [path.stem for path in paths]
     names = stems if len(set(stems)) == len(stems) else [str(path) for path in paths]
@@ -200,8 +200,8 @@ def check(
     from sysid_ros.cli.console import make_console, print_json, progress_for
     from sysid_ros.cli.tables import Outcome
     from sysid_ros.files import check_writable, replace_file
-    from sysid_ros.pipeline.evaluation import find_parameters, find_predictions
     from sysid_ros.report.tables import junit as as_junit
+    from sysid_ros.workflows.evaluation import find_parameters, find_predictions
 
     for folder in (junit and junit.parent, output, thresholds.baseline if update else None):
         if folder is not None:
@@ -378,7 +378,7 @@ def export_model(
     hold. With --samples, writes models that vary as much as the data leave open.
     """
     from sysid_ros.cli.console import print_json, say
-    from sysid_ros.export.export import ExportFormat, export
+    from sysid_ros.workflows.export import ExportFormat, export
 
     found = export(
         result,
@@ -448,7 +448,7 @@ def predict(
     """
     from sysid_ros.cli.console import make_console, print_json, say
     from sysid_ros.cli.tables import joint_errors, print_joint_errors
-    from sysid_ros.pipeline.predicting import forecaster, write_prediction
+    from sysid_ros.workflows.predicting import forecaster, write_prediction
 
     prediction, messages = write_prediction(bag, forecaster(source), output)
     errors = joint_errors(prediction)
@@ -508,7 +508,7 @@ def fleet(
 
     from sysid_ros.cli.console import make_console, print_json, print_paths, progress_for
     from sysid_ros.cli.tables import print_fleet
-    from sysid_ros.pipeline.fleet import FLEET, calibrate_fleet
+    from sysid_ros.workflows.fleet import FLEET, calibrate_fleet
 
     with progress_for(quiet=quiet) as progress:
         result = calibrate_fleet(

@@ -175,7 +175,7 @@ def _evaluate(
     from sysid_ros.cli.console import print_json, say
     from sysid_ros.servos.logs import check_motor, read_logs
     from sysid_ros.servos.pendulum import errors_by_log, mean_error
-    from sysid_ros.servos.servo import read_parameters
+    from sysid_ros.simulation.servo import read_parameters
 
     servo, values = read_parameters(file, actuator)
     logs = read_logs(logdir)
@@ -332,7 +332,7 @@ def export(
     """
     from sysid_ros.cli.console import print_json, say
     from sysid_ros.servos.mjcf import plain_servo, write_servo
-    from sysid_ros.servos.servo import read_parameters
+    from sysid_ros.simulation.servo import read_parameters
 
     servo, values = read_parameters(params, actuator)
     plain = plain_servo(servo, values, kp=kp, vin=vin)

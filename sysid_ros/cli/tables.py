@@ -18,12 +18,6 @@ import numpy as np
 
 from sysid_ros.cli.console import print_paths, say
 from sysid_ros.errors import MOST_NAMED, ResultError, how_many, listed
-from sysid_ros.excitation.design import Design
-from sysid_ros.pipeline.compare import ModelComparison
-from sysid_ros.pipeline.fleet import FleetResult
-from sysid_ros.pipeline.init import CalibrationProposal
-from sysid_ros.pipeline.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
-from sysid_ros.pipeline.preflight import NOTHING, PredictedParameter, Preflight
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant
 from sysid_ros.report.tables import (
     LiteralConsole,
@@ -37,6 +31,12 @@ from sysid_ros.report.tables import (
 )
 from sysid_ros.results.comparison import Case
 from sysid_ros.results.links import link_places
+from sysid_ros.workflows.compare import ModelComparison
+from sysid_ros.workflows.excitation.design import Design
+from sysid_ros.workflows.fleet import FleetResult
+from sysid_ros.workflows.init import CalibrationProposal
+from sysid_ros.workflows.predicting import NOMINAL, PREDICTED, RESIDUAL, JointPrediction
+from sysid_ros.workflows.preflight import NOTHING, PredictedParameter, Preflight
 
 
 def print_proposal(found: CalibrationProposal, mapping: str) -> None:

@@ -48,11 +48,11 @@ from sysid_ros.nodes.runtime import (
     Stop,
     latched,
 )
-from sysid_ros.pipeline import Calibration
-from sysid_ros.pipeline.problem import bags_of
 from sysid_ros.results.checks import headline_lines, next_steps
 from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
 from sysid_ros.results.store import CURRENT, REJECTED, linked, prune
+from sysid_ros.workflows.problem import bags_of
+from sysid_ros.workflows.writing import Calibration
 
 #: Everything else on the robot goes first.
 NICEST = 19

@@ -25,17 +25,6 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from sysid_ros.config.nodes import ExciterConfig
 from sysid_ros.errors import ConfigError, ModelError, RosError, nearest
-from sysid_ros.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
-from sysid_ros.excitation.design import lead_in, rehearse
-from sysid_ros.excitation.drives import (
-    Breach,
-    Guard,
-    Limits,
-    compile_driven,
-    home_position,
-    load_driven,
-)
-from sysid_ros.excitation.motion import quintic
 from sysid_ros.nodes.parameters import declare, resolve_topic
 from sysid_ros.nodes.runtime import (
     FAREWELL_SECONDS,
@@ -45,6 +34,17 @@ from sysid_ros.nodes.runtime import (
     Stop,
 )
 from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.workflows.excitation import Motion, drives, follow, read_waypoints, sum_of_sines
+from sysid_ros.workflows.excitation.design import lead_in, rehearse
+from sysid_ros.workflows.excitation.drives import (
+    Breach,
+    Guard,
+    Limits,
+    compile_driven,
+    home_position,
+    load_driven,
+)
+from sysid_ros.workflows.excitation.motion import quintic
 
 
 class JointStates:

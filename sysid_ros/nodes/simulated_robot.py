@@ -35,8 +35,7 @@ from sysid_ros.nodes.runtime import (
     latched,
     quiet_node,
 )
-from sysid_ros.virtual_robot import Noise, Plant, Sample, load_truth
-from sysid_ros.virtual_robot.plant import TrajectoryCommand
+from sysid_ros.plant import Noise, Plant, Sample, TrajectoryCommand, load_truth
 from sysid_ros.vocabulary import SECOND_NS, Quantity
 
 #: (nu,) commands, NaN for the actuators that are not named, or a trajectory.
@@ -303,7 +302,7 @@ def _plant(config: SimulatedRobotConfig) -> Plant:
     truth = load_truth(Path(config.truth)) if config.truth else {}
     servos: Any = None
     if config.servos:
-        from sysid_ros.pipeline.problem import joints_of  # noqa: PLC0415 (slow)
+        from sysid_ros.workflows.problem import joints_of  # noqa: PLC0415 (slow)
 
         servos = partial(joints_of, load_servos(Path(config.servos)))
     return Plant(Path(config.model), truth, rate=config.rate, noise=noise, servos=servos)

@@ -23,11 +23,11 @@ from sysid_ros.alignment.health import Findings, Grade, HealthFinding, aggregate
 from sysid_ros.alignment.pairs import PairRole, column_name
 from sysid_ros.alignment.trajectories import Alignment
 from sysid_ros.errors import how_many, listed, one_line, short
-from sysid_ros.inference.verdicts import Combination
 from sysid_ros.report.numbers import MISSING, interval, padded, rounded, significant, times
 from sysid_ros.results.checks import headline_lines, next_steps
 from sysid_ros.results.comparison import Case, SideBySide
 from sysid_ros.results.result import CalibrationResult, ParameterResult
+from sysid_ros.uncertainty.verdicts import Combination
 
 #: Width where the output is not a terminal: nothing is folded there.
 WIDE = 10_000

@@ -20,8 +20,8 @@ from scipy.special import stdtrit
 from sysid_ros.alignment.health import FindingKind, Grade
 from sysid_ros.config.schema import GateConfig, Role, VerdictKind
 from sysid_ros.errors import how_many, listed
-from sysid_ros.estimation.noise import MAD_OF_NORMAL
-from sysid_ros.identification.terms import TermKind
+from sysid_ros.fit.noise import MAD_OF_NORMAL
+from sysid_ros.fit.terms import TermKind
 from sysid_ros.results.result import (
     FROM_RESIDUALS,
     MORE,

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 
 from sysid_ros.config.schema import MemoryConfig, Role
 from sysid_ros.errors import ResultError, listed, nearest
-from sysid_ros.inference.covariance import Difference, JointEstimate, Known, difference
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.checks import headline
 from sysid_ros.results.result import (
@@ -35,6 +34,7 @@ from sysid_ros.results.result import (
     Standing,
 )
 from sysid_ros.results.store import RESULT, find, history
+from sysid_ros.uncertainty.covariance import Difference, JointEstimate, Known, difference
 
 #: Settings that change no number of a fit: paths, whose content is compared, and what is done with
 #: the result.

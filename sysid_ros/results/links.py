@@ -28,8 +28,8 @@ from sysid_ros.results.result import (
     LinkResult,
     ParameterResult,
 )
-from sysid_ros.rollout.inverse import IDENTITY, IN_PI, body_columns, regressor
 from sysid_ros.signals import PrescribedMotion
+from sysid_ros.simulation.inverse import IDENTITY, IN_PI, body_columns, regressor
 
 Array = NDArray[np.float64]
 

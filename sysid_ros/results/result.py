@@ -20,8 +20,8 @@ from sysid_ros.alignment.health import HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind, explain
 from sysid_ros.errors import ResultError
 from sysid_ros.files import read_object, replace_file
-from sysid_ros.inference.verdicts import Combination
 from sysid_ros.text import in_json
+from sysid_ros.uncertainty.verdicts import Combination
 
 ROLES: tuple[Role, ...] = ('train', 'validate')
 #: Their data in words.

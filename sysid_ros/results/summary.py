@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Role, VerdictKind
-from sysid_ros.estimation.noise import MAD_OF_NORMAL, noise_of
-from sysid_ros.inference.inference import Identification
+from sysid_ros.fit.noise import MAD_OF_NORMAL, noise_of
 from sysid_ros.results.links import links
 from sysid_ros.results.result import (
     FEWEST,
@@ -48,6 +47,7 @@ from sysid_ros.results.result import (
     StartKind,
     moving,
 )
+from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.version import __version__
 
 Values = NDArray[np.float64]

@@ -6,7 +6,7 @@
 one simulation of it; ``read_parameters`` reads the coefficients.
 """
 
-from sysid_ros.servos.joints import ServoController, ServoDrive, ServoJoints
-from sysid_ros.servos.servo import read_parameters
+from sysid_ros.simulation.servo import read_parameters
+from sysid_ros.simulation.servo_joints import ServoController, ServoDrive, ServoJoints
 
 __all__ = ['ServoController', 'ServoDrive', 'ServoJoints', 'read_parameters']

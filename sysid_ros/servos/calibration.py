@@ -19,10 +19,9 @@ from typing import Any, Self
 from sysid_ros.config.schema import Role
 from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import ConfigError, ResultError, how_many
-from sysid_ros.estimation.solver import Iteration
 from sysid_ros.files import check_writable, sha256
-from sysid_ros.identification.observer import Nobody, Observer
-from sysid_ros.inference.inference import Identification
+from sysid_ros.fit.observer import Nobody, Observer
+from sysid_ros.fit.solver import Iteration
 from sysid_ros.report import write_report
 from sysid_ros.results.checks import judge
 from sysid_ros.results.result import CalibrationResult, FileHash, StartKind
@@ -30,8 +29,9 @@ from sysid_ros.results.summary import SignalCurve, provenance_now, summarise
 from sysid_ros.servos.fit import POSITION, checked, fit_servo, values_of
 from sysid_ros.servos.logs import ServoLog, check_motor, read_logs, split
 from sysid_ros.servos.pendulum import errors_by_log, mean_error, predict, servo_for
-from sysid_ros.servos.servo import Servo, write_parameters
 from sysid_ros.servos.trials import LIBRARIES, TRIALS, BestTrial, open_study, sample_servo
+from sysid_ros.simulation.servo import Servo, write_parameters
+from sysid_ros.uncertainty.inference import Identification
 
 #: File beside the coefficients in which studies of trials begin.
 _STUDIES = 'study.journal'

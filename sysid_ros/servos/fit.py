@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.estimation.differences import FunctionResiduals, StepChanges
-from sysid_ros.estimation.noise import encoder_step, noise_of, prior_rows
-from sysid_ros.estimation.residuals import PRIOR, Samples
-from sysid_ros.estimation.solver import ROUGH_TOLERANCE, Iteration, Solution, SolverSettings, solve
-from sysid_ros.estimation.solver import FitLog as Trace
-from sysid_ros.estimation.start import Attempt
-from sysid_ros.estimation.start import starts as spread
-from sysid_ros.identification.fit import Fit
-from sysid_ros.identification.linear import sharpened
-from sysid_ros.inference.inference import Identification, inferred
+from sysid_ros.fit.differences import FunctionResiduals, StepChanges
+from sysid_ros.fit.fit import Fit
+from sysid_ros.fit.linear import sharpened
+from sysid_ros.fit.noise import encoder_step, noise_of, prior_rows
+from sysid_ros.fit.residuals import PRIOR, Samples
+from sysid_ros.fit.solver import ROUGH_TOLERANCE, Iteration, Solution, SolverSettings, solve
+from sysid_ros.fit.solver import FitLog as Trace
+from sysid_ros.fit.start import Attempt
+from sysid_ros.fit.start import starts as spread
 from sysid_ros.model.targets import Target, Unknown
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import FEWEST, REST, ROUNDING, PendulumLogs, simulate, stack_logs
-from sysid_ros.servos.servo import UNITS, Servo
+from sysid_ros.simulation.servo import UNITS, Servo
+from sysid_ros.uncertainty.inference import Identification, inferred
 
 Array = NDArray[np.float64]
 

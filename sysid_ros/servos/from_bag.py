@@ -29,8 +29,8 @@ from sysid_ros.config.schema import ChannelMapping, MarkerConfig
 from sysid_ros.config.servos import ServoBagConfig
 from sysid_ros.errors import AlignmentError, nearest
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog, write_log
-from sysid_ros.servos.servo import CONSTANT_UNITS
 from sysid_ros.signals import Method, TimeSeries, Trajectory
+from sysid_ros.simulation.servo import CONSTANT_UNITS
 
 Array = NDArray[np.float64]
 

@@ -18,7 +18,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 from sysid_ros.config.schema import explain
 from sysid_ros.errors import LogError, listed, nearest
 from sysid_ros.files import read_object, replace_file
-from sysid_ros.servos.servo import ACTUATORS, CONSTANT_UNITS
+from sysid_ros.simulation.servo import ACTUATORS, CONSTANT_UNITS
 
 #: Names in the catalogue that are laws for one and the same servo.
 _SAME_SERVO = (frozenset({'xl330', 'xl330i'}),)

@@ -14,7 +14,7 @@ import mujoco
 from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.files import replace_file
 from sysid_ros.model.xml_text import join
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
 
 #: The torque of a motor whose supply current is regulated grows with the root of the position
 #: error. The line through 0 that is nearest to a root between 0 and 1 in the least-squares sense

@@ -16,9 +16,9 @@ import scipy.constants
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.estimation.noise import encoder_step
+from sysid_ros.fit.noise import encoder_step
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog
-from sysid_ros.servos.servo import COMMAND_DELAY, Scheme, Servo, limited_goal, within
+from sysid_ros.simulation.servo import COMMAND_DELAY, Scheme, Servo, limited_goal, within
 
 Array = NDArray[np.float64]
 

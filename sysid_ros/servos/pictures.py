@@ -17,7 +17,7 @@ from sysid_ros.errors import ParameterError, one_line
 from sysid_ros.files import replace_file
 from sysid_ros.servos.logs import ServoLog, check_motor
 from sysid_ros.servos.pendulum import predict
-from sysid_ros.servos.servo import Servo, read_parameters
+from sysid_ros.simulation.servo import Servo, read_parameters
 from sysid_ros.text import file_stems
 
 Array = NDArray[np.float64]

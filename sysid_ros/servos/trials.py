@@ -21,7 +21,7 @@ from sysid_ros.errors import CancelledError, ConfigError, FitError, ResultError,
 from sysid_ros.servos.fit import checked
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import errors_by_log, mean_error
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
 
 Method = Literal['cmaes', 'random', 'nsgaii']
 #: What samples, by the names of the packages.

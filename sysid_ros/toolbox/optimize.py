@@ -23,12 +23,12 @@ from scipy.optimize import OptimizeResult
 
 from sysid_ros.config.schema import ACCURACY, Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
-from sysid_ros.estimation.differences import FunctionResiduals
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver import Iteration, SolverSettings, interrupt, solve
-from sysid_ros.estimation.start import solve_from
-from sysid_ros.estimation.start import starts as spread
-from sysid_ros.estimation.windows import solve_in_stages
+from sysid_ros.fit.differences import FunctionResiduals
+from sysid_ros.fit.residuals import Residuals
+from sysid_ros.fit.solver import Iteration, SolverSettings, interrupt, solve
+from sysid_ros.fit.start import solve_from
+from sysid_ros.fit.start import starts as spread
+from sysid_ros.fit.windows import solve_in_stages
 from sysid_ros.model.candidates import CandidateError
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
 from sysid_ros.toolbox.residual import ResidualFunction

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import FitError, ModelError, one_sentence
 from sysid_ros.files import check_writable, replace_file
-from sysid_ros.inference.verdicts import exact_sets, partners, widest
 from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.result import CalibrationResult, Check, Level, ParameterResult, SolverSummary
@@ -41,6 +40,7 @@ from sysid_ros.toolbox.trajectory import (
     sequence_labels,
     sysid_rollout,
 )
+from sysid_ros.uncertainty.verdicts import exact_sets, partners, widest
 
 Array = NDArray[np.float64]
 

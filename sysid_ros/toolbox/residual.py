@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError, ParameterError, SignalError, SysidError, nearest
-from sysid_ros.estimation.noise import estimate_noise
-from sysid_ros.estimation.residuals import Residuals
+from sysid_ros.fit.noise import estimate_noise
+from sysid_ros.fit.residuals import Residuals
 from sysid_ros.model.candidates import Rebuild, learn, writable_model
 from sysid_ros.model.kinds import Role
 from sysid_ros.report.rendering import FULLPHYSICS
-from sysid_ros.rollout.runs import ON_STEP, MeasurementModel
-from sysid_ros.rollout.simulation import Simulator
 from sysid_ros.signals import SignalType, Trajectory
+from sysid_ros.simulation.runs import ON_STEP, MeasurementModel
+from sysid_ros.simulation.simulator import Simulator
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, remove_visuals
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict, check_targets, unknowns_of
 from sysid_ros.toolbox.timeseries import (

@@ -29,8 +29,8 @@ from sysid_ros.errors import (
 )
 from sysid_ros.files import write_arrays
 from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
-from sysid_ros.rollout.runs import HeldCommand
 from sysid_ros.signals import SignalMapping, SignalType
+from sysid_ros.simulation.runs import HeldCommand
 from sysid_ros.toolbox.timeseries import (
     STATES,
     TimeSeries,

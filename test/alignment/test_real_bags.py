@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from sysid_ros.alignment import align
+from sysid_ros.alignment.inspection import inspect
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
-from sysid_ros.inspection.inspection import inspect
 from sysid_ros.report.tables import alignment_text
 
 pytestmark = pytest.mark.shared

@@ -13,10 +13,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import align
+from sysid_ros.alignment.inspection import inspect
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import compare_clocks, one_clock, stamp, stamp_topics
 from sysid_ros.bags import BagColumns, SetBack
-from sysid_ros.inspection.inspection import inspect
 
 START_NS = 1_700_000_000_000_000_000
 #: The stamps of a robot at 500 Hz.

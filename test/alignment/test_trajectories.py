@@ -19,7 +19,7 @@ from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
-from sysid_ros.estimation.nuisances import command_timings
+from sysid_ros.fit.nuisances import command_timings
 from sysid_ros.signals import SignalType
 
 TIMES = np.arange(0, 2, 0.01)

@@ -1,3 +1,3 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Models, recordings and plants that tests of several rooms are made of."""
+"""Models, recordings and plants that tests of several packages are made of."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.estimation.differences import Differences, ResidualLike
+from sysid_ros.fit.differences import Differences, ResidualLike
 
 
 def linearise(residuals: ResidualLike, x: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Small models that tests of several rooms share."""
+"""Small models that tests of several packages share."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from rosbags.typesys import Stores, get_typestore
 
 from sysid_ros.bags.writer import BagWriter
-from sysid_ros.virtual_robot import Plant
+from sysid_ros.plant import Plant
 
 STORE = get_typestore(Stores.ROS2_JAZZY)
 START = 1_700_000_000_000_000_000

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Loss
-from sysid_ros.estimation.residuals import Samples
-from sysid_ros.estimation.solver import Solution
-from sysid_ros.identification.linear import Linear, linearised
+from sysid_ros.fit.linear import Linear, linearised
+from sysid_ros.fit.residuals import Samples
+from sysid_ros.fit.solver import Solution
 from sysid_ros.model.targets import Unknown
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sysid_ros.servos.logs import PERIOD, Commands, ServoLog
 from sysid_ros.servos.pendulum import candidate, simulate, stack_logs
-from sysid_ros.servos.servo import Scheme, Servo
+from sysid_ros.simulation.servo import Scheme, Servo
 
 COUNT = 2 * np.pi / 4096
 #: Published coefficients of an xl330, rounded.

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import mujoco
 
-from sysid_ros.servos.joints import ServoDrive, ServoJoints
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
+from sysid_ros.simulation.servo_joints import ServoDrive, ServoJoints
 
 #: Of all laws, so that each takes what it has.
 VALUES = {

@@ -13,8 +13,8 @@ import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.model.targets import make_unknowns
-from sysid_ros.rollout.prediction import predict
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
+from sysid_ros.simulation.prediction import predict
 
 
 class Measure(Protocol):

@@ -12,7 +12,8 @@ import pytest
 from builders.cli_project import Outcome, Project, Sysid
 from builders.recorded_pendulum import calibration
 from sysid_ros.cli import main
-from sysid_ros.pipeline import Identified, identify
+from sysid_ros.workflows.calibrate import identify
+from sysid_ros.workflows.writing import Identified
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from builders.cli_project import REPOSITORY, Project, Sysid, run_process
-from sysid_ros.pipeline import Identified
+from sysid_ros.workflows.writing import Identified
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
@@ -30,7 +30,7 @@ def _thresholds(project: Project, **keys: object) -> None:
 @pytest.fixture
 def found_before(identified: Identified, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fit of what is the same find the same at once."""
-    monkeypatch.setattr('sysid_ros.pipeline.evaluation.identify', lambda *_, **__: identified)
+    monkeypatch.setattr('sysid_ros.workflows.evaluation.identify', lambda *_, **__: identified)
 
 
 def _move(project: Project, name: str, factor: float) -> None:

@@ -12,9 +12,8 @@ import pytest
 
 from builders.cli_project import Project
 from sysid_ros.cli.console import Progress
-from sysid_ros.estimation.solver import Iteration
-from sysid_ros.identification.observer import counted
-from sysid_ros.inference.verdicts import Combination
+from sysid_ros.fit.observer import counted
+from sysid_ros.fit.solver import Iteration
 from sysid_ros.report.tables import LiteralConsole, print_result, print_table
 from sysid_ros.results.result import (
     BaseParameter,
@@ -23,6 +22,7 @@ from sysid_ros.results.result import (
     InferenceSummary,
     LinkResult,
 )
+from sysid_ros.uncertainty.verdicts import Combination
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search a little only."""
     for name, value in (('_RANDOM', 3), ('_CHANGED', 1), ('_CHECKED', 2)):
-        monkeypatch.setattr(f'sysid_ros.excitation.design.{name}', value)
+        monkeypatch.setattr(f'sysid_ros.workflows.excitation.design.{name}', value)
 
 
 @pytest.mark.slow

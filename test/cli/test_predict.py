@@ -11,8 +11,8 @@ from rosbags.highlevel import AnyReader
 
 from builders.cli_project import Outcome, Project, Sysid
 from sysid_ros.bags.writer import BagWriter, copy_bag
-from sysid_ros.pipeline import Identified
 from sysid_ros.report.numbers import TIMES
+from sysid_ros.workflows.writing import Identified
 
 #: Digits of exponents to digits.
 _PLAIN = str.maketrans('⁰¹²³⁴⁵⁶⁷⁸⁹', '0123456789')

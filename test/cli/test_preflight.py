@@ -16,14 +16,14 @@ import pytest
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.tables import print_preflight
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.inference.verdicts import Combination
-from sysid_ros.pipeline.preflight import (
+from sysid_ros.report.tables import LiteralConsole
+from sysid_ros.uncertainty.verdicts import Combination
+from sysid_ros.workflows.preflight import (
     InformationSource,
     PredictedParameter,
     Preflight,
     SourceKind,
 )
-from sysid_ros.report.tables import LiteralConsole
 
 FOUND = Preflight(
     parameters=(

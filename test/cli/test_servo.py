@@ -16,7 +16,7 @@ from PIL import Image
 
 from builders.recordings import M1, record
 from sysid_ros.servos.logs import write_log
-from sysid_ros.servos.servo import Servo, write_parameters
+from sysid_ros.simulation.servo import Servo, write_parameters
 
 pytestmark = pytest.mark.slow
 

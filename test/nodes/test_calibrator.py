@@ -32,9 +32,9 @@ from builders.ros_graph import (
     own_domain,
 )
 from sysid_ros.config.files import load_calibration
-from sysid_ros.pipeline import calibrate
+from sysid_ros.plant import Noise, Plant
 from sysid_ros.results.store import history, use_again
-from sysid_ros.virtual_robot import Noise, Plant
+from sysid_ros.workflows.calibrate import calibrate
 
 pytestmark = [pytest.mark.ros, pytest.mark.patient]
 

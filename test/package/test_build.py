@@ -223,7 +223,9 @@ def test_the_version_is_the_one_of_package_xml(without_ros: Path):
 
 def test_sysid_and_the_whole_engine_run_without_ros(without_ros: Path, tmp_path: Path):
     environment = _bare_environment()
-    engine = 'import sysid_ros.pipeline, sysid_ros.identification, sysid_ros.report, sysid_ros.bags'
+    engine = (
+        'import sysid_ros.workflows, sysid_ros.identification, sysid_ros.report, sysid_ros.bags'
+    )
     python = without_ros / 'bin/python'
 
     assert _run(python, '-c', 'import rclpy', env=environment).returncode == 1

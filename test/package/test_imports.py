@@ -27,8 +27,8 @@ def _module(path: Path) -> str:
 
 MODULES = frozenset(_module(path) for path in SOURCES)
 
-#: The rooms of the package, low to high: each imports those before it.
-ROOMS = (
+#: What is in the package, low to high: each imports those before it.
+PACKAGES = (
     'errors',
     'files',
     'text',
@@ -38,20 +38,17 @@ ROOMS = (
     'signals',
     'bags',
     'model',
-    'rollout',
-    'estimation',
-    'identification',
-    'inference',
     'alignment',
-    'inspection',
-    'excitation',
+    'simulation',
+    'fit',
+    'uncertainty',
     'results',
     'report',
+    'workflows',
+    'plant',
     'servos',
-    'virtual_robot',
     'toolbox',
-    'pipeline',
-    'export',
+    'identification',
     'api',
     '__init__',
     'nodes',
@@ -118,27 +115,27 @@ def _imports_of(path: Path) -> list[Import]:
     ]
 
 
-def _room(path: Path) -> str:
+def _part(path: Path) -> str:
     return path.relative_to(ROOT / 'sysid_ros').with_suffix('').parts[0]
 
 
-def _room_of(module: str) -> str | None:
-    """Return the room of a module; None for those of other packages."""
+def _part_of(module: str) -> str | None:
+    """Return the part of the package that a module is in; None for those of other packages."""
     package, _, rest = module.partition('.')
     return (rest.split('.')[0] or '__init__') if package == 'sysid_ros' else None
 
 
-def test_every_room_has_a_place_in_the_order_of_imports():
-    assert {_room(path) for path in SOURCES} == set(ROOMS)
+def test_every_part_has_a_place_in_the_order_of_imports():
+    assert {_part(path) for path in SOURCES} == set(PACKAGES)
 
 
-def test_imports_point_to_rooms_below():
+def test_imports_point_to_parts_below():
     wrong = [
         found.where
         for path in SOURCES
         for found in _imports_of(path)
-        if (room := _room_of(found.module)) not in {None, _room(path)}
-        and ROOMS.index(room) >= ROOMS.index(_room(path))
+        if (part := _part_of(found.module)) not in {None, _part(path)}
+        and PACKAGES.index(part) >= PACKAGES.index(_part(path))
     ]
 
     assert wrong == []
@@ -156,7 +153,7 @@ def test_only_the_nodes_and_the_demo_import_ros():
     wrong = [
         found.where
         for path in SOURCES
-        if _room(path) not in {'nodes', 'demo'}
+        if _part(path) not in {'nodes', 'demo'}
         for found in _imports_of(path)
         if found.module.split('.')[0] in ROS_MODULES
     ]

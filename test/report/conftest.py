@@ -16,7 +16,6 @@ from builders.bare_results import verdict
 from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind
-from sysid_ros.inference.verdicts import Combination
 from sysid_ros.results.result import (
     CalibrationResult,
     Check,
@@ -38,6 +37,7 @@ from sysid_ros.results.result import (
     SolverSummary,
     TraceEntry,
 )
+from sysid_ros.uncertainty.verdicts import Combination
 
 JOINTS = ('shoulder_pan', 'shoulder_lift', 'elbow', 'wrist_1', 'wrist_2', 'wrist_3')
 KINDS = (('pos', 'rad', 1.0), ('vel', 'rad/s', 2.5), ('torque', 'N·m', 12.0))

@@ -21,7 +21,7 @@ from builders.commands import parse
 from builders.told_results import arm
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.schema import CalibrationConfig, GateConfig, ParameterConfig, VerdictKind
-from sysid_ros.identification.terms import TermKind
+from sysid_ros.fit.terms import TermKind
 from sysid_ros.report.tables import LiteralConsole, print_result
 from sysid_ros.results.checks import headline, judge, next_steps
 from sysid_ros.results.result import (

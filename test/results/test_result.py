@@ -18,7 +18,6 @@ from builders.bare_results import rejected, verdict
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import ResultError
-from sysid_ros.inference.verdicts import Combination
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,
@@ -30,6 +29,7 @@ from sysid_ros.results.result import (
     SolverSummary,
     TraceEntry,
 )
+from sysid_ros.uncertainty.verdicts import Combination
 
 NAN = float('nan')
 

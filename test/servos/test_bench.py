@@ -12,7 +12,7 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import stack_logs
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 

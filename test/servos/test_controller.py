@@ -11,10 +11,10 @@ from mujoco.batch import Batch
 from numpy.typing import NDArray
 
 from builders.servo_robots import arm, drive, driven_arm
-from sysid_ros.servos.joints import ServoController, ServoJoints, ServoStepper
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import simulate, stack_logs
-from sysid_ros.servos.servo import FRICTION_LAWS
+from sysid_ros.simulation.servo import FRICTION_LAWS
+from sysid_ros.simulation.servo_joints import ServoController, ServoJoints, ServoStepper
 
 MASS, ARM_MASS, LENGTH = 0.567, 0.085, 0.105
 _TOTAL = MASS + ARM_MASS

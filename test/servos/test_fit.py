@@ -13,11 +13,11 @@ import pytest
 
 from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError
-from sysid_ros.inference.inference import Identification
 from sysid_ros.servos.fit import LogResiduals, fit_servo
 from sysid_ros.servos.logs import ServoLog, read_logs
 from sysid_ros.servos.pendulum import errors_by_log, stack_logs
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
+from sysid_ros.uncertainty.inference import Identification
 
 SERVO = Servo.named('xl330', 'm1')
 

@@ -11,8 +11,8 @@ import pytest
 from builders.servo_robots import VALUES, arm, drive, driven_arm
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.model.loading import differing_fields
-from sysid_ros.servos.joints import ServoDrive, ServoJoints, starting_values
-from sysid_ros.servos.servo import Servo
+from sysid_ros.simulation.servo import Servo
+from sysid_ros.simulation.servo_joints import ServoDrive, ServoJoints, starting_values
 
 ONE = """
 <mujoco>

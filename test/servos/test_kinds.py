@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ConfigError, ParameterError
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import simulate, stack_logs
-from sysid_ros.servos.servo import (
+from sysid_ros.simulation.servo import (
     ACTUATORS,
     CONSTANT_UNITS,
     FRICTION_COEFFICIENTS,

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.servos.servo import FRICTION_LAWS, MOTOR_LAWS, friction_law, limited_goal
+from sysid_ros.simulation.servo import FRICTION_LAWS, MOTOR_LAWS, friction_law, limited_goal
 
 P = {
     'friction_base': 0.1,

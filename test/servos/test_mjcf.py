@@ -12,7 +12,7 @@ import pytest
 
 from sysid_ros.errors import ModelError, ParameterError
 from sysid_ros.servos.mjcf import plain_servo, write_servo
-from sysid_ros.servos.servo import (
+from sysid_ros.simulation.servo import (
     ACTUATORS,
     MOTOR_LAWS,
     ActuatorType,

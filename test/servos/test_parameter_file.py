@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.servos.servo import (
+from sysid_ros.simulation.servo import (
     ACTUATORS,
     FRICTION_LAWS,
     Scheme,

@@ -20,7 +20,7 @@ from sysid_ros.servos.pendulum import (
     simulate,
     stack_logs,
 )
-from sysid_ros.servos.servo import Scheme, Servo
+from sysid_ros.simulation.servo import Scheme, Servo
 from test.builders.recordings import M1, record, record_raw
 
 SERVO = Servo.named('xl330', 'm1')

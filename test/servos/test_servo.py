@@ -19,12 +19,12 @@ import pytest
 from builders.recordings import M1, record
 from sysid_ros.config.servos import ServoFitConfig
 from sysid_ros.errors import CancelledError, ConfigError, LogError, ParameterError, ResultError
-from sysid_ros.estimation.solver import Iteration
+from sysid_ros.fit.solver import Iteration
 from sysid_ros.results.result import CalibrationResult
 from sysid_ros.servos import calibration
 from sysid_ros.servos.calibration import ServoCalibration, calibrate_servo, compare_laws
 from sysid_ros.servos.logs import ServoLog, write_log
-from sysid_ros.servos.servo import Servo, read_parameters
+from sysid_ros.simulation.servo import Servo, read_parameters
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from builders import pendulum_reference as reference
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import simulate, stack_logs
-from sysid_ros.servos.servo import (
+from sysid_ros.simulation.servo import (
     ACTUATORS,
     FRICTION_LAWS,
     MOTOR_LAWS,

@@ -14,8 +14,8 @@ from builders.recordings import M1, record
 from sysid_ros.errors import CancelledError, FitError, ParameterError, ResultError
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import errors_by_log, mean_error
-from sysid_ros.servos.servo import Servo
 from sysid_ros.servos.trials import BestTrial, Method, open_study, sample_servo
+from sysid_ros.simulation.servo import Servo
 
 SERVO = Servo.named('xl330', 'm1')
 

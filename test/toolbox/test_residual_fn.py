@@ -257,7 +257,6 @@ def test_derivatives_by_a_signal_transform_take_no_simulations(as_callback: bool
     fitted, result = sysid.optimize(params, fn, verbose=False)
     np.testing.assert_allclose(fitted.as_vector(), [1.2, 0.3, 0.013], rtol=1e-6)
     # Differences would take a simulation per parameter and iteration, beside those of the steps.
-    print(result.nfev, len(result.trace), [t.rollouts for t in result.trace])
     assert result.nfev < 3 * len(result.trace)
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from builders.models import rod
 from builders.trajectories import measure, sweep
-from sysid_ros.estimation.residuals import Residuals
-from sysid_ros.estimation.solver import solve
+from sysid_ros.fit.residuals import Residuals
+from sysid_ros.fit.solver import solve
 from sysid_ros.model.targets import make_unknowns
-from sysid_ros.rollout.simulation import Simulator
+from sysid_ros.simulation.simulator import Simulator
 from sysid_ros.toolbox.optimize import StampShift, find_shift
 from sysid_ros.toolbox.timeseries import TimeSeries
 

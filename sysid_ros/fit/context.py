@@ -1,0 +1,118 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What all stages of a fit share: the problem, the settings, and the log of iterations."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.errors import FitError
+from sysid_ros.fit.differences import ResidualLike
+from sysid_ros.fit.noise import JointPrior
+from sysid_ros.fit.residuals import Residuals
+from sysid_ros.fit.solver import (
+    RESERVED,
+    ROUGH_TOLERANCE,
+    FitLog,
+    Solution,
+    SolverSettings,
+    attempt,
+    solve,
+)
+from sysid_ros.model.targets import Unknown
+from sysid_ros.signals import Trajectory
+from sysid_ros.simulation.pool import Drives
+from sysid_ros.simulation.prediction import make_simulator
+from sysid_ros.simulation.simulator import Simulator
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class FitContext:
+    """What all stages of a fit share."""
+
+    model: mujoco.MjModel | mujoco.MjSpec  # the nominal model
+    settings: SolverSettings  # solver, loss and the limit of iterations over all stages together
+    log: FitLog  # is told of every iteration on all data
+    # Sensor name to the standard deviation that is known and not estimated.
+    known_noise: Mapping[str, float] = field(default_factory=dict)
+    memory: JointPrior | None = None  # what is known of some unknowns together
+    drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
+    threads: int = 0  # simulation threads; 0 means one per core
+    cancel: threading.Event | None = None  # ends the fit when it is set
+    opened: ExitStack = field(default_factory=ExitStack)  # closes the simulators when it is left
+
+    @property
+    def compiled(self) -> mujoco.MjModel:
+        """The nominal model, compiled."""
+        return self.model.compile() if isinstance(self.model, mujoco.MjSpec) else self.model
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit of time."""
+        return math.isfinite(self.settings.deadline)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether there is no time for another iteration on all data and what follows it."""
+        return time.monotonic() + RESERVED * self.log.longest > self.settings.deadline
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether neither the limit of iterations nor that of time is reached."""
+        return self.log.taken < self.settings.max_iterations and not self.is_late
+
+    @property
+    def settings_left(self) -> SolverSettings:
+        """The settings with the iterations that are left, one at least, and what one may take."""
+        left = max(self.settings.max_iterations - self.log.taken, 1)
+        return dataclasses.replace(self.settings, max_iterations=left, longest=self.log.longest)
+
+    def simulator(
+        self,
+        unknowns: Sequence[Unknown],
+        sequences: Sequence[Trajectory],
+        opened: ExitStack | None = None,
+    ) -> Simulator:
+        """Return what simulates sequences; another stack may close it than the fit's own."""
+        made = make_simulator(self.model, unknowns, sequences, self.threads, drives=self.drives)
+        return (opened or self.opened).enter_context(made)
+
+    def solve(
+        self, residuals: ResidualLike, start: Array, tolerance: float, known: Solution | None = None
+    ) -> Solution:
+        """Solve with the iterations that are left; see `solver.solve`."""
+        return solve(residuals, start, tolerance=tolerance, known=known, **self._options)
+
+    def attempt(
+        self, residuals: ResidualLike, start: Array, begun: Solution | None = None
+    ) -> Solution | None:
+        """Return a rough solution straight from (p,) values; None where it cannot begin."""
+        options = {'tolerance': ROUGH_TOLERANCE, 'begun': begun, **self._options}
+        found = attempt(residuals, start, **options)
+        return None if isinstance(found, FitError) else found
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {'settings': self.settings_left, 'cancel': self.cancel, 'observe': self.log}
+
+    def residuals(
+        self,
+        simulator: Simulator,
+        noise: Mapping[str, float],
+        unknowns: Sequence[Unknown] | None = None,
+    ) -> Residuals:
+        """Return the residuals of what is simulated, by sensors' noise, of its first unknowns."""
+        return Residuals(simulator, noise, unknowns=unknowns, memory=self.memory)

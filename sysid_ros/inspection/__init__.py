@@ -1,3 +1,0 @@
-# Copyright 2026 The sysid_ros authors
-# SPDX-License-Identifier: Apache-2.0
-"""What is in a recording and what is wrong with it."""

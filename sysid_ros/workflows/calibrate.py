@@ -1,0 +1,107 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The whole way from bags to a result: configuration in, result out."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+from sysid_ros.config.schema import CalibrationConfig
+from sysid_ros.errors import how_many
+from sysid_ros.files import check_writable
+from sysid_ros.fit.observer import Nobody, Observer
+from sysid_ros.results.result import EstimatorKind
+from sysid_ros.workflows.estimators import estimated
+from sysid_ros.workflows.film import draw_motion, frames, motion_of
+from sysid_ros.workflows.fitting import (
+    deadline_of,
+    fit_problem,
+    recall,
+)
+from sysid_ros.workflows.predictions import simulate
+from sysid_ros.workflows.problem import Subject, load, subject_of
+from sysid_ros.workflows.validation import families_of, training_bags, validate
+from sysid_ros.workflows.writing import Calibration, Identified, assemble, check_written_back, write
+
+
+def calibrate(
+    config: CalibrationConfig,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+) -> Calibration:
+    """Identify the parameters of a configuration and write result, report and MJCF.
+
+    Nothing is written before the fit has succeeded. Every result has a folder of its own, and a
+    rejected one never becomes the current one.
+
+    Args:
+        config: The validated configuration.
+        command: How the user asked for it, for the provenance.
+        observer: Is told of stages and iterations.
+        cancel: Ends the fit when it is set.
+
+    Raises:
+        SysidError: In one sentence, what is wrong; nothing was written.
+    """
+    observer = observer or Nobody()
+    check_writable(config.output)
+    subject = subject_of(config)
+    check_written_back(config, subject.model)
+    identified = identify(
+        config, command=command, observer=observer, cancel=cancel, subject=subject
+    )
+    observer.stage('writing result, report and model')
+    return write(identified, config.output)
+
+
+def identify(
+    config: CalibrationConfig,
+    *,
+    command: str = '',
+    observer: Observer | None = None,
+    cancel: threading.Event | None = None,
+    subject: Subject | None = None,
+) -> Identified:
+    """Identify the parameters of a configuration as `calibrate` does; nothing is written.
+
+    What was read of the model already is the ``subject``; it is read here unless given.
+    """
+    observer, deadline, threads = observer or Nobody(), deadline_of(config), config.solver.threads
+    memory, config, warnings = recall(config)
+    recorded = load(config, observer, subject=subject)
+    seen = estimated(config, recorded)
+    problem = seen.problem
+    # Before any work, whether what is to be left out fits the bags.
+    families = families_of(config.validation.leave_out, training_bags(problem))
+    count = how_many(problem.parameters, 'parameter')
+    observer.stage(f'fitting {count} to {how_many(problem.sequences("train"), "sequence")}')
+    fitted = fit_problem(config, problem, memory, observer, cancel, deadline)
+    observer.stage('predicting all recordings, nominal and fitted')
+    trajectories = [s for each in problem.recordings for s in each.alignment.sequences]
+    film = config.report.film and seen.kind is not EstimatorKind.TORQUE
+    table = simulate(
+        fitted.predictor(threads),
+        # Commands act when they were found to.
+        fitted.fit.as_arrived(trajectories, offsets=True),
+        window=fitted.fit.window,
+        noise=fitted.fit.noise,
+        beside=partial(frames, problem.model) if film else None,
+    )
+    tested = validate(config, recorded, fitted, families, table, observer, cancel, deadline)
+    result = assemble(
+        config,
+        command,
+        seen,
+        fitted,
+        table,
+        memory=memory,
+        validation=tested,
+        warnings=(*warnings, *recorded.notes),
+    )
+    drawn = None
+    if config.report.film:
+        drawn = partial(draw_motion, motion_of(fitted, table, result.diagnostics))
+    return Identified(result, fitted.values, recorded.source, recorded.servos, drawn)

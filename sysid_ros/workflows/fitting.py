@@ -1,0 +1,628 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""The fit that a configuration asks for: its time step, and what an earlier result knew.
+
+Simulations with a longer step cost less, and a robot integrates with none. What a step changes in
+predictions hardly depends on the parameters, so that a fit simulates with one step, and what
+another one adds at the values that were found is subtracted from what was measured (deferred
+correction: V. Pereyra, "Iterated deferred corrections for nonlinear operator equations", Numer.
+Math. 10, 1967). A servo whose damping is implicit acts as if it had kp h/2 of damping and kv h/2 of
+armature less; where the recordings tell a shorter step from the model's own, predictions are made
+with that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import math
+import threading
+import time
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import mujoco
+import numpy as np
+from numpy.typing import NDArray
+
+from sysid_ros.config.schema import CalibrationConfig, SolverConfig, VerdictKind
+from sysid_ros.errors import (
+    CancelledError,
+    ConfigError,
+    FitError,
+    ModelError,
+    ResultError,
+    listed,
+    nearest,
+)
+from sysid_ros.files import files_in, sha256
+from sysid_ros.fit.fit import FitOptions, with_arrivals_in
+from sysid_ros.fit.noise import JointPrior
+from sysid_ros.fit.observer import Observer
+from sysid_ros.fit.residuals import Residuals
+from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, SolverSettings
+from sysid_ros.model.targets import Target, Unknown, of_sequence
+from sysid_ros.results.comparison import describe, known_of
+from sysid_ros.results.result import CalibrationResult, Drift, FileHash, Provenance, StartKind
+from sysid_ros.results.store import RESULT, find, named
+from sysid_ros.signals import Trajectory
+from sysid_ros.simulation.prediction import make_simulator, predict
+from sysid_ros.uncertainty.covariance import Difference, Known, difference
+from sysid_ros.uncertainty.inference import Identification, data_only, identify
+from sysid_ros.workflows.predictions import Predictions, Predictor
+from sysid_ros.workflows.problem import Problem, bags_of
+
+#: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
+#: each time.
+_LONGEST, _MANY_STEPS = 0.01, 2e5
+#: A longer step may change predictions by this part of what the nominal values leave unexplained,
+#: root mean square; what it changes at the values that are found is corrected.
+_CHANGE = 0.3
+#: The model's step is compared with this part of it.
+_FINER = 0.25
+#: Residuals tell the shorter step where they follow what it changes by so many standard errors.
+_SURELY = 4.0
+#: So much of the earlier information only keeps the new data's own fit from running away where
+#: they say nothing; what they say is computed without it.
+_ANCHOR = 1e-3
+_TRAINED = ('train', 'memory')
+
+
+class Fitted(NamedTuple):
+    """A fit, and the problem before and after the correction for its time step."""
+
+    fit: Identification
+    problem: Problem  # what was to be identified, with the time step of predictions
+    refit: Problem  # what was fitted in the end: with the fit's own time step, and corrected
+    drift: Drift | None = None  # of the parameters from an earlier result
+    warnings: tuple[str, ...] = ()  # what is to be known of that, a sentence each
+
+    @property
+    def values(self) -> list[tuple[Target, float]]:
+        """What was found for each target, in SI units."""
+        found = zip(self.fit.parameters, self.fit.solution.x.tolist(), strict=True)
+        return [(target, value) for parameter, value in found for target in parameter.targets]
+
+    def predictor(self, threads: int) -> Predictor:
+        """Return what predicts with the values that were found."""
+        problem = self.problem
+        parameters, values = self.fit.predicting(problem.sequences('train'))
+        return Predictor(problem.spec, parameters, values, threads, problem.servos)
+
+
+def fit_problem(
+    config: CalibrationConfig,
+    problem: Problem,
+    memory: Memory | None,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+    deadline: float = math.inf,
+) -> Fitted:
+    """Fit a problem as a configuration says, with an earlier result or without.
+
+    Where commands were found to have arrived late, those of held-out recordings are looked at, too.
+    """
+    if memory is None:
+        fitted = fit_and_correct(config, problem, observer, cancel, deadline)
+    else:
+        fitted = _fit_with_memory(config, problem, memory, observer, cancel, deadline)
+    held_out = problem.sequences('validate')
+    if fitted.fit.arrival_errors and held_out:
+        observer.stage('finding when commands of held-out recordings acted')
+        found = with_arrivals_in(
+            fitted.fit,
+            fitted.refit.spec,
+            held_out,
+            threads=config.solver.threads,
+            cancel=cancel,
+            deadline=deadline,
+        )
+        fitted = fitted._replace(fit=found)
+    return fitted
+
+
+def fit_and_correct(
+    config: CalibrationConfig,
+    problem: Problem,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+    deadline: float = math.inf,
+) -> Fitted:
+    """Fit a problem, and correct the fit for the time step that recordings speak for."""
+    fit_to = partial(fit_training, config, observer=observer, cancel=cancel, deadline=deadline)
+    fitted = with_timestep(problem, config.solver)
+    may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
+    if not may_correct or not _may_change(problem):
+        return Fitted(fit_to(fitted), problem, fitted)
+    found = fit_to(fitted, judged=False)
+    if found.solution.status in LIMITS:
+        return Fitted(found, problem, fitted)
+    exact = spoken_for(problem, found, config.solver)
+    if exact.model is fitted.model:
+        return Fitted(fit_to(fitted, begun=found), exact, fitted)
+    refit = fitted
+    for judged in (False, True):  # the second time for what the first has moved
+        if found.solution.status not in LIMITS:
+            observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
+            refit = corrected(exact, fitted, found, config.solver.threads)
+            found = fit_to(refit, begun=found, judged=judged)
+    return Fitted(found, exact, refit)
+
+
+def fit_training(
+    config: CalibrationConfig,
+    problem: Problem,
+    observer: Observer,
+    cancel: threading.Event | None = None,
+    *,
+    memory: JointPrior | None = None,
+    deadline: float | None = None,
+    begun: Identification | None = None,
+    judged: bool = True,
+) -> Identification:
+    """Fit the parameters of a problem to its training sequences.
+
+    It is done by the deadline, in ``time.monotonic()``; in ``solver.time`` from now unless given.
+    """
+    options = options_of(config, problem, deadline)
+    if not judged:
+        rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
+        settings = dataclasses.replace(options.settings, accuracy=rough)
+        options = dataclasses.replace(options, settings=settings, judged=False)
+    try:
+        return identify(
+            problem.spec,
+            problem.parameters,
+            problem.sequences('train'),
+            options=options,
+            prior=memory,
+            cancel=cancel,
+            observer=observer,
+            begun=begun,
+        )
+    except CancelledError:
+        raise
+    except FitError as err:
+        # Without commands little moves: that is then what the user has to know.
+        idle = next(filter(None, (bag.idle_actuators for bag in problem.recordings)), '')
+        if not idle:
+            raise
+        raise FitError(f'{str(err).rstrip(".")}; bag {idle}.') from err
+
+
+def options_of(
+    config: CalibrationConfig, problem: Problem, deadline: float | None = None
+) -> FitOptions:
+    """Return how a configuration has a problem fitted."""
+    solver = config.solver
+    if deadline is None:
+        deadline = deadline_of(config)
+    return FitOptions(
+        SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=deadline),
+        start=solver.start,
+        windowed=config.estimator == 'windows',
+        starts=solver.starts,
+        seed=solver.seed,
+        threads=solver.threads,
+        noise=known_noise(config.statistics.noise, problem),
+        drives=problem.servos,
+    )
+
+
+def deadline_of(config: CalibrationConfig) -> float:
+    """Return when a fit that begins now is to be done, in ``time.monotonic()``."""
+    return math.inf if config.solver.time is None else time.monotonic() + config.solver.time
+
+
+def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
+    """Return the noise of each sensor that a name or pattern is of; later ones override."""
+    training = problem.sequences('train')
+    sensors = sorted({name for each in training for m in each.measurements for name in m.names})
+    found: dict[str, float] = {}
+    for pattern, sigma in given.items():
+        matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
+        if not matching:
+            hint = nearest(pattern, sensors)
+            raise ConfigError(
+                f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
+            )
+        found.update(dict.fromkeys(matching, sigma))
+    return found
+
+
+def with_timestep(problem: Problem, solver: SolverConfig) -> Problem:
+    """Return a problem whose model has the time step to fit with.
+
+    ``auto`` takes the model's own or, of long recordings, the longest at which predictions of the
+    nominal values change little beside what they leave unexplained.
+    """
+    if solver.timestep == 'model':
+        return problem
+    if solver.timestep != 'auto':
+        return stepped(problem, solver.timestep)
+    own, trajectories = float(problem.model.opt.timestep), problem.sequences('train')
+    steps = sum(trajectory.duration for trajectory in trajectories) / own
+    if steps <= _MANY_STEPS or not _may_change(problem):
+        return problem
+    exact = Predictor(problem.spec, threads=solver.threads).predict(trajectories)
+    step = _LONGEST
+    while step >= 2 * own:
+        coarse = stepped(problem, step)
+        moved = Predictor(coarse.spec, threads=solver.threads).predict(trajectories)
+        if change_of(Predictions(trajectories, exact, moved)) <= _CHANGE:
+            return coarse
+        step /= 2
+    return problem
+
+
+def _may_change(problem: Problem) -> bool:
+    """Return whether simulations with another step are of the same model.
+
+    What delays commands inside of the model counts its steps, and servos' laws have their own.
+    """
+    bound = problem.model.nhistory or problem.servos is not None
+    return not bound and not any(each.motion is not None for each in problem.sequences('train'))
+
+
+def spoken_for(problem: Problem, found: Identification, solver: SolverConfig) -> Problem:
+    """Return the problem with the step that recordings speak for: the model's own, or a shorter.
+
+    The residuals are regressed on the Jacobian and on what the shorter step changes in them. A step
+    that was asked for is taken at its word.
+    """
+    if solver.timestep != 'auto' or found.window is not None or found.arrival_errors:
+        return problem
+    finer = stepped(problem, _FINER * float(problem.model.opt.timestep))
+    trajectories = found.as_fitted(problem.sequences('train'))
+    with make_simulator(finer.spec, found.unknowns, trajectories, solver.threads) as simulator:
+        residuals = Residuals(simulator, found.noise, memory=found.memory)
+        without = residuals(found.values[None])[:, 0]
+    table = np.column_stack([found.solution.jacobian, found.solution.residual - without])
+    if not np.isfinite(table).all() or not table[:, -1].any():
+        return problem
+    triangle = np.asarray(np.linalg.qr(np.column_stack([table, found.solution.residual]), mode='r'))
+    follows = triangle[-2, -1] / triangle[-2, -2]
+    error = abs(triangle[-1, -1] / triangle[-2, -2]) / np.sqrt(found.inference.effective)
+    return finer if round(follows) == 1 and follows > _SURELY * error else problem
+
+
+def corrected(exact: Problem, coarse: Problem, found: Identification, threads: int) -> Problem:
+    """Return a problem to be fitted with a step, as if it were simulated with another.
+
+    What the step of ``exact`` adds to predictions of the fit, which has that of ``coarse``, is
+    subtracted from what was measured by the sensors that were compared: others may be dead.
+    """
+    trajectories = exact.sequences('train')
+    fine, rough = (
+        predict(each.spec, found.as_arrived(trajectories), found.unknowns, found.values, threads)
+        for each in (exact, coarse)
+    )
+    names = (each.name for each in trajectories)
+    less = dict(zip(names, zip(fine, rough, strict=True), strict=True))
+
+    def change(trajectory: Trajectory) -> Trajectory:
+        if trajectory.name not in less:
+            return trajectory
+        there, here = less[trajectory.name]
+        if there.diverged[0] or here.diverged[0]:
+            return trajectory
+        measurements = []
+        for series, one, other in zip(
+            trajectory.measurements, there.channels, here.channels, strict=True
+        ):
+            added, data = np.nan_to_num(one[0] - other[0]), np.array(series.data)
+            place = 0
+            for sensor, (_, columns) in series.signal_mapping.items():
+                if sensor in found.noise:
+                    data[:, columns] -= added[:, place : place + len(columns)]
+                place += len(columns)
+            measurements.append(dataclasses.replace(series, data=data))
+        return dataclasses.replace(trajectory, measurements=tuple(measurements))
+
+    return coarse.with_trajectories(change)
+
+
+def timestep_change(problem: Problem, fitted: Fitted, table: Predictions, threads: int) -> float:
+    """Return by what part of the unexplained the model's own time step changes predictions.
+
+    It is compared with the step of the predictions, which are in the table, or, where those have
+    it, of the fit.
+    """
+    own = problem.model.opt.timestep
+    other = fitted.refit if fitted.problem.model.opt.timestep == own else problem
+    if other.model.opt.timestep == fitted.problem.model.opt.timestep:
+        return 0.0
+    training = {each.name for each in problem.sequences('train')}
+    kept = [i for i, each in enumerate(table.trajectories) if each.name in training]
+    trajectories = [table.trajectories[i] for i in kept]
+    predictor = fitted.predictor(threads)._replace(model=other.spec)
+    there = predictor.predict(trajectories, fitted.fit.window, fitted.fit.noise)
+    here = [table.fitted[i] for i in kept]
+    both = (here, there) if other is problem else (there, here)
+    return change_of(Predictions(trajectories, *both))
+
+
+def stepped(problem: Problem, seconds: float) -> Problem:
+    """Return the problem with another time step, and dampers that are then implicit."""
+    spec = problem.spec.copy()
+    spec.option.timestep = seconds
+    if spec.option.integrator == mujoco.mjtIntegrator.mjINT_EULER:
+        spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    try:
+        return dataclasses.replace(problem, spec=spec, model=spec.compile())
+    except ValueError as err:
+        raise ModelError(
+            f'The model does not compile with a time step of {seconds:g} s: {err}.'
+        ) from err
+
+
+def change_of(table: Predictions) -> float:
+    """Return by what part of the unexplained the second predictions differ, root mean square.
+
+    What is unexplained is what the first ones leave. Of the channels, the one that changes most
+    counts.
+    """
+    squares: dict[str, NDArray[np.float64]] = {}
+    for signal in table.signals():
+        moved = signal.fitted - signal.nominal
+        if any(signal.diverged):
+            moved = np.full_like(moved, np.inf)
+        missed = signal.measured - signal.nominal
+        known = np.isfinite(missed)
+        sums = np.array([np.sum(moved[known] ** 2), np.sum(missed[known] ** 2)])
+        squares[signal.name] = squares.get(signal.name, 0.0) + sums
+    shares = [moved / missed for moved, missed in squares.values() if missed > 0]
+    return float(np.sqrt(max(shares, default=0.0)))
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An earlier result that a fit continues, and the file that it is in."""
+
+    path: Path
+    result: CalibrationResult
+
+    @property
+    def place(self) -> str:
+        """The folder that it is in; the file, where that has another name than usual."""
+        return str(self.path.parent if self.path.name == RESULT else self.path)
+
+    @property
+    def trained(self) -> tuple[FileHash, ...]:
+        """Every file that it, or what it continued, learned from."""
+        return tuple(f for f in self.result.provenance.files if f.role in _TRAINED)
+
+    def provenance(self, own: Provenance) -> Provenance:
+        """Return where a result comes from, given what it was made from itself."""
+        before = [file.model_copy(update={'role': 'memory'}) for file in self.trained]
+        previous = FileHash(path=str(self.path), role='previous', sha256=sha256(self.path))
+        return own.model_copy(update={'files': (*own.files, previous, *before)})
+
+
+class Continued(NamedTuple):
+    """A fit that continues earlier estimates, and how the new data's own differ from those."""
+
+    fit: Identification
+    difference: Difference
+
+
+def recall(config: CalibrationConfig) -> tuple[Memory | None, CalibrationConfig, tuple[str, ...]]:
+    """Read the earlier result that a configuration names, if any.
+
+    ``auto`` means the current one; where there is none yet, or none that can be continued, memory
+    begins anew. The bags that the earlier result learned from are left out: nothing is learned
+    twice.
+
+    Returns:
+        The earlier result, the configuration with the other bags, and sentences about both.
+    """
+    previous = config.memory.previous
+    begins = previous == 'auto'
+    path = find(config.output if begins else Path(previous))
+    if previous == 'none' or (begins and not path.exists()):
+        return None, config, ()
+    path = named(path.parent) / path.name
+    try:
+        memory = Memory(path, _usable(path))
+    except (ConfigError, ResultError) as err:
+        if not begins:
+            raise
+        return None, config, (f'Memory begins anew: {err}',)
+    return memory, *_without_known_bags(config, memory)
+
+
+def _usable(path: Path) -> CalibrationResult:
+    result = CalibrationResult.load(path)
+    if not result.accepted:
+        reason = result.acceptance.rstrip('.')
+        raise ConfigError(
+            f'Expected an accepted result to continue, but {str(path)!r} was rejected: {reason}.'
+        )
+    if result.inference is None:
+        raise ConfigError(
+            f'Expected a result with a covariance to continue, found none in {str(path)!r}.'
+        )
+    return result
+
+
+def _without_known_bags(
+    config: CalibrationConfig, memory: Memory
+) -> tuple[CalibrationConfig, tuple[str, ...]]:
+    known = {file.sha256 for file in memory.trained}
+    kept, left_out = [], []
+    for path, role in bags_of(config):
+        data = [file for file in files_in(path) if file.name != 'metadata.yaml']
+        if not any(sha256(file) in known for file in data):
+            kept.append((path, role))
+        elif role == 'train':
+            left_out.append(path.name)
+        else:
+            raise ConfigError(
+                f'Expected unseen data in the validation bag {str(path)!r}, but the earlier '
+                f'result {str(memory.path)!r} was fitted to it; choose another bag.'
+            )
+    if not left_out:
+        return config, ()
+    if not any(role == 'train' for _, role in kept):
+        raise ConfigError(
+            f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
+            f'found only {listed(left_out)}; record another or set memory.previous to none.'
+        )
+    chosen = tuple(
+        config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
+        for path, role in kept
+    )
+    sentence = f'Known from the earlier result and not read again: {listed(left_out)}.'
+    # Parts that are to be left out in turn may be bags that are not read.
+    validation = config.validation
+    if validation.leave_out != 'none':
+        validation = validation.model_copy(update={'leave_out': 'auto'})
+    update = {'bags': chosen, 'validation': validation}
+    return config.model_copy(update=update), (sentence,)
+
+
+def _fit_with_memory(
+    config: CalibrationConfig,
+    problem: Problem,
+    memory: Memory,
+    observer: Observer,
+    cancel: threading.Event | None,
+    deadline: float,
+) -> Fitted:
+    """Fit to new data and what was known before, unless the robot changed."""
+    stepped_problem = with_timestep(problem, config.solver)
+
+    def fit_from(
+        parameters: tuple[Unknown, ...], prior: JointPrior | None, earlier: Identification | None
+    ) -> Identification:
+        chosen = config
+        if earlier is not None:
+            observer.stage(f'continuing {memory.place}')
+            start = StartKind.NOMINAL if earlier.window is None else config.solver.start
+            solver = config.solver.model_copy(update={'start': start, 'starts': 1})
+            chosen = config.model_copy(update={'solver': solver})
+        moved = dataclasses.replace(stepped_problem, parameters=parameters)
+        return fit_training(chosen, moved, observer, cancel, memory=prior, deadline=deadline)
+
+    parameters = problem.parameters
+    now = {p.name: {target.path for target in p.targets} for p in parameters}
+    warnings = _unmatched(memory.result, now, problem.source.description.sha256)
+    known = known_of(memory.result, now, config.memory.wander)
+    if not known.names:
+        found = fit_from(parameters, None, None)
+        return Fitted(found, problem, stepped_problem, None, tuple(warnings))
+    done = continue_from(
+        known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
+    )
+    found = done.fit
+    if found.start == StartKind.NOMINAL:
+        found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
+    values = dict(zip((p.name for p in found.parameters), found.solution.x.tolist(), strict=True))
+    drift = describe(
+        memory.place,
+        known,
+        np.array([values[name] for name in known.names]),
+        {p.name: p.unit for p in found.parameters},
+        done.difference,
+        'what was known of it before is dropped',
+    )
+    if drift.changed or math.isnan(drift.p_value):
+        warnings.insert(0, drift.sentence)
+    return Fitted(found, problem, stepped_problem, drift, tuple(warnings))
+
+
+def _unmatched(result: CalibrationResult, now: Mapping[str, set[str]], model: str) -> list[str]:
+    """Say what of an earlier result is not true of now, by names with their targets."""
+    found = []
+    gone = [
+        p.name
+        for p in result.parameters
+        if not of_sequence(p.targets[0]) and now.get(p.name) != set(p.targets)
+    ]
+    if gone:
+        found.append(
+            f'No longer identified, so that what the earlier result knew holds only if the '
+            f'model has their values: {listed(gone)}.'
+        )
+    if model not in {file.sha256 for file in result.provenance.files if file.role == 'model'}:
+        found.append(
+            'The model is not the one of the earlier result: if more than the identified '
+            'parameters differs, what was known before is not true of it.'
+        )
+    return found
+
+
+def continue_from(
+    known: Known,
+    parameters: tuple[Unknown, ...],
+    fit: Callable[[tuple[Unknown, ...], JointPrior | None, Identification | None], Identification],
+    *,
+    forgetting: float,
+    level: float,
+) -> Continued:
+    """Fit to new data and earlier estimates.
+
+    The new data are fitted alone first. Where what they say differs from the earlier estimates by
+    more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
+    does not bend the new values. With the rest of it, N(x, Σ / forgetting), the fit goes on.
+
+    Residuals resemble their neighbours, and least squares takes them for independent: the new data
+    count as more than they say. The earlier knowledge is weighted up by the same factor.
+
+    Args:
+        known: The earlier estimates, at least one, of some of the parameters.
+        parameters: The unknowns.
+        fit: Fits the new data with a prior, from an earlier fit.
+        forgetting: Weight of the earlier information, 0 to 1.
+        level: Probability of seeing a change where there is none.
+    """
+
+    def starting(x: NDArray[np.float64], without: Container[str] = ()) -> tuple[Unknown, ...]:
+        """Return the parameters at (p,) values, some without priors of their own."""
+        return tuple(
+            dataclasses.replace(
+                p,
+                nominal=float(np.clip(value, p.min_value, p.max_value)),
+                prior=None if p.name in without else p.prior,
+            )
+            for p, value in zip(parameters, x, strict=True)
+        )
+
+    columns = [[p.name for p in parameters].index(name) for name in known.names]
+    x = np.array([unknown.nominal for unknown in parameters])
+    x[columns] = known.estimate.x
+    first = fit(starting(x), known.prior().weighted(_ANCHOR), None)
+    found = data_only(first)
+    seen = difference(known.estimate, found.of(columns), level)
+    kept = np.flatnonzero(~seen.changed)
+    prior = None
+    if len(kept):
+        weight = forgetting * found.inflation
+        prior = known.prior(kept).weighted(weight, variance=found.inflation)
+    # The earlier estimates know a parameter's own prior already.
+    last = fit(starting(first.solution.x, prior.names if prior else ()), prior, first)
+    # After many recordings most of what is known is from the earlier ones, which were data, too:
+    # where the new data alone identify a parameter, memory is no prior.
+    intervals = tuple(
+        dataclasses.replace(own, verdict_kind=VerdictKind.IDENTIFIED, explanation='')
+        if own.verdict_kind is VerdictKind.PRIOR_DOMINATED
+        and alone.verdict_kind is VerdictKind.IDENTIFIED
+        else own
+        for own, alone in zip(last.intervals, first.intervals, strict=True)
+    )
+    last = dataclasses.replace(
+        last,
+        parameters=parameters,
+        inference=dataclasses.replace(last.inference, intervals=intervals),
+        rollouts=first.rollouts + last.rollouts,
+        diverged=first.diverged + last.diverged,
+        seconds=first.seconds + last.seconds,
+        attempts=first.attempts,
+        start=first.start,
+        start_sentence=first.start_sentence,
+    )
+    return Continued(last, seen)

@@ -1,0 +1,239 @@
+# Copyright 2026 The sysid_ros authors
+# SPDX-License-Identifier: Apache-2.0
+"""What is proposed for recordings and a model, and how it is written."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+import pytest
+
+from builders.recorded_pendulum import FOLDER
+from sysid_ros.config.files import load_calibration
+from sysid_ros.config.schema import VerdictKind
+from sysid_ros.errors import BagError, ConfigError
+from sysid_ros.fit.observer import Nobody
+from sysid_ros.signals import SignalType, Trajectory
+from sysid_ros.simulation.prediction import predict
+from sysid_ros.workflows.init import (
+    CalibrationProposal,
+    ProposedBag,
+    ProposedTarget,
+    after_steps,
+    find_bags,
+    gains_contradicted,
+    last_bodies,
+    most_of,
+    propose_calibration,
+    roles_of,
+    sort_arguments,
+    to_yaml,
+)
+from sysid_ros.workflows.preflight import PredictedParameter
+
+HOSTILE = 'a: {b}\n- #\x1b[31m'
+
+
+def held_out(names: Sequence[str], seconds: Sequence[float]) -> list[str]:
+    roles = roles_of([Path(name) for name in names], seconds)
+    return [path.name for path, (role, _) in roles.items() if role == 'validate']
+
+
+@pytest.mark.parametrize(
+    'name', ['validate_1', 'valid', 'run-test', 'held_out', 'Evaluation', 'my_val_2']
+)
+def test_names_say_what_is_held_out(name: str) -> None:
+    assert held_out(['a', name, 'b'], [9, 9, 9]) == [name]
+
+
+@pytest.mark.parametrize('name', ['latest', 'interval', 'contest', 'valve'])
+def test_words_that_only_hold_such_a_name_say_nothing(name: str) -> None:
+    assert held_out([name, 'a', 'b'], [9, 9, 9]) == ['b']
+
+
+def test_without_names_the_last_recording_is_held_out_unless_it_is_the_longest() -> None:
+    assert held_out(['a', 'b', 'c'], [60, 60, 50]) == ['c']
+    assert held_out(['a', 'b'], [42, 128]) == ['a']
+
+
+def test_one_recording_is_not_held_out() -> None:
+    assert held_out(['validate_1'], [60]) == []
+
+
+def test_a_folder_stands_for_the_recordings_in_it() -> None:
+    assert find_bags(str(FOLDER)) == [FOLDER / 'train', FOLDER / 'validate']
+    with pytest.raises(BagError, match='No recording matches'):
+        find_bags(str(FOLDER / 'nothing_*'))
+
+
+def test_tables_with_equal_columns_are_recordings_and_others_parts_of_one(tmp_path: Path) -> None:
+    for name, columns in (('a', 'time,q'), ('b', 'time,q')):
+        (tmp_path / f'{name}.csv').write_text(f'{columns}\n0,0\n')
+    assert find_bags(str(tmp_path)) == [tmp_path / 'a.csv', tmp_path / 'b.csv']
+    (tmp_path / 'b.csv').write_text('time,command\n0,0\n')
+    assert find_bags(str(tmp_path)) == [tmp_path]
+
+
+def test_the_model_may_stand_anywhere_among_the_recordings() -> None:
+    train, model = str(FOLDER / 'train'), str(FOLDER / 'arm.xml')
+    assert sort_arguments([model, train]) == sort_arguments([train, model])
+    with pytest.raises(ConfigError, match='one model'):
+        sort_arguments([model, model, train])
+    with pytest.raises(ConfigError, match='sysid init BAG'):
+        sort_arguments([model])
+
+
+def test_names_of_others_stay_text_in_the_file(tmp_path: Path) -> None:
+    bag = ProposedBag(tmp_path / HOSTILE, 'train', '', 2.0, ('j',), 1, 0.1, (HOSTILE,))
+    bad = ProposedBag(tmp_path / 'bad', None, HOSTILE)
+    targets = (
+        ProposedTarget(f'joint/{HOSTILE}/damping', (0.0, 1.0), note=HOSTILE),
+        ProposedTarget('actuator/*/delay', (0.0, 0.1), name='command_delay', deviation=0.03),
+        ProposedTarget('joint/j/armature', (0.0, 1.0), left_out=HOSTILE),
+    )
+    proposal = CalibrationProposal(
+        tmp_path / f'{HOSTILE}.xml',
+        (HOSTILE,),
+        (bag, bad),
+        None,
+        targets,
+        (HOSTILE,),
+        estimator='windows',
+        sensors=('q',),
+    )
+    file = tmp_path / 'calibration.yaml'
+    file.write_text(to_yaml(proposal, tmp_path, 'mapping.yaml'))
+    found = load_calibration(file)
+    assert [Path(item.path).name for item in found.bags] == [glob.escape(HOSTILE)]
+    damping, delay = found.parameters
+    assert (damping.target, delay.name, delay.shared) == (targets[0].target, 'command_delay', True)
+    assert delay.prior is not None
+    assert delay.prior.std == 0.03
+    assert (found.model.name, found.sensors) == (f'{HOSTILE}.xml', ('q',))
+
+
+@pytest.mark.parametrize(
+    ('attribute', 'nominal', 'kind', 'deviation', 'left_out'),
+    [
+        ('kp', 200.0, VerdictKind.CONFOUNDED, 60.0, ''),
+        ('damping', 2.0, VerdictKind.CONFOUNDED, 2.0, ''),
+        ('delay', 0.0, VerdictKind.CONFOUNDED, None, 'confounded'),
+        ('mass_scaled', 1.0, VerdictKind.CONFOUNDED, None, ''),
+        ('kp', 200.0, VerdictKind.NOT_EXCITED, None, 'not excited'),
+        ('kp', 200.0, VerdictKind.IDENTIFIED, None, ''),
+    ],
+)
+def test_what_is_confounded_is_believed_and_not_held(
+    attribute: str, nominal: float, kind: VerdictKind, deviation: float | None, left_out: str
+) -> None:
+    item = ProposedTarget(f'actuator/m/{attribute}', (0.0, 1000.0))
+    said = PredictedParameter('p', '', nominal, 1.0, str(kind), 'Why.', kind)
+    found = after_steps(item, said, worst=attribute)
+    assert (found.deviation, found.left_out) == (deviation, left_out)
+    prior = {} if deviation is None else {'prior': {'std': deviation}}
+    assert found.entry == item.entry | prior
+    assert after_steps(item, said, worst='another').deviation is None
+
+
+HAND = """
+<mujoco>
+  <worldbody>
+    <body name="upper">
+      <joint name="elbow" armature="1"/><geom size=".05" mass="1"/>
+      <body name="hand" pos=".2 0 0">
+        <joint name="wrist" armature=".001" damping=".5"/><geom size=".02" mass=".1"/>
+        <body name="flange"><geom size=".02" mass=".1"/></body>
+        <body name="finger"><joint name="finger"/><geom size=".01" mass=".01"/></body>
+      </body>
+    </body>
+  </worldbody>
+</mujoco>
+"""
+
+
+def test_the_last_body_of_each_arm_is_a_candidate_but_not_each_finger() -> None:
+    model = mujoco.MjModel.from_xml_string(HAND)
+    assert last_bodies(model, ['elbow', 'wrist']) == ('flange',)
+    assert last_bodies(model, ['elbow']) == ('upper',)
+    assert last_bodies(model, ['elbow', 'wrist', 'finger']) == ('finger',)
+    arm = HAND[HAND.index('<body name="upper">') : HAND.index('</worldbody>')]
+    finger = arm[arm.index('<body name="finger">') :].splitlines()[0]
+    one = arm.replace(finger, finger + finger.replace('finger', 'thumb'))
+    model = mujoco.MjModel.from_xml_string(
+        HAND.replace(arm, one + arm.replace('name="', 'name="left_'))
+    )
+    joints = ['elbow', 'wrist', 'finger', 'thumb', 'left_elbow', 'left_wrist']
+    found = last_bodies(model, joints)
+    assert len(found) == 2
+    assert 'left_flange' in found
+    assert last_bodies(model, joints[4:]) == ('left_flange',)
+
+
+def test_bounds_are_those_of_each_joint() -> None:
+    model = mujoco.MjModel.from_xml_string(HAND)
+    elbow, wrist = (most_of(model, dof, 0.0, 0.0) for dof in (0, 1))
+    assert (elbow['armature'], wrist['armature']) == (pytest.approx(10.0, rel=0.05), 0.2)
+    assert (elbow['damping'], wrist['damping']) == (1.0, 5.0)
+    strong = most_of(model, 0, 4000.0, 1.0)
+    assert strong['armature'] == pytest.approx(40.0)
+    assert (strong['damping'], most_of(model, 1, 10.0, 4.0)['damping']) == (400.0, 8.0)
+    assert strong['frictionloss'] == elbow['frictionloss']
+
+
+def servo(kp: float) -> str:
+    return f'<position name="m" joint="j" kp="{kp}" kv="{kp / 50}" forcerange="-4 4"/>'
+
+
+def forced(kp: float) -> mujoco.MjSpec:
+    """Return a pendulum on a servo, whose force is measured."""
+    return mujoco.MjSpec.from_string(
+        '<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody><body>'
+        '<joint name="j" axis="0 1 0" damping=".1"/><geom size=".05" pos="0 0 -.3"/></body>'
+        f'</worldbody><actuator>{servo(kp).replace("4", "90")}</actuator>'
+        '<sensor><jointpos name="q" joint="j"/><jointactuatorfrc name="f" joint="j"/></sensor>'
+        '</mujoco>'
+    )
+
+
+@pytest.mark.parametrize(('hidden', 'contradicted'), [(60.0, True), (33.0, False), (15.0, True)])
+def test_gains_that_measured_forces_contradict_are_told(
+    workshop: Any, hidden: float, contradicted: bool
+) -> None:
+    times = np.arange(0, 6, 0.01)
+    told = 0.5 * np.sin(5 * times) + 0.3 * np.sin(11 * times + 1)
+    kinds = {'q': SignalType.MjSensor, 'f': SignalType.MjSensor}
+    series = workshop._series
+    sequence = Trajectory(
+        'a',
+        0,
+        np.zeros(1),
+        np.zeros(1),
+        (series(times, told[:, None], {'m': SignalType.MjCtrl}),),
+        (series(times, np.zeros((len(times), 2)), kinds),),
+        sampled=True,
+    )
+    truth = predict(forced(hidden), [sequence], threads=1)[0].channels[0][0]
+    noise = np.array([1e-4, 0.02]) * np.random.default_rng(0).normal(size=truth.shape)
+    measured = dataclasses.replace(sequence, measurements=(series(times, truth + noise, kinds),))
+    problem = workshop.problem(forced(30.0), ('joint/j/damping',), measured)
+    assert gains_contradicted(problem) == contradicted
+
+
+@pytest.mark.slow
+def test_what_is_proposed_is_what_the_robot_hides() -> None:
+    paths = [FOLDER / 'train', FOLDER / 'validate']
+    found = propose_calibration(paths, FOLDER / 'arm.xml', Nobody())
+    assert (found.problem, found.mapping, found.estimator) == ('', None, 'auto')
+    assert [bag.role for bag in found.bags] == ['train', 'validate']
+    # truth.yaml has other values for these, and for no other.
+    kinds = {'armature', 'damping', 'frictionloss', 'delay', 'mass_scaled'}
+    assert {item.attribute for item in found.chosen} == kinds
+    assert [i.target for i in found.chosen if i.attribute == 'mass_scaled'] == [
+        'body/tip/mass_scaled'
+    ]
