@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -37,7 +38,29 @@ CLEARLY = 10.0
 _TINY = float(np.finfo(np.float64).tiny)
 
 FORWARD, CENTRAL = 'forward', 'central'
+#: In place of a sensor's index: the residual is not of a measurement but of a prior.
+PRIOR = -1
 Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What each residual is."""
+
+    # (n,) index of the sequence; for the prior of what belongs to one sequence, that.
+    sequence: NDArray[np.int64]
+    time: Array  # (n,) seconds from the sequence's start
+    # (n,) index into 'sensors'; 'PRIOR' for what is not a measurement.
+    sensor: NDArray[np.int64]
+    sensors: tuple[str, ...]  # names of the sensors
+    # (n,) what is expected of the square of a residual that is not of a measurement; None where
+    # that is 1 for each.
+    variance: Array | None = None
+    # For each sequence, the recording that it is from; empty where each is one.
+    bags: tuple[str, ...] = ()
+    # Sensor to the step of its encoder, in units of its noise; empty where they are not known.
+    encoder_steps: Mapping[str, float] = field(default_factory=dict)
+    forces: bool = False  # whether one of the sensors reads forces or torques
 
 
 class StepChanges(NamedTuple):

@@ -20,6 +20,7 @@ from sysid_ros.config.schema import Loss, StartChoice
 from sysid_ros.errors import CancelledError, FitError
 from sysid_ros.fit.arrivals import Arrivals, locate, settle
 from sysid_ros.fit.context import FitContext
+from sysid_ros.fit.differences import Samples
 from sysid_ros.fit.linear import Linear, linearised, sharpened
 from sysid_ros.fit.noise import (
     JointPrior,
@@ -37,7 +38,7 @@ from sysid_ros.fit.nuisances import (
 )
 from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.fit.regression import aimed
-from sysid_ros.fit.residuals import Residuals, Samples
+from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import (
     LIMITS,
     ROUGH_TOLERANCE,

@@ -14,8 +14,14 @@ import scipy  # its parts are loaded when they are used
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Loss
-from sysid_ros.fit.differences import ResidualLike, have_jumps, leave_jumps_out, scales
-from sysid_ros.fit.residuals import PRIOR, Samples
+from sysid_ros.fit.differences import (
+    PRIOR,
+    ResidualLike,
+    Samples,
+    have_jumps,
+    leave_jumps_out,
+    scales,
+)
 from sysid_ros.fit.solver import Solution, curvature, rho
 from sysid_ros.model.targets import Unknown
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
-from sysid_ros.fit.differences import Differences, StepChanges
+from sysid_ros.fit.differences import PRIOR, Differences, Samples, StepChanges
 from sysid_ros.fit.noise import MAD_OF_NORMAL, JointPrior, measured, prior_rows
 from sysid_ros.fit.solver import Solution
 from sysid_ros.model.elements import reads_force
@@ -34,34 +34,12 @@ Array = NDArray[np.float64]
 Predicted = tuple[Array, ...]
 Record = dict[str, Array]
 
-#: In place of a sensor's index: the residual is not of a measurement but of a prior.
-PRIOR = -1
 #: Residual of every sample of a diverged simulation, in units of the noise or of the range of the
 #: channel, whichever is larger: above what any stable candidate gives, and finite, so that the
 #: solver steps back. No residual is larger, or diverging would look better than being wrong.
 DIVERGED = 1e4
 #: Numbers of residuals or of a Jacobian that are held at once.
 MOST_NUMBERS = 1e7
-
-
-@dataclass(frozen=True)
-class Samples:
-    """What each residual is."""
-
-    # (n,) index of the sequence; for the prior of what belongs to one sequence, that.
-    sequence: NDArray[np.int64]
-    time: Array  # (n,) seconds from the sequence's start
-    # (n,) index into 'sensors'; 'PRIOR' for what is not a measurement.
-    sensor: NDArray[np.int64]
-    sensors: tuple[str, ...]  # names of the sensors
-    # (n,) what is expected of the square of a residual that is not of a measurement; None where
-    # that is 1 for each.
-    variance: Array | None = None
-    # For each sequence, the recording that it is from; empty where each is one.
-    bags: tuple[str, ...] = ()
-    # Sensor to the step of its encoder, in units of its noise; empty where they are not known.
-    encoder_steps: Mapping[str, float] = field(default_factory=dict)
-    forces: bool = False  # whether one of the sensors reads forces or torques
 
 
 @dataclass

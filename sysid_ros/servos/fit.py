@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import CancelledError, FitError, ParameterError, nearest
-from sysid_ros.fit.differences import FunctionResiduals, StepChanges
+from sysid_ros.fit.differences import PRIOR, FunctionResiduals, Samples, StepChanges
 from sysid_ros.fit.fit import Fit
 from sysid_ros.fit.linear import sharpened
 from sysid_ros.fit.noise import encoder_step, noise_of, prior_rows
-from sysid_ros.fit.residuals import PRIOR, Samples
 from sysid_ros.fit.solver import ROUGH_TOLERANCE, Iteration, Solution, SolverSettings, solve
 from sysid_ros.fit.solver import FitLog as Trace
 from sysid_ros.fit.start import Attempt

@@ -19,9 +19,9 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import listed
+from sysid_ros.fit.differences import PRIOR
 from sysid_ros.fit.linear import Linear, bounds_of
 from sysid_ros.fit.noise import JointPrior
-from sysid_ros.fit.residuals import PRIOR
 
 Array = NDArray[np.float64]
 

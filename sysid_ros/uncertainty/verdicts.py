@@ -21,8 +21,8 @@ from scipy.sparse.csgraph import connected_components
 
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import MOST_NAMED, listed
+from sysid_ros.fit.differences import PRIOR
 from sysid_ros.fit.linear import Linear, split, threshold, triangle
-from sysid_ros.fit.residuals import PRIOR
 from sysid_ros.model.targets import Unknown
 from sysid_ros.uncertainty.covariance import (
     ENOUGH,

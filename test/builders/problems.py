@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import Loss
+from sysid_ros.fit.differences import Samples
 from sysid_ros.fit.linear import Linear, linearised
-from sysid_ros.fit.residuals import Samples
 from sysid_ros.fit.solver import Solution
 from sysid_ros.model.targets import Unknown
 

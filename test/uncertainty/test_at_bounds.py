@@ -11,8 +11,8 @@ from scipy.optimize import lsq_linear
 from scipy.stats import binom, truncnorm
 
 from builders.problems import problem
+from sysid_ros.fit.differences import Samples
 from sysid_ros.fit.linear import Linear
-from sysid_ros.fit.residuals import Samples
 from sysid_ros.model.targets import Unknown
 from sysid_ros.uncertainty.covariance import at_bounds
 from sysid_ros.uncertainty.inference import infer

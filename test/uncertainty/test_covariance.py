@@ -19,8 +19,8 @@ from scipy.stats import binom, chi2
 
 from builders.problems import problem
 from sysid_ros.config.schema import VerdictKind
+from sysid_ros.fit.differences import PRIOR, Samples
 from sysid_ros.fit.noise import encoder_steps
-from sysid_ros.fit.residuals import PRIOR, Samples
 from sysid_ros.model.targets import Unknown
 from sysid_ros.uncertainty.covariance import sawtooth
 from sysid_ros.uncertainty.inference import Inference, all_at_once, infer

@@ -16,8 +16,9 @@ from builders.models import Drive, rod
 from builders.problems import solution
 from builders.trajectories import measure, sweep
 from sysid_ros.config.schema import VerdictKind
+from sysid_ros.fit.differences import Samples
 from sysid_ros.fit.linear import linearised
-from sysid_ros.fit.residuals import Residuals, Samples
+from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import Solution
 from sysid_ros.fit.terms import Term, TermKind, terms
 from sysid_ros.model.targets import Unknown, make_unknowns

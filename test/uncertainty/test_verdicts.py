@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from builders.problems import problem
-from sysid_ros.fit.residuals import PRIOR, Samples
+from sysid_ros.fit.differences import PRIOR, Samples
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.uncertainty.inference import Inference, infer
 from sysid_ros.uncertainty.verdicts import separating, widest
