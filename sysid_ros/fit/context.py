@@ -8,19 +8,17 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.errors import FitError
 from sysid_ros.fit.differences import ResidualLike
 from sysid_ros.fit.noise import JointPrior
-from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import (
     RESERVED,
     ROUGH_TOLERANCE,
@@ -32,8 +30,6 @@ from sysid_ros.fit.solver import (
 )
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import Trajectory
-from sysid_ros.simulation.pool import Drives
-from sysid_ros.simulation.prediction import make_simulator
 from sysid_ros.simulation.simulator import Simulator
 
 Array = NDArray[np.float64]
@@ -43,21 +39,15 @@ Array = NDArray[np.float64]
 class FitContext:
     """What all stages of a fit share."""
 
-    model: mujoco.MjModel | mujoco.MjSpec  # the nominal model
+    # Returns what simulates unknowns and sequences.
+    make_simulator: Callable[[Sequence[Unknown], Sequence[Trajectory]], Simulator]
     settings: SolverSettings  # solver, loss and the limit of iterations over all stages together
     log: FitLog  # is told of every iteration on all data
     # Sensor name to the standard deviation that is known and not estimated.
     known_noise: Mapping[str, float] = field(default_factory=dict)
     memory: JointPrior | None = None  # what is known of some unknowns together
-    drives: Drives | None = None  # which actuators are driven by laws that MuJoCo lacks
-    threads: int = 0  # simulation threads; 0 means one per core
     cancel: threading.Event | None = None  # ends the fit when it is set
     opened: ExitStack = field(default_factory=ExitStack)  # closes the simulators when it is left
-
-    @property
-    def compiled(self) -> mujoco.MjModel:
-        """The nominal model, compiled."""
-        return self.model.compile() if isinstance(self.model, mujoco.MjSpec) else self.model
 
     @property
     def is_limited(self) -> bool:
@@ -87,8 +77,7 @@ class FitContext:
         opened: ExitStack | None = None,
     ) -> Simulator:
         """Return what simulates sequences; another stack may close it than the fit's own."""
-        made = make_simulator(self.model, unknowns, sequences, self.threads, drives=self.drives)
-        return (opened or self.opened).enter_context(made)
+        return (opened or self.opened).enter_context(self.make_simulator(unknowns, sequences))
 
     def solve(
         self, residuals: ResidualLike, start: Array, tolerance: float, known: Solution | None = None
@@ -107,12 +96,3 @@ class FitContext:
     @property
     def _options(self) -> dict[str, Any]:
         return {'settings': self.settings_left, 'cancel': self.cancel, 'observe': self.log}
-
-    def residuals(
-        self,
-        simulator: Simulator,
-        noise: Mapping[str, float],
-        unknowns: Sequence[Unknown] | None = None,
-    ) -> Residuals:
-        """Return the residuals of what is simulated, by sensors' noise, of its first unknowns."""
-        return Residuals(simulator, noise, unknowns=unknowns, memory=self.memory)

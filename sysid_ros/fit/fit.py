@@ -10,6 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import mujoco
@@ -63,9 +64,8 @@ from sysid_ros.fit.terms import Term, terms
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown, check_distinct
 from sysid_ros.signals import Trajectory
-from sysid_ros.simulation.pool import Drives
-from sysid_ros.simulation.prediction import InverseSimulator
-from sysid_ros.simulation.simulator import Simulator
+from sysid_ros.simulation.prediction import InverseSimulator, make_simulator
+from sysid_ros.simulation.simulator import Drives, Simulator
 
 #: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
 #: takes some ten times its size, 1 GB.
@@ -266,19 +266,17 @@ def fit(
     log = FitLog(observer.iteration, observer.stage)
     with ExitStack() as opened:
         context = FitContext(
-            model,
+            partial(make_simulator, model, threads=options.threads, drives=options.drives),
             options.settings,
             log,
             known_noise=options.noise,
             memory=prior,
-            drives=options.drives,
-            threads=options.threads,
             cancel=cancel,
             opened=opened,
         )
-        unknowns = _all_unknowns(context, parameters, sequences, begun)
+        unknowns = _all_unknowns(model, parameters, sequences, begun)
         simulator = context.simulator(unknowns.every, sequences)
-        whole = context.residuals(simulator, _first_noise(simulator, options.noise, begun))
+        whole = Residuals(simulator, _first_noise(simulator, options.noise, begun), memory=prior)
         first = _resumed(context, whole, begun)
         if first is None and options.starts > 1:
             spread = _spread(unknowns.every, options.starts, options.seed)
@@ -452,11 +450,16 @@ def with_arrivals_in(
     with ExitStack() as opened:
         log = FitLog(None)
         context = FitContext(
-            model, settings, log, known, None, found.drives, threads, cancel, opened
+            partial(make_simulator, model, threads=threads, drives=found.drives),
+            settings,
+            log,
+            known_noise=known,
+            cancel=cancel,
+            opened=opened,
         )
         simulator = context.simulator((*timings, *fixed), sequences)
         try:
-            residuals = context.residuals(simulator, found.noise, unknowns=timings)
+            residuals = Residuals(simulator, found.noise, unknowns=timings)
             start = np.array([unknown.nominal for unknown in timings])
             solution = context.solve(residuals, start, ROUGH_TOLERANCE)
             first = FirstSolution(residuals, solution, Start('nominal', start, ''))
@@ -513,7 +516,7 @@ def _thinned(sequence: Trajectory, strides: Sequence[int]) -> Trajectory:
 
 
 def _all_unknowns(
-    context: FitContext,
+    model: mujoco.MjModel | mujoco.MjSpec,
     parameters: Sequence[Unknown],
     sequences: Sequence[Trajectory],
     begun: Fit | None,
@@ -524,8 +527,9 @@ def _all_unknowns(
         same = [dataclasses.replace(own.get(p.name, p), prior=p.prior) for p in parameters]
         return Unknowns.of(same, begun.unknowns[len(begun.parameters) :])
     timings = command_timings(sequences, parameters)
-    delays = torque_delay(context.compiled, sequences, parameters)
-    every = aimed(context.compiled, (*parameters, *timings, *delays), sequences)
+    compiled = model.compile() if isinstance(model, mujoco.MjSpec) else model
+    delays = torque_delay(compiled, sequences, parameters)
+    every = aimed(compiled, (*parameters, *timings, *delays), sequences)
     return Unknowns.of(every[: len(parameters)], every[len(parameters) :])
 
 
@@ -573,7 +577,8 @@ def _with_free_starts(
     every = dataclasses.replace(unknowns, starts=(*unknowns.starts, *states)).every
     if len(every) * len(whole.samples.time) > _MOST_NUMBERS:
         return None
-    residuals = context.residuals(context.simulator(every, sequences), whole.noise)
+    simulator = context.simulator(every, sequences)
+    residuals = Residuals(simulator, whole.noise, memory=context.memory)
     residuals.also(whole)
     known = residuals.extended(first.solution, whole)
     solution = context.solve(residuals, known.x, ROUGH_TOLERANCE, known)

@@ -18,8 +18,8 @@ from sysid_ros.errors import listed
 from sysid_ros.fit.residuals import Record, Residuals
 from sysid_ros.model.elements import SCALAR_JOINTS
 from sysid_ros.simulation.inverse import SLOW
-from sysid_ros.simulation.pool import unlogged
 from sysid_ros.simulation.runs import SENSORS
+from sysid_ros.simulation.simulator import unlogged
 
 Array = NDArray[np.float64]
 

@@ -479,7 +479,7 @@ def solve_in_windows(
             context.log.stage(f'starting in windows of {seconds:g} s')
             with ExitStack() as opened:
                 simulator = context.simulator(windows.unknowns, windows.sequences, opened)
-                part = context.residuals(simulator, residuals.noise)
+                part = Residuals(simulator, residuals.noise, memory=context.memory)
                 residuals.also(part)
                 begin = np.array([unknown.nominal for unknown in windows.unknowns])
                 begin[:count] = x

@@ -30,7 +30,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.errors import ParameterError
-from sysid_ros.model.elements import ROUNDING
 
 Array = NDArray[np.float64]
 
@@ -38,6 +37,8 @@ Array = NDArray[np.float64]
 THETA_NAMES = ('alpha', 'd1', 'd2', 'd3', 's12', 's23', 's13', 't1', 't2', 't3')
 
 _THETA_SIZE = len(THETA_NAMES)
+#: A body is flat where a principal pseudo-inertia is less than this share of their sum.
+_FLAT = 1e-12
 #: Row and column of s12, s23, s13 in the upper triangle.
 _SHEAR = ((0, 1), (1, 2), (0, 2))
 #: Fields of a compiled model that hold inertias, and their widths.
@@ -85,7 +86,7 @@ def theta_from_body(
     second = 0.5 * moments.sum(axis=-1, keepdims=True) - moments
     # A body that is flat but for rounding has no θ.
     thinnest, total = second.min(axis=-1), second.sum(axis=-1)
-    wrong = ~((mass > 0) & (thinnest > ROUNDING * total) & (total > 0))
+    wrong = ~((mass > 0) & (thinnest > _FLAT * total) & (total > 0))
     if np.any(wrong):
         first = tuple(np.argwhere(wrong)[0])
         found = ', '.join(f'{moment:g}' for moment in moments[first])

@@ -49,8 +49,8 @@ from sysid_ros.nodes.runtime import (
     latched,
 )
 from sysid_ros.results.checks import headline_lines, next_steps
-from sysid_ros.results.result import CalibrationResult, ParameterResult, Standing
-from sysid_ros.results.store import CURRENT, REJECTED, linked, prune
+from sysid_ros.results.result import CURRENT, REJECTED, CalibrationResult, ParameterResult, Standing
+from sysid_ros.results.store import linked, prune
 from sysid_ros.workflows.problem import bags_of
 from sysid_ros.workflows.writing import Calibration
 

@@ -23,11 +23,13 @@ from sysid_ros.errors import how_many, listed
 from sysid_ros.fit.noise import MAD_OF_NORMAL
 from sysid_ros.fit.terms import TermKind
 from sysid_ros.results.result import (
+    CURRENT,
     FROM_RESIDUALS,
     MORE,
     MOST,
     MOTION,
     MUCH,
+    RESULT,
     SHORT_HORIZON,
     SOME,
     Action,
@@ -41,7 +43,6 @@ from sysid_ros.results.result import (
     SolverStatus,
     moving,
 )
-from sysid_ros.results.store import CURRENT, RESULT
 
 # What is said first
 

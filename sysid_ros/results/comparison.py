@@ -22,6 +22,7 @@ from sysid_ros.errors import ResultError, listed, nearest
 from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.checks import headline
 from sysid_ros.results.result import (
+    RESULT,
     ROLE_NAMES,
     ROLES,
     ROUNDING,
@@ -33,7 +34,7 @@ from sysid_ros.results.result import (
     SensorError,
     Standing,
 )
-from sysid_ros.results.store import RESULT, find, history
+from sysid_ros.results.store import find, history
 from sysid_ros.uncertainty.covariance import Difference, JointEstimate, Known, difference
 
 #: Settings that change no number of a fit: paths, whose content is compared, and what is done with

@@ -34,6 +34,8 @@ SOME, MUCH, MOST = 0.1, 0.5, 0.8
 MORE = 2.0
 #: So many values are the fewest that say how far they are apart.
 FEWEST = 4
+#: Name of the file of a result in its folder, and of the links to the last ones that count.
+RESULT, CURRENT, REJECTED = 'result.json', 'current', 'rejected'
 #: Numbers that differ by less than this part are one: another machine rounds otherwise.
 ROUNDING = 1e-6
 

@@ -28,11 +28,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sysid_ros.errors import ResultError, nearest
-from sysid_ros.results.result import CalibrationResult
-
-RESULT = 'result.json'
-CURRENT = 'current'
-REJECTED = 'rejected'
+from sysid_ros.files import sha256
+from sysid_ros.results.result import (
+    CURRENT,
+    REJECTED,
+    RESULT,
+    CalibrationResult,
+    FileHash,
+    Provenance,
+)
 
 #: Who writes holds this file's lock, which ends with the process; the others wait.
 _LOCK = '.lock'
@@ -204,3 +208,27 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """An earlier result that a fit continues, and the file that it is in."""
+
+    path: Path
+    result: CalibrationResult
+
+    @property
+    def place(self) -> str:
+        """The folder that it is in; the file, where that has another name than usual."""
+        return str(self.path.parent if self.path.name == RESULT else self.path)
+
+    @property
+    def trained(self) -> tuple[FileHash, ...]:
+        """Every file that it, or what it continued, learned from."""
+        return tuple(f for f in self.result.provenance.files if f.role in {'train', 'memory'})
+
+    def provenance(self, own: Provenance) -> Provenance:
+        """Return where a result comes from, given what it was made from itself."""
+        before = [file.model_copy(update={'role': 'memory'}) for file in self.trained]
+        previous = FileHash(path=str(self.path), role='previous', sha256=sha256(self.path))
+        return own.model_copy(update={'files': (*own.files, previous, *before)})

@@ -18,9 +18,8 @@ from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Unknown
 from sysid_ros.signals import PrescribedMotion, Trajectory
 from sysid_ros.simulation.inverse import GEOMETRY, LINEAR, force_weights, numbers_of, regressor
-from sysid_ros.simulation.pool import Drives
 from sysid_ros.simulation.runs import ROUNDING, SENSORS, Run, measurement_models, prepare
-from sysid_ros.simulation.simulator import Block, Simulator
+from sysid_ros.simulation.simulator import Block, Drives, Simulator
 
 Array = NDArray[np.float64]
 

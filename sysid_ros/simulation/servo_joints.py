@@ -24,8 +24,8 @@ from sysid_ros.errors import ModelError, ParameterError, nearest
 from sysid_ros.model.elements import SCALAR_JOINTS, TO_JOINT, element_names
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import Target
-from sysid_ros.simulation.pool import no_law
 from sysid_ros.simulation.servo import Servo, limited_goal, write_parameters
+from sysid_ros.simulation.simulator import no_law
 from sysid_ros.text import file_stems
 
 Array = NDArray[np.float64]

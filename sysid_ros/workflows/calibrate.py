@@ -18,6 +18,7 @@ from sysid_ros.workflows.fitting import (
     deadline_of,
     fit_problem,
     recall,
+    timestep_change,
 )
 from sysid_ros.workflows.predictions import simulate
 from sysid_ros.workflows.problem import Subject, load, subject_of
@@ -98,6 +99,7 @@ def identify(
         fitted,
         table,
         memory=memory,
+        change=timestep_change(problem, fitted, table, threads),
         validation=tested,
         warnings=(*warnings, *recorded.notes),
     )

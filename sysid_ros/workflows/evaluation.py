@@ -41,6 +41,7 @@ from sysid_ros.results.comparison import (
     what_changed,
 )
 from sysid_ros.results.result import (
+    RESULT,
     ROUNDING,
     CalibrationResult,
     Document,
@@ -48,7 +49,7 @@ from sysid_ros.results.result import (
     Frozen,
     MaybeFloat,
 )
-from sysid_ros.results.store import RESULT, find
+from sysid_ros.results.store import find
 from sysid_ros.results.summary import versions_now
 from sysid_ros.workflows.calibrate import identify
 from sysid_ros.workflows.estimators import driven

@@ -31,8 +31,7 @@ from sysid_ros.report.rendering import (
 )
 from sysid_ros.results.result import ROLE_NAMES, FitDiagnostics
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-from sysid_ros.workflows.fitting import Fitted
-from sysid_ros.workflows.predictions import Predictions
+from sysid_ros.workflows.predictions import Fitted, Predictions
 from sysid_ros.workflows.problem import Problem
 
 Values = NDArray[np.float64]

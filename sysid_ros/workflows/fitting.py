@@ -19,7 +19,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -45,15 +44,15 @@ from sysid_ros.fit.noise import JointPrior
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import LIMITS, ROUGH_TOLERANCE, SolverSettings
-from sysid_ros.model.targets import Target, Unknown, of_sequence
+from sysid_ros.model.targets import Unknown, of_sequence
 from sysid_ros.results.comparison import describe, known_of
-from sysid_ros.results.result import CalibrationResult, Drift, FileHash, Provenance, StartKind
-from sysid_ros.results.store import RESULT, find, named
+from sysid_ros.results.result import CalibrationResult, StartKind
+from sysid_ros.results.store import Memory, find, named
 from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, identify
-from sysid_ros.workflows.predictions import Predictions, Predictor
+from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
 from sysid_ros.workflows.problem import Problem, bags_of
 
 #: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
@@ -69,29 +68,6 @@ _SURELY = 4.0
 #: So much of the earlier information only keeps the new data's own fit from running away where
 #: they say nothing; what they say is computed without it.
 _ANCHOR = 1e-3
-_TRAINED = ('train', 'memory')
-
-
-class Fitted(NamedTuple):
-    """A fit, and the problem before and after the correction for its time step."""
-
-    fit: Identification
-    problem: Problem  # what was to be identified, with the time step of predictions
-    refit: Problem  # what was fitted in the end: with the fit's own time step, and corrected
-    drift: Drift | None = None  # of the parameters from an earlier result
-    warnings: tuple[str, ...] = ()  # what is to be known of that, a sentence each
-
-    @property
-    def values(self) -> list[tuple[Target, float]]:
-        """What was found for each target, in SI units."""
-        found = zip(self.fit.parameters, self.fit.solution.x.tolist(), strict=True)
-        return [(target, value) for parameter, value in found for target in parameter.targets]
-
-    def predictor(self, threads: int) -> Predictor:
-        """Return what predicts with the values that were found."""
-        problem = self.problem
-        parameters, values = self.fit.predicting(problem.sequences('train'))
-        return Predictor(problem.spec, parameters, values, threads, problem.servos)
 
 
 def fit_problem(
@@ -377,30 +353,6 @@ def change_of(table: Predictions) -> float:
         squares[signal.name] = squares.get(signal.name, 0.0) + sums
     shares = [moved / missed for moved, missed in squares.values() if missed > 0]
     return float(np.sqrt(max(shares, default=0.0)))
-
-
-@dataclass(frozen=True)
-class Memory:
-    """An earlier result that a fit continues, and the file that it is in."""
-
-    path: Path
-    result: CalibrationResult
-
-    @property
-    def place(self) -> str:
-        """The folder that it is in; the file, where that has another name than usual."""
-        return str(self.path.parent if self.path.name == RESULT else self.path)
-
-    @property
-    def trained(self) -> tuple[FileHash, ...]:
-        """Every file that it, or what it continued, learned from."""
-        return tuple(f for f in self.result.provenance.files if f.role in _TRAINED)
-
-    def provenance(self, own: Provenance) -> Provenance:
-        """Return where a result comes from, given what it was made from itself."""
-        before = [file.model_copy(update={'role': 'memory'}) for file in self.trained]
-        previous = FileHash(path=str(self.path), role='previous', sha256=sha256(self.path))
-        return own.model_copy(update={'files': (*own.files, previous, *before)})
 
 
 class Continued(NamedTuple):

@@ -19,11 +19,13 @@ from sysid_ros.fit.residuals import DIVERGED, Residuals
 from sysid_ros.fit.solver import ROUGH_TOLERANCE, SolverSettings, attempt
 from sysid_ros.fit.windows import Cutter, Window
 from sysid_ros.model.elements import component_label
-from sysid_ros.model.targets import Unknown
+from sysid_ros.model.targets import Target, Unknown
+from sysid_ros.results.result import Drift
 from sysid_ros.signals import TimeSeries, Trajectory
-from sysid_ros.simulation.pool import Drives
 from sysid_ros.simulation.prediction import Prediction, make_simulator, predict, predict_each
+from sysid_ros.simulation.simulator import Drives
 from sysid_ros.uncertainty.inference import Identification
+from sysid_ros.workflows.problem import Problem
 
 Values = NDArray[np.float64]
 #: Which samples of a series of a trajectory count.
@@ -63,6 +65,28 @@ class Predictor(NamedTuple):
         return predict(
             self.model, trajectories, self.parameters, self.values, self.threads, drives=self.drives
         )
+
+
+class Fitted(NamedTuple):
+    """A fit, and the problem before and after the correction for its time step."""
+
+    fit: Identification
+    problem: Problem  # what was to be identified, with the time step of predictions
+    refit: Problem  # what was fitted in the end: with the fit's own time step, and corrected
+    drift: Drift | None = None  # of the parameters from an earlier result
+    warnings: tuple[str, ...] = ()  # what is to be known of that, a sentence each
+
+    @property
+    def values(self) -> list[tuple[Target, float]]:
+        """What was found for each target, in SI units."""
+        found = zip(self.fit.parameters, self.fit.solution.x.tolist(), strict=True)
+        return [(target, value) for parameter, value in found for target in parameter.targets]
+
+    def predictor(self, threads: int) -> Predictor:
+        """Return what predicts with the values that were found."""
+        problem = self.problem
+        parameters, values = self.fit.predicting(problem.sequences('train'))
+        return Predictor(problem.spec, parameters, values, threads, problem.servos)
 
 
 class Signal(NamedTuple):

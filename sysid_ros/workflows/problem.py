@@ -82,9 +82,9 @@ from sysid_ros.model.targets import (
     resolve,
 )
 from sysid_ros.signals import Trajectory
-from sysid_ros.simulation.pool import no_law
 from sysid_ros.simulation.servo import Coefficient, Servo, read_parameters
 from sysid_ros.simulation.servo_joints import ServoDrive, ServoJoints, starting_values
+from sysid_ros.simulation.simulator import no_law
 from sysid_ros.vocabulary import SECOND_NS, Quantity, is_command
 
 #: A joint moves from these ranges on, rad (2°) and m: brakes and servos give.

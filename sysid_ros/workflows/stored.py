@@ -25,8 +25,8 @@ from sysid_ros.model.loading import (
 )
 from sysid_ros.model.mjcf import biased, write_variant
 from sysid_ros.model.targets import Target, of_sequence, resolve
-from sysid_ros.results.result import CalibrationResult, ParameterResult
-from sysid_ros.results.store import CURRENT, RESULT, find
+from sysid_ros.results.result import CURRENT, RESULT, CalibrationResult, ParameterResult
+from sysid_ros.results.store import find
 from sysid_ros.workflows.estimators import with_biases
 
 

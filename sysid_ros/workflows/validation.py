@@ -34,9 +34,9 @@ from sysid_ros.simulation.runs import prepare
 from sysid_ros.uncertainty.covariance import CHANCE
 from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.workflows.estimators import driven
-from sysid_ros.workflows.fitting import Fitted
 from sysid_ros.workflows.predictions import (
     FEW_ITERATIONS,
+    Fitted,
     Mask,
     Predictions,
     Predictor,

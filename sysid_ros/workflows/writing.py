@@ -32,6 +32,9 @@ from sysid_ros.report.rendering import Film
 from sysid_ros.results.checks import judge
 from sysid_ros.results.links import base_parameters
 from sysid_ros.results.result import (
+    CURRENT,
+    REJECTED,
+    RESULT,
     CalibrationResult,
     EstimatorKind,
     FileHash,
@@ -40,7 +43,7 @@ from sysid_ros.results.result import (
     RecordedBag,
     RecordedSequence,
 )
-from sysid_ros.results.store import CURRENT, REJECTED, RESULT, draft
+from sysid_ros.results.store import Memory, draft
 from sysid_ros.results.summary import SignalCurve, Validation, provenance_now, summarise
 from sysid_ros.signals import Method, TimeSeries, Trajectory
 from sysid_ros.simulation.servo_joints import ServoJoints, write_servos
@@ -48,8 +51,7 @@ from sysid_ros.uncertainty.covariance import QUANTILE
 from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.vocabulary import SECOND_NS
 from sysid_ros.workflows.estimators import Estimated, by_windows, motor_biases, with_biases
-from sysid_ros.workflows.fitting import Fitted, Memory, timestep_change
-from sysid_ros.workflows.predictions import Predictions, deviations
+from sysid_ros.workflows.predictions import Fitted, Predictions, deviations
 from sysid_ros.workflows.problem import CalibrationBag, parameters_of, unlike_stamps
 
 Values = NDArray[np.float64]
@@ -60,7 +62,7 @@ MODEL = 'mjcf'
 SERVOS = 'servos'
 
 
-def assemble(
+def assemble(  # noqa: PLR0913 (what a result is made of)
     config: CalibrationConfig,
     command: str,
     seen: Estimated,
@@ -68,16 +70,17 @@ def assemble(
     table: Predictions,
     *,
     memory: Memory | None = None,
+    change: float = 0.0,
     validation: Validation | None = None,
     warnings: Sequence[str] = (),
 ) -> CalibrationResult:
     """Build the judged result of a fit, from what it predicts of all recordings.
 
-    It may continue an earlier result. Warnings are what a reader must know first, a sentence each.
+    It may continue an earlier result. Another time step changed predictions by a part of what was
+    unexplained. Warnings are what a reader must know first, a sentence each.
     """
     fit, problem, recordings = fitted.fit, seen.problem, seen.problem.recordings
     threads, validation = config.solver.threads, validation or Validation()
-    change = timestep_change(problem, fitted, table, threads)
     curves = list(_curves(fitted, table, threads))
     provenance = _provenance(config, command, seen)
     found = summarise(

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -80,7 +81,7 @@ def found(model: mujoco.MjModel, paths: Any, runs: list[Trajectory], **options: 
 
 
 def solved(model: mujoco.MjModel, unknowns: Any, runs: list[Trajectory]) -> Any:
-    context = FitContext(model, SolverSettings(), FitLog(None), threads=1)
+    context = FitContext(partial(make_simulator, model, threads=1), SolverSettings(), FitLog(None))
     with context.opened:
         return regress(context, context.simulator(unknowns, runs))
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mujoco
@@ -16,10 +17,12 @@ from sysid_ros.errors import FitError
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import FunctionResiduals
 from sysid_ros.fit.noise import estimate_noise
+from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import FitLog, SolverSettings
 from sysid_ros.fit.start import Start, choose, solve_from, starts
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import Trajectory
+from sysid_ros.simulation.prediction import make_simulator
 
 MODEL = mujoco.MjModel.from_xml_string(
     """<mujoco><option timestep=".002" integrator="implicitfast"/><worldbody><body>
@@ -47,10 +50,10 @@ def runs() -> tuple[Trajectory, ...]:
 
 def chosen(runs: tuple[Trajectory, ...], choice: Any, **options: Any) -> Start:
     unknowns = [p for path in PATHS for p in make_unknowns(path, MODEL, **options)]
-    context = FitContext(MODEL, SolverSettings(), FitLog(None), threads=1)
+    context = FitContext(partial(make_simulator, MODEL, threads=1), SolverSettings(), FitLog(None))
     with context.opened:
         simulator = context.simulator(unknowns, runs)
-        residuals = context.residuals(simulator, estimate_noise(simulator.runs))
+        residuals = Residuals(simulator, estimate_noise(simulator.runs))
         return choose(context, residuals, choice)
 
 

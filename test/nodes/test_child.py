@@ -15,7 +15,8 @@ from builders.cli_project import Project
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import BagSelection, CalibrationConfig
 from sysid_ros.nodes.calibrator import NICEST, Child, End, NewBags
-from sysid_ros.results.store import RESULT, draft, linked, use_again
+from sysid_ros.results.result import RESULT
+from sysid_ros.results.store import draft, linked, use_again
 from sysid_ros.workflows.writing import Calibration
 
 PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'

@@ -19,10 +19,9 @@ from sysid_ros.errors import FitError
 from sysid_ros.model.loading import differing_fields, native_delay
 from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-from sysid_ros.simulation.pool import unlogged
 from sysid_ros.simulation.prediction import predict, predict_each
 from sysid_ros.simulation.runs import HeldCommand, lookup
-from sysid_ros.simulation.simulator import Simulator
+from sysid_ros.simulation.simulator import Simulator, unlogged
 
 TIMESTEP = 0.002
 ARM = """

@@ -24,8 +24,7 @@ from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.uncertainty.inference import identify
 from sysid_ros.workflows.estimators import Estimated
-from sysid_ros.workflows.fitting import Fitted
-from sysid_ros.workflows.predictions import simulate
+from sysid_ros.workflows.predictions import Fitted, simulate
 from sysid_ros.workflows.problem import CalibrationBag, Problem
 from sysid_ros.workflows.writing import assemble
 

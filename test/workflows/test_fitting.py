@@ -22,7 +22,6 @@ from sysid_ros.signals import Trajectory
 from sysid_ros.workflows import fitting
 from sysid_ros.workflows.calibrate import identify
 from sysid_ros.workflows.fitting import (
-    Fitted,
     corrected,
     fit_and_correct,
     known_noise,
@@ -30,7 +29,7 @@ from sysid_ros.workflows.fitting import (
     timestep_change,
     with_timestep,
 )
-from sysid_ros.workflows.predictions import simulate
+from sysid_ros.workflows.predictions import Fitted, simulate
 from sysid_ros.workflows.problem import Problem, load
 
 

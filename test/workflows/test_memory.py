@@ -14,8 +14,9 @@ from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, MemoryConfig, SolverConfig
 from sysid_ros.errors import ConfigError, ResultError
 from sysid_ros.results.result import CalibrationResult
+from sysid_ros.results.store import Memory
 from sysid_ros.workflows.calibrate import calibrate
-from sysid_ros.workflows.fitting import Memory, recall
+from sysid_ros.workflows.fitting import recall
 from sysid_ros.workflows.problem import bags_of
 
 pytestmark = pytest.mark.usefixtures('undrawn')

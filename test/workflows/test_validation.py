@@ -17,8 +17,8 @@ from sysid_ros.fit.fit import FitOptions
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.results.summary import Validation
 from sysid_ros.uncertainty.inference import Identification, identify
-from sysid_ros.workflows.fitting import Fitted, fit_training
-from sysid_ros.workflows.predictions import Predictor, simulate
+from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.predictions import Fitted, Predictor, simulate
 from sysid_ros.workflows.problem import Problem
 from sysid_ros.workflows.validation import (
     disagreements,
