@@ -98,7 +98,6 @@ def test_the_data_alone_do_not_know_the_prior() -> None:
     names = [p.name for p in UNKNOWNS]
     memory = JointPrior.of(names, mean, np.diag(deviation**2))
     bent = fitted([run], memory)
-    assert bent.data_only is not None
     assert np.all(np.abs(bent.solution.x - free.solution.x) > 0.5 * deviation)
     assert np.all(np.abs(data_only(bent).x[:2] - free.solution.x) < 0.1 * deviation)
 
