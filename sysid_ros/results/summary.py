@@ -114,7 +114,6 @@ def summarise(
     identified, by its name.
     """
     held_out, training = (_whitened(curves, fit.noise, role) for role in ('validate', 'train'))
-    points = min(_PLOT_POINTS // max(len(curves), 1), _POINTS)
     solution, found = fit.solution, fit.inference
     parameters, inference = tuple(_parameters(fit, advice)), _inference(fit)
     noises = {noise.sensor: noise for noise in found.noises}
@@ -140,7 +139,7 @@ def summarise(
             )
             for sensor, sigma in sorted(fit.noise.items())
         ),
-        plots=tuple(thinned_plots(curves, units, points)),
+        plots=tuple(thinned_plots(curves, units)),
         topics=(),
         health=(),
         solver=SolverSummary(
@@ -250,10 +249,9 @@ def _inference(fit: Identification) -> InferenceSummary:
     )
 
 
-def thinned_plots(
-    curves: Sequence[SignalCurve], units: Mapping[str, str], points: int
-) -> Iterator[SignalPlot]:
-    """Yield curves with about so many points at most, and as many digits as a plot can show."""
+def thinned_plots(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[SignalPlot]:
+    """Yield curves with as many points and digits as a plot can show."""
+    points = min(_PLOT_POINTS // max(len(curves), 1), _POINTS)
     for curve in curves:
         stride = math.ceil(len(curve.times) / max(points, 1)) or 1
         lags, autocorrelation = memory(curve)

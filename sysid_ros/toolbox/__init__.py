@@ -8,13 +8,10 @@ wrong, the docstrings here say what is done instead.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING
-
 from sysid_ros.report.rendering import render_rollout
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox import modifiers as model_modifier
-from sysid_ros.toolbox import parameter
+from sysid_ros.toolbox import parameter, report
 from sysid_ros.toolbox import timeseries as signal_modifier
 from sysid_ros.toolbox.modifiers import (
     apply_body_inertia,
@@ -28,6 +25,7 @@ from sysid_ros.toolbox.modifiers import (
 )
 from sysid_ros.toolbox.optimize import StampWarning, calculate_intervals, optimize
 from sysid_ros.toolbox.parameter import InertiaType, Parameter, ParameterDict
+from sysid_ros.toolbox.report import default_report, save_results
 from sysid_ros.toolbox.residual import (
     BuildModelFn,
     CustomRolloutFn,
@@ -54,11 +52,6 @@ from sysid_ros.toolbox.trajectory import (
     sysid_rollout,
 )
 
-if TYPE_CHECKING:
-    from sysid_ros.toolbox import report
-    from sysid_ros.toolbox.report import default_report, save_results
-
-_OF_REPORT = ('default_report', 'save_results')
 __all__ = [
     'BuildModelFn',
     'CustomRolloutFn',
@@ -102,11 +95,3 @@ __all__ = [
     'sysid_rollout',
     'weighted_diff',
 ]
-
-
-def __getattr__(name: str) -> object:
-    """Load what makes results when it is first used: that takes as long as all else."""
-    if name not in {'report', *_OF_REPORT}:
-        raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-    module = importlib.import_module(f'{__name__}.report')
-    return getattr(module, name) if name in _OF_REPORT else module

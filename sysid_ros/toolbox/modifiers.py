@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,11 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros.errors import ModelError, ParameterError, nearest, one_sentence
 from sysid_ros.model.candidates import Writer
 from sysid_ros.model.elements import subtree
-from sysid_ros.model.inertia import (
-    Inertial,
-    body_from_theta,
-    theta_from_body,
-)
+from sysid_ros.model.inertia import Inertial, body_from_theta, theta_from_body
 from sysid_ros.model.kinds import Role
 from sysid_ros.model.targets import LISTS, Target, write_spec
 from sysid_ros.toolbox.parameter import (
@@ -67,11 +62,7 @@ def apply_param_modifiers_spec(params: ParameterDict, spec: mujoco.MjSpec) -> mu
 def _write_targets(  # noqa: C901 (a case per kind of number)
     spec: mujoco.MjSpec, parameters: Iterable[Parameter]
 ) -> None:
-    """Write values into a compiled copy, and what they changed there into the spec.
-
-    Damping ratios become the gains that they compile to before the values are written: a servo's
-    gain does not follow our estimate of the inertia that it moves.
-    """
+    """Write values into a compiled copy, and what they changed there into the spec."""
     copy = spec.copy()
     for body in copy.bodies:
         body.simple = False
@@ -90,20 +81,22 @@ def _write_targets(  # noqa: C901 (a case per kind of number)
     writer = Writer(model, [(target, place) for place, (target, _) in enumerate(written)])
     writer.write(model, np.array([value for _, value in written]))
     servos = {target.row for target, _ in written if _is_gain(target)}
+    # Damping ratios become the gains that they compile to before the values are written: a servo's
+    # gain does not follow our estimate of the inertia that it moves.
     for actuator, copied in zip(spec.actuators, copy.actuators, strict=True):
         if copied.id in servos:
             actuator.gainprm[:] = model.actuator_gainprm[copied.id]
         if copied.id in servos or actuator.biasprm[2] > 0:  # a ratio; a velocity gain is negative
             actuator.biasprm[:] = model.actuator_biasprm[copied.id]
-    bodies: dict[int, None] = {}
+    bodies: list[int] = []
     for target, value in written:
         if target.element == 'body' and target.attribute in _INERTIAL:
-            bodies[target.row] = None
+            bodies.append(target.row)
         elif target.element == 'body' and target.attribute == 'subtree_mass':
-            bodies.update(dict.fromkeys(subtree(model, target.row)))
+            bodies += subtree(model, target.row)
         elif not _is_gain(target):
             write_spec(spec, _placed(target, copy), value)
-    for row in bodies:
+    for row in dict.fromkeys(bodies):
         _write_inertial(spec, model.body(row).name, Inertial.of_body(model, row))
 
 
@@ -178,12 +171,12 @@ def _servo(owner: mujoco.MjSpec | mujoco.MjModel, name: str) -> Any:
     return actuator
 
 
-def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
+def body_inertia_param(
     spec: mujoco.MjSpec,  # noqa: ARG001 (the toolbox's signature)
     model: mujoco.MjModel,
     body_name: str,
     inertia_type: InertiaType = InertiaType.MassIpos,
-    scale_rot_inertia: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    scale_rot_inertia: bool = False,
     mass_bound_mult: ArrayLike | None = None,
     ipos_bound_off: ArrayLike | None = None,
     stretch_bound_mult: ArrayLike | None = None,
@@ -193,20 +186,12 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
 ) -> Parameter:
     """Make a parameter of a body's inertia, at its value in a compiled model.
 
-    Args:
-        spec: The spec; it is not read and not changed.
-        model: What it compiles to.
-        body_name: The body.
-        inertia_type: ``Mass`` (kg), ``MassIpos`` (kg, then the centre of mass in the body frame,
-            m) or ``Pseudo``, the ten numbers of ``sysid_ros.model.inertia``.
-        scale_rot_inertia: Whether the rotational inertia about the centre of mass scales with the
-            mass or stays; ``Pseudo`` has it as unknowns of its own.
-        mass_bound_mult: Lower and upper factor on the mass, .1 and 10 by default.
-        ipos_bound_off: Offsets of the centre of mass, m, -.5 and .5 by default.
-        stretch_bound_mult: Factors on the squared stretches e^2d, .5 and 2 by default.
-        shear_bound_off: Offsets of the shears, -.5 and .5 by default.
-        param_name: The default is the body's name with ``_inertia``.
-        modifier: The default is :func:`apply_body_inertia`, which is then the target, too.
+    It is a ``Mass`` (kg), ``MassIpos`` (kg, then the centre of mass in the body frame, m) or
+    ``Pseudo``, the ten numbers of ``sysid_ros.model.inertia``. With ``scale_rot_inertia`` the
+    rotational inertia about the centre of mass scales with the mass; ``Pseudo`` has it as unknowns
+    of its own. Bounds are factors on the mass (.1 and 10 by default) and on the squared stretches
+    e^2d (.5 and 2), and offsets of the centre of mass and the shears (-.5 and .5). The default
+    modifier is :func:`apply_body_inertia`, which is then the target, too.
     """
     row = int(mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, body_name))
     if row <= 0:
@@ -215,14 +200,14 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     mass, ipos = float(model.body_mass[row]), model.body_ipos[row]
     if not mass > 0:
         raise ParameterError(f'Body {body_name!r} has no mass, expected one to identify.')
-    pairs = {
-        'mass_bound_mult': (0.1, 10.0) if mass_bound_mult is None else mass_bound_mult,
-        'ipos_bound_off': (-0.5, 0.5) if ipos_bound_off is None else ipos_bound_off,
-        'stretch_bound_mult': (0.5, 2.0) if stretch_bound_mult is None else stretch_bound_mult,
-        'shear_bound_off': (-0.5, 0.5) if shear_bound_off is None else shear_bound_off,
-    }
     factors, offsets, stretch, shear = (
-        _numbers(pair, 2, what, finite=False) for what, pair in pairs.items()
+        _numbers(default if given is None else given, 2, what, finite=False)
+        for what, given, default in (
+            ('mass_bound_mult', mass_bound_mult, (0.1, 10.0)),
+            ('ipos_bound_off', ipos_bound_off, (-0.5, 0.5)),
+            ('stretch_bound_mult', stretch_bound_mult, (0.5, 2.0)),
+            ('shear_bound_off', shear_bound_off, (-0.5, 0.5)),
+        )
     )
     masses, centres = mass * factors, ipos[:, None] + offsets
     if inertia_type is InertiaType.Mass:
@@ -249,17 +234,13 @@ def body_inertia_param(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
         nominal,
         bounds[:, 0],
         bounds[:, 1],
-        modifier=functools.partial(_apply_inertia, body_name) if modifier is None else modifier,
+        modifier=modifier or (lambda spec, param: apply_body_inertia(spec, body_name, param)),
         target=f'body/{body_name}/{word}{scaled}' if modifier is None else None,
         unit='kg' if inertia_type is InertiaType.Mass else '',
     )
     parameter.inertia_type = inertia_type
     parameter.scale_rot_inertia = bool(scale_rot_inertia)
     return parameter
-
-
-def _apply_inertia(name: str, spec: mujoco.MjSpec, param: Parameter) -> None:
-    apply_body_inertia(spec, name, param)
 
 
 def apply_body_inertia(spec: mujoco.MjSpec, name: str, param: Parameter) -> None:
@@ -282,7 +263,7 @@ def apply_body_mass_ipos(
     body_name: str,
     mass: ArrayLike | None = None,
     ipos: ArrayLike | None = None,
-    rot_inertia_scale: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    rot_inertia_scale: bool = False,
 ) -> mujoco.MjSpec:
     """Set mass, kg, and centre of mass, (3,) in the body frame, m, of a body; return the spec.
 
@@ -335,11 +316,8 @@ def _explicit_inertial(spec: mujoco.MjSpec, body_name: str) -> mujoco.MjsBody:
 
 
 def _infer_only_where_absent(spec: mujoco.MjSpec) -> None:
-    """Turn inertiafromgeom from "true" to "auto" without changing what the spec compiles to.
-
-    Under "true" the compiler infers the inertia of every body and does not read ``<inertial>``,
-    so these are taken away. Attached specs keep compiler settings of their own.
-    """
+    """Turn inertiafromgeom from "true" to "auto" without changing what the spec compiles to."""
+    # Under "true" the compiler does not read <inertial>. Attached specs keep their own settings.
     inferred = [body for body in spec.bodies if body.compiler.inertiafromgeom == _TRUE]
     for body in inferred:
         body.ipos[0] = body.fullinertia[0] = np.nan  # what marks them as absent

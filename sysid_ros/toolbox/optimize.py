@@ -80,12 +80,12 @@ class StampShift(NamedTuple):
         )
 
 
-def optimize(  # noqa: PLR0913 (the toolbox's signature, and ours)
+def optimize(
     initial_params: ParameterDict,
     residual_fn: Callable[..., Any],
     optimizer: str = 'mujoco',
-    verbose: bool = True,  # noqa: FBT002 (the toolbox's signature)
-    check_conditioning: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    verbose: bool = True,
+    check_conditioning: bool = False,
     *,
     max_iters: int = 200,
     loss: Loss = 'linear',
@@ -199,13 +199,7 @@ def _check_settings(optimizer: str, settings: dict[str, Any]) -> None:
 
 
 def _by_ours(
-    residuals: Any,
-    x: Array,
-    *,
-    starts: int,
-    seed: int,
-    common: dict[str, Any],
-    warm: bool = False,
+    residuals: Any, x: Array, *, starts: int, seed: int, common: dict[str, Any], warm: bool = False
 ) -> OptimizeResult:
     """Search with several starts or growing parts of the data; a warm start is nearly a minimum."""
     attempts: Sequence[Any] = ()
@@ -282,12 +276,9 @@ def _jacobian(residuals: Any, x: Array, step: float | None = None) -> Array:
 
     Steps are relative, by default SciPy's: the root of the rounding of a float.
     """
-    low, high = _bounds(residuals)
     steps = (step or np.sqrt(np.finfo(np.float64).eps)) * np.maximum(np.abs(x), 1.0)
-    moved = np.clip(x + np.diag(np.where(x + steps > high, -steps, steps)), low, high)
-    found = residuals(np.vstack([x, moved]))
-    taken = np.diag(moved) - x
-    jacobian: Array = (found[:, 1:] - found[:, :1]) / np.where(taken != 0, taken, np.inf)
+    steps = np.where(x + steps > _bounds(residuals)[1], -steps, steps)
+    jacobian: Array = residuals.step_changes(x, steps).changes / steps
     return jacobian
 
 
@@ -351,11 +342,10 @@ def _joined(first: OptimizeResult, second: OptimizeResult) -> OptimizeResult:
 
 
 def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | None:
-    """Return the shift of the stamps that explains the measurements best.
+    """Return the shift of the stamps that explains the measurements best, if the slopes tell it.
 
-    It is found and tested like one more parameter, beside those inside of their bounds, by
-    Gauss-Newton steps along the slopes of what is predicted, with residuals whose noise is
-    autoregressive of order 1. None where the slopes tell nothing.
+    It is found and tested like one more parameter, by Gauss-Newton steps along the slopes of what
+    is predicted, with residuals whose noise is autoregressive of order 1.
     """
     records, samples = residuals.records(x), residuals.samples
     timesteps = np.array([run.timestep for run in residuals.runs])
@@ -405,8 +395,7 @@ def _print(observe: Callable[[Iteration], None] | None, iteration: Iteration) ->
 class _FunctionResiduals(FunctionResiduals):
     """Any function of the toolbox's form as residuals; NaN where no model can be built.
 
-    With ``single`` it is called with one candidate at a time, ``x`` being (p,). ``refusals`` counts
-    candidates that no model could be built for.
+    With ``single`` it is called with one candidate at a time, ``x`` being (p,).
     """
 
     def __init__(
@@ -418,17 +407,14 @@ class _FunctionResiduals(FunctionResiduals):
         self.refusals = 0
 
     def _evaluate(self, candidates: Array) -> Array:
-        if not self._single and len(candidates) > 1:
-            try:
-                return self._called(candidates.T, len(candidates))
-            except CandidateError:  # of one of them
-                pass
-        return np.concatenate([self._one(x) for x in candidates], axis=1)
-
-    def _one(self, x: Array) -> Array:
+        count = len(candidates)
+        if self._single and count > 1:
+            return np.concatenate([self._evaluate(x[None]) for x in candidates], axis=1)
         try:
-            return self._called(x, 1)
+            return self._called(candidates.T if count > 1 else candidates[0], count)
         except CandidateError:
+            if count > 1:  # one of them has no model
+                return np.concatenate([self._evaluate(x[None]) for x in candidates], axis=1)
             if self._size is None:
                 raise
             self.refusals += 1
@@ -483,14 +469,8 @@ def calculate_intervals(
     They hold for residuals that are independent and equally noisy: ``s² (JᵀJ)⁻¹`` with the variance
     ``s² = rᵀr / (n − p)``. Residuals of a robot are not; the intervals of a calibration allow for
     that. A direction that the data do not see has an infinite variance, which reaches only the
-    parameters that take part in it.
-
-    Args:
-        residuals_star: Residuals at the optimum, one array per sequence, n numbers in all.
-        J: (n, p) derivative of the residuals there.
-        alpha: One minus the level.
-        lambda_zero_thresh: Eigenvalues of JᵀJ below this fraction of the largest count as zero.
-        v_zero_thresh: The same for components of an eigenvector.
+    parameters that take part in it. Eigenvalues of JᵀJ and components of its eigenvectors below the
+    thresholds, as fractions of the largest, count as zero; the level is one minus ``alpha``.
     """
     if J is None or J.size == 0:
         return np.empty((0, 0)), np.empty(0)

@@ -68,13 +68,13 @@ class Parameter:
         inertia_type: Set by ``body_inertia_param``, as is ``scale_rot_inertia``.
     """
 
-    def __init__(  # noqa: PLR0913 (the toolbox's signature)
+    def __init__(
         self,
         name: str,
         nominal: ArrayLike,
         min_value: ArrayLike,
         max_value: ArrayLike,
-        frozen: bool = False,  # noqa: FBT002 (the toolbox's signature)
+        frozen: bool = False,
         modifier: ModifierFn | None = None,
         *,
         target: str | Sequence[str] | None = None,
@@ -308,12 +308,12 @@ class ParameterDict(UserDict[str, Parameter]):
         """Number of components of the parameters that are not frozen."""
         return sum(parameter.size for parameter in self._free().values())
 
-    def as_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002 (the toolbox's)
+    def as_vector(self, include_frozen: bool = False) -> Array:
         """Return the values, flat; those of frozen parameters only on demand."""
         chosen = self.data if include_frozen else self._free()
         return _joined(parameter.as_vector() for parameter in chosen.values())
 
-    def as_nominal_vector(self, include_frozen: bool = False) -> Array:  # noqa: FBT002
+    def as_nominal_vector(self, include_frozen: bool = False) -> Array:
         """Return the nominal values, flat; those of frozen ones only on demand."""
         chosen = self.data if include_frozen else self._free()
         return _joined(parameter.as_nominal_vector() for parameter in chosen.values())
@@ -384,27 +384,25 @@ class ParameterDict(UserDict[str, Parameter]):
             return 'No non-frozen parameters to compare.'
         found = self.copy()
         found.update_from_vector(predicted_params)
-        given = {'Initial': init_params, 'Nominal': measured_params}
-        before = {
-            title: self._checked(values, f'{title.lower()} values')
-            for title, values in given.items()
-            if values is not None
-        }
         low, high = self.get_bounds()
-        after = {'Identified': found.as_vector(), 'Lower': low, 'Upper': high}
+        given = {'Initial': init_params, 'Nominal': measured_params}
+        given |= {'Identified': found.as_vector(), 'Lower': low, 'Upper': high}
+        values = {
+            title: self._checked(vector, f'{title.lower()} values')
+            for title, vector in given.items()
+            if vector is not None
+        }
         columns = {'Parameter': self.get_non_frozen_parameter_names()}
-        for title, values in {**before, **after}.items():
-            columns[title] = [f'{value:.{sig_digits}g}' for value in values]
+        for title, vector in values.items():
+            columns[title] = [f'{value:.{sig_digits}g}' for value in vector]
         summary = []
         for title, word in (('Nominal', 'Err'), ('Initial', 'Del')):
-            if title in before:
-                change = np.abs(found.as_vector() - before[title])
-                size = np.abs(before[title])
+            if title in values:
+                change, size = np.abs(values['Identified'] - values[title]), np.abs(values[title])
                 share = np.divide(change, size, out=np.full_like(size, np.nan), where=size > 0)
                 columns[f'Abs {word}'] = [f'{value:.{sig_digits}g}' for value in change]
                 columns[f'Rel {word}'] = [f'{100 * value:.3g}%' for value in share]
-                known = share[np.isfinite(share)]
-                rms = np.sqrt(np.mean(known**2)) if known.size else np.nan
+                rms = np.sqrt(np.mean(share[size > 0] ** 2)) if np.any(size > 0) else np.nan
                 summary.append(f'RMS Rel {word}: {100 * rms:.3g}%')
         columns['Unit'] = [p.unit for p in self._free().values() for _ in range(p.size)]
         notes = {-1.0: 'at lower bound', 0.0: '', 1.0: 'at upper bound'}
@@ -534,7 +532,7 @@ def unknowns_of(
     """Return an unknown per component of every parameter that is not frozen.
 
     On demand, those that are follow, with their value as bounds. Without a model there are no
-    targets; default classes are found in the spec that it was compiled from.
+    targets.
     """
     found = []
     for parameter in sorted(params.values(), key=lambda parameter: parameter.frozen):

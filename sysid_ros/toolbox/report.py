@@ -45,8 +45,6 @@ from sysid_ros.uncertainty.verdicts import exact_sets, partners, widest
 Array = NDArray[np.float64]
 
 REPORT = 'report.html'
-#: Points of all curves of a report; each has 500 at least.
-_PLOT_POINTS = 200_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,7 +64,7 @@ class ToolboxReport:
         replace_file(Path(path), self.html.encode('utf-8'))
 
 
-def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
+def default_report(
     models_sequences: Sequence[ModelSequences],
     initial_params: ParameterDict,
     opt_params: ParameterDict,
@@ -75,7 +73,7 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     title: str = 'SysID',
     save_path: str | Path | None = None,
     build_model: BuildModelFn | None = apply_param_modifiers,
-    generate_videos: bool = True,  # noqa: FBT002 (the call form of mujoco.sysid)
+    generate_videos: bool = True,
 ) -> ToolboxReport:
     """Report what `optimize` found in one HTML file that opens offline.
 
@@ -83,16 +81,9 @@ def default_report(  # noqa: PLR0913, PLR0917 (the call form of mujoco.sysid)
     signal with the predictions of both, a film of the motion, nominal and fitted, and the solver's
     trace. The specs and parameters that are passed are not changed.
 
-    Args:
-        models_sequences: Models and their recordings.
-        initial_params: Where the fit began.
-        opt_params: Where it ended.
-        residual_fn: What was minimised, from `build_residual_fn`.
-        opt_result: What `optimize` returned beside the parameters.
-        title: Stands above the report.
-        save_path: Folder for ``report.html``, made if it is not there; None writes nothing.
-        build_model: Compiles parameters into a copy of a spec that it is given, for the film.
-        generate_videos: Whether to film the first recording of each model, where there is OpenGL.
+    ``save_path`` is a folder for ``report.html``, made if it is not there. With ``generate_videos``
+    the first recording of each model is filmed, where there is OpenGL; ``build_model`` compiles
+    parameters into a copy of a spec for that.
     """
     from sysid_ros.report import render_report  # noqa: PLC0415 (see the module's docstring)
 
@@ -177,26 +168,25 @@ def _result(
     if doubtful:
         warnings.append(f'Not identified: {", ".join(doubtful)}.')
     trace = tuple(opt_result.get('trace') or ())
+    better = Check(
+        name='better than nominal',
+        level=Level.FAIL,
+        passed=after < before,
+        text='Training error (nothing is held out) '
+        f'{"fell" if after < before else "did not fall"}: {before:.3g} to {after:.3g} '
+        'times the noise.',
+    )
     return CalibrationResult(
         model=model,
         parameters=parameters,
-        checks=(
-            Check(
-                name='better than nominal',
-                level=Level.FAIL,
-                passed=after < before,
-                text='Training error (nothing is held out) '
-                f'{"fell" if after < before else "did not fall"}: {before:.3g} to {after:.3g} '
-                'times the noise.',
-            ),
-        ),
+        checks=(better,),
         held_out_before=math.nan,
         held_out_after=math.nan,
         training_before=before,
         training_after=after,
         errors=sensor_errors(curves, units),
         noise=(),
-        plots=tuple(thinned_plots(curves, units, max(_PLOT_POINTS // max(len(curves), 1), 500))),
+        plots=tuple(thinned_plots(curves, units)),
         topics=(),
         health=(),
         solver=SolverSummary(
@@ -250,15 +240,11 @@ def estimates(
     halves[[column for found in sets for column in found.columns]] = np.nan
     halves[~np.isfinite(halves)] = np.nan
     start = initial_params.as_vector()
-    free = [p for p in opt_params.values() if not p.frozen]
     written = [
-        (path, parameter.unit)
-        for parameter in free
-        for path in (
-            parameter.target
-            if isinstance(parameter.target, tuple)
-            else [parameter.target] * parameter.size
-        )
+        (path, p.unit)
+        for p in opt_params.values()
+        if not p.frozen
+        for path in (p.target if isinstance(p.target, tuple) else [p.target] * p.size)
     ]
     for k, unknown in enumerate(unknowns_of(opt_params)):
         x, low, high = unknown.nominal, unknown.min_value, unknown.max_value
@@ -304,9 +290,8 @@ def save_results(
     The folder gets ``params_x_0.yaml`` and ``params_x_hat.yaml``, the parameters before and after;
     ``results.json``, the outcome with the interval and the verdict of each parameter;
     ``results.pkl``, the solver's result, and ``confidence.pkl``, covariance and half-widths, as
-    ``mujoco.sysid`` writes them, of NumPy's and SciPy's types only; and ``NAME.xml`` for each
-    model, with the identified values. Each file is there whole or not at all, and none unless all
-    could be made; others stay. The arguments are those of `default_report`.
+    ``mujoco.sysid`` writes them; and ``NAME.xml`` for each model, with the identified values.
+    None of them is written unless all could be made.
     """
     folder = Path(experiment_results_folder)
     residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
@@ -32,8 +33,8 @@ from sysid_ros.toolbox.timeseries import (
     corrected,
     normalize_residual,
     sensor_mapping,
-    signals_of,
     since,
+    state_mapping,
     weighted_diff,
 )
 from sysid_ros.toolbox.trajectory import (
@@ -77,13 +78,6 @@ class _Rule(NamedTuple):
 class SignalTransform:
     """Delays, gains and biases of sensors, for ``build_residual_fn(signal_transform=…)``.
 
-    Example::
-
-        transform = SignalTransform()
-        transform.delay('*_pos', params['delay_pos'])
-        transform.gain('*_torque', params['torque_scale'], target='predicted')
-        transform.enable_sensors(['joint1_pos', 'joint1_torque'])
-
     Patterns are those of ``fnmatch``, in which upper and lower case differ. Of the delays that
     match a sensor the last one counts; gains multiply and biases add up, gains before biases. The
     residual of a sample y at time t is ``(g_m·y + b_m) − (g_p·p(t − d) + b_p)``, in units of its
@@ -95,7 +89,7 @@ class SignalTransform:
         weights: Name of a sensor to the factor of its residuals, 1 for the others.
     """
 
-    def __init__(self, normalize: bool = True) -> None:  # noqa: FBT002 (the toolbox's signature)
+    def __init__(self, normalize: bool = True) -> None:
         """Start without any rule."""
         self.normalize = normalize
         self._rules: list[_Rule] = []
@@ -170,6 +164,11 @@ class SignalTransform:
             and fnmatch.fnmatchcase(sensor, rule.pattern)
         )
 
+    def _factors(self, sensor: str) -> list[tuple[str, ...]]:
+        """Return what names gains of the predicted and the measured side, and biases of both."""
+        pairs = itertools.product(('gain', 'bias'), ('predicted', 'measured'))
+        return [self.acting(sensor, kind, side) for kind, side in pairs]
+
     def laws(
         self, params: ParameterDict, sensors: Iterable[str]
     ) -> dict[Any, MeasurementModel] | None:
@@ -187,9 +186,7 @@ class SignalTransform:
         found: dict[Any, MeasurementModel] = {}
         for sensor in sensors:
             gains, measured_gains, biases, measured_biases = (
-                tuple(places[name] for name in self.acting(sensor, kind, side))
-                for kind in ('gain', 'bias')
-                for side in ('predicted', 'measured')
+                tuple(places[name] for name in names) for names in self._factors(sensor)
             )
             if biases == measured_biases:  # they cancel out, and gains may then, too
                 biases = measured_biases = ()
@@ -206,24 +203,17 @@ class SignalTransform:
             )
         return found
 
-    def delay_bounds(
-        self, params: ParameterDict, sensor_names: Sequence[str] = ()
-    ) -> tuple[float, float]:
-        """Return the smallest and the largest delay that any of the sensors may have, seconds.
-
-        A sensor without delay has 0, a frozen parameter its value. Where sensors are not given,
-        some may have no delay.
-        """
-        names = [self.acting(sensor, 'delay')[-1:] for sensor in sensor_names]
-        if not sensor_names:
-            names = [(), *((rule.parameter,) for rule in self._rules if rule.kind == 'delay')]
+    def delay_bounds(self, params: ParameterDict, sensors: Iterable[str]) -> tuple[float, float]:
+        """Return the smallest and the largest delay that any of the sensors may have, seconds."""
         limits: list[float] = []
-        for name in names:
-            delay = params[name[0]] if name else None
-            if delay is None:
+        for sensor in sensors:
+            delays = [params[name] for name in self.acting(sensor, 'delay')]
+            if not delays:
                 limits.append(0.0)
+            elif delays[-1].frozen:
+                limits.append(float(delays[-1].as_vector()[0]))
             else:
-                limits.extend(np.ravel(delay.value if delay.frozen else delay.get_bounds()))
+                limits.extend(np.ravel(delays[-1].get_bounds()))
         return float(min(limits)), float(max(limits))
 
     def apply(
@@ -232,7 +222,7 @@ class SignalTransform:
         sensordata_predicted: TimeSeries,
         sensordata_measured: TimeSeries,
         model: mujoco.MjModel,
-        return_pred_all: bool = False,  # noqa: FBT002 (the toolbox's signature)
+        return_pred_all: bool = False,
         state: Array | None = None,
         sensor_weights: Mapping[str, float] | None = None,
     ) -> tuple[Array, TimeSeries, TimeSeries]:
@@ -269,9 +259,7 @@ class SignalTransform:
         predicted = apply_resample_and_delay(_only(predicted, names), measured.times, 0.0, delays)
         for sensor in names:
             gains, measured_gains, biases, measured_biases = (
-                [params[name] for name in self.acting(sensor, kind, side)]
-                for kind in ('gain', 'bias')
-                for side in ('predicted', 'measured')
+                [params[name] for name in names] for names in self._factors(sensor)
             )
             predicted = corrected(predicted, sensor, gains, biases)
             measured = corrected(measured, sensor, measured_gains, measured_biases)
@@ -356,7 +344,8 @@ class ResidualFunction:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._made_for: tuple[Any, list[Any]] | None = None
+        self._structure: tuple[Any, ...] = ()
+        self._made_for: ParameterDict | None = None
         self._residuals: Residuals | CustomComparison | None = None
         self._recorded: list[Recorded] = []
 
@@ -396,13 +385,11 @@ class ResidualFunction:
 
     def residuals(self, params: ParameterDict) -> Residuals | CustomComparison:
         """Return the residuals for some parameters, made anew when their structure changes."""
-        # Callables are the same only as objects: some have an equality that is no truth value.
-        structure, modifiers = _structure(params), [p.modifier for p in params.values()]
-        known = self._made_for or (None, [])
-        same = known[0] == structure and all(map(lambda a, b: a is b, known[1], modifiers))
-        if self._residuals is None or not same:
+        structure = _structure(params)
+        if self._residuals is None or self._structure != structure:
             self._residuals, self._recorded = _prepare(self.options, params)
-            self._made_for = structure, modifiers
+            # The copy keeps the modifiers, so that no other takes the id of one.
+            self._structure, self._made_for = structure, params.copy()
         return self._residuals
 
     def one_step_earlier(self) -> ResidualFunction | None:
@@ -464,17 +451,14 @@ def build_residual_fn(**options: Any) -> ResidualFunction:
 
 
 def _structure(params: ParameterDict) -> tuple[Any, ...]:
-    """Return what residuals depend on, beside modifiers and the values of what is not frozen."""
+    """Return what residuals depend on, beside the values of what is not frozen.
+
+    Modifiers are the same only as objects: some have an equality that is no truth value.
+    """
     return tuple(
-        (
-            name,
-            p.frozen,
-            p.target,
-            p.scale,
-            p.as_vector().tobytes() if p.frozen else p.as_nominal_vector().tobytes(),
-            *(bound.tobytes() for bound in p.get_bounds()),
-        )
+        (name, p.frozen, p.target, p.scale, id(p.modifier), *(a.tobytes() for a in arrays))
         for name, p in params.items()
+        for arrays in [(p.as_vector() if p.frozen else p.as_nominal_vector(), *p.get_bounds())]
     )
 
 
@@ -491,7 +475,7 @@ def _prepare(
         sensors = [n for g in groups for run in g.measured_rollout for n in run.sensordata.names]
         transform.check(sensors)
         laws = transform.laws(params, dict.fromkeys(sensors))
-        lead = max(-transform.delay_bounds(params)[0], 0.0)
+        lead = max(-transform.delay_bounds(params, sensors)[0], 0.0)
         options = options._replace(sensor_weights=options.sensor_weights or transform.weights)
         if laws is None or options.custom_rollout is not None:
             own = options.modify_residual or transform.apply
@@ -503,7 +487,7 @@ def _prepare(
     noise.update(options.noise or {})
     if options.modify_residual is not None or options.custom_rollout is not None:
         pairs = [(simulator, entry) for simulator, own in made for entry in own]
-        return CustomComparison(options, params, pairs, noise), recorded
+        return CustomComparison(options, params.copy(), pairs, noise), recorded
     chosen = [set(options.observed), set((transform and transform.enabled) or ())]
     residuals = Residuals(
         simulators,
@@ -533,11 +517,7 @@ def _check_selection(groups: Sequence[ModelSequences], options: Options) -> None
 
 
 def _group(
-    options: Options,
-    group: ModelSequences,
-    labels: list[str],
-    params: ParameterDict,
-    lead: float,
+    options: Options, group: ModelSequences, labels: list[str], params: ParameterDict, lead: float
 ) -> tuple[Simulator, list[Recorded]]:
     """Return what simulates the sequences of one model, and the sequences."""
     recorded = [
@@ -549,10 +529,8 @@ def _group(
     calling = [
         p for p in params.values() if p.target is None and (own_builder or p.modifier is not None)
     ]
-    free = [p for p in params.values() if not p.frozen]
-    called = np.flatnonzero(
-        np.repeat([p in calling for p in free], [p.size for p in free])
-    ).tolist()
+    free = [p for p in params.values() if not p.frozen for _ in range(p.size)]
+    called = [place for place, p in enumerate(free) if p in calling]
     if called or (calling and not own_builder):
         spec = spec.copy()
     if called:
@@ -693,28 +671,21 @@ def _earlier(series: TimeSeries, late: float) -> TimeSeries:
     return TimeSeries(series.times, data, series.signal_mapping)
 
 
-class CustomComparison:
+class CustomComparison(NamedTuple):
     """A user's own comparison or simulation, as a function of the candidates."""
 
-    def __init__(
-        self,
-        options: Options,
-        params: ParameterDict,
-        recorded: Sequence[tuple[Simulator, Recorded]],
-        noise: Mapping[str, float],
-    ) -> None:
-        self._options = options
-        self._params = params.copy()
-        self._recorded = recorded
-        self._noise = noise
+    options: Options
+    params: ParameterDict
+    recorded: Sequence[tuple[Simulator, Recorded]]
+    noise: Mapping[str, float]
 
     def compare(self, candidates: Array) -> Outcome:
         """Return residuals (n, m), predicted and measured series for every trajectory."""
         outcome: Outcome = ([], [], [])
-        param_dicts = [self._params.copy() for _ in candidates]
+        param_dicts = [self.params.copy() for _ in candidates]
         for params, x in zip(param_dicts, candidates, strict=True):
             params.update_from_vector(x)
-        for simulator, entry in self._recorded:
+        for simulator, entry in self.recorded:
             models = [simulator.compiled(x) for x in candidates]
             rollouts = self._rollouts(simulator.threads, entry.given, models, param_dicts)
             parts = [
@@ -742,23 +713,21 @@ class CustomComparison:
     ) -> Sequence[SystemTrajectory]:
         """Simulate one trajectory with every candidate, on the user's clock."""
         count, model, control = len(models), models[0], given.control
-        if not self._options.resample_true:
+        if not self.options.resample_true:
             times = control.times[0] + float(model.opt.timestep) * np.arange(len(control))
             control = TimeSeries(times, control.data, control.signal_mapping)
-        states = {n: entry for kind in STATES for n, entry in signals_of(model, kind).items()}
         common: dict[str, Any] = {
             'models': models,
             'datas': [mujoco.MjData(model) for _ in range(threads)],
-            'control_signal': [control] * count,
+            'control_signal': [stepped(model, control, given.start)] * count,
             'initial_states': [given.initial_state] * count,
             'rollout_signal_mapping': sensor_mapping(model),
-            'rollout_state_mapping': states,
+            'rollout_state_mapping': state_mapping(model),
             'ctrl_mapping': control_mapping(model),
         }
-        if self._options.custom_rollout is None:
+        if self.options.custom_rollout is None:
             return sysid_rollout(**common)
-        common['control_signal'] = [stepped(model, control, given.start)] * count
-        made = self._options.custom_rollout(**common, param_dicts=param_dicts)
+        made = self.options.custom_rollout(**common, param_dicts=param_dicts)
         rollouts: list[SystemTrajectory] = [] if made is None else list(made)
         if len(rollouts) != count:
             raise FitError(
@@ -774,7 +743,7 @@ class CustomComparison:
         rollout: SystemTrajectory,
         params: ParameterDict,
     ) -> tuple[Array, TimeSeries, TimeSeries]:
-        options, state, series = self._options, rollout.state, given.sensordata
+        options, state, series = self.options, rollout.state, given.sensordata
         if options.modify_residual is not None:
             made = options.modify_residual(
                 params,
@@ -795,7 +764,7 @@ class CustomComparison:
         measured = apply_delayed_ts_window(series, rollout.sensordata, 0.0, 0.0)
         predicted = _paired(measured, state, rollout.sensordata)
         weights = options.sensor_weights or {}
-        scales = {n: weights.get(n, 1.0) / self._noise.get(n, 1.0) for n in measured.names}
+        scales = {n: weights.get(n, 1.0) / self.noise.get(n, 1.0) for n in measured.names}
         residual = weighted_diff(predicted, measured, model, scales)
         return residual[np.isfinite(measured.matrix)], predicted, measured
 
@@ -815,7 +784,7 @@ def _paired(measured: TimeSeries, state: TimeSeries | None, sensordata: TimeSeri
     return TimeSeries(times, data, measured.signal_mapping)
 
 
-def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
+def residual(
     x: Array,
     params: ParameterDict,
     models_sequences: Sequence[ModelSequences],
@@ -823,8 +792,8 @@ def residual(  # noqa: PLR0913, PLR0917 (the toolbox's signature)
     modify_residual: ModifyResidualFn | None = None,
     custom_rollout: CustomRolloutFn | None = None,
     n_threads: int = 0,
-    return_pred_all: bool = False,  # noqa: FBT002
-    resample_true: bool = True,  # noqa: FBT002
+    return_pred_all: bool = False,
+    resample_true: bool = True,
     sensor_weights: Mapping[str, float] | None = None,
     enabled_observations: Sequence[tuple[str, SignalType]] = (),
     **options: Any,

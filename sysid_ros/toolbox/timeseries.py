@@ -79,8 +79,13 @@ def sensor_mapping(model: mujoco.MjModel) -> SignalDict:
 
 
 def control_mapping(model: mujoco.MjModel) -> SignalDict:
-    """Map every actuator of a model to its columns in ``ctrl``, of which it may have several."""
+    """Map every actuator of a model to its columns in ``ctrl``."""
     return signals_of(model, SignalType.MjCtrl)
+
+
+def state_mapping(model: mujoco.MjModel) -> SignalDict:
+    """Map every part of the state of a model to its columns in it, not counting the time."""
+    return {name: entry for kind in STATES for name, entry in signals_of(model, kind).items()}
 
 
 def find_signal(
@@ -114,30 +119,13 @@ def _names(model: mujoco.MjModel, element: str, count: int) -> list[str]:
 
 
 def _joint_signal_names(model: mujoco.MjModel) -> list[str]:
-    """Name each joint's signals: after the joint, for a free one after its body.
-
-    Where another joint has the body's name, or the body has none, the free joint's own is taken.
-    """
+    """Name each joint's signals: after the joint, for a free one after its body if that is new."""
     names = _names(model, 'joint', model.njnt)
     for index in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE.value):
         body = model.body(int(model.jnt_bodyid[index])).name
         if body and body not in names:
             names[index] = body
     return names
-
-
-def _side_by_side(found: Iterable[tuple[str, SignalType, int]]) -> SignalDict:
-    """Lay out signals of names, kinds and widths side by side, in the order given."""
-    mapping: SignalDict = {}
-    begin = 0
-    for name, kind, width in found:
-        if width <= 0 or name in mapping:
-            raise SignalError(
-                f'Signal {name!r} must come once and have positive width, got {width}.'
-            )
-        mapping[name] = (kind, np.arange(begin, begin + width))
-        begin += width
-    return mapping
 
 
 class TimeSeries(signals.TimeSeries):
@@ -161,10 +149,7 @@ class TimeSeries(signals.TimeSeries):
 
     @classmethod
     def from_custom_map(
-        cls,
-        times: ArrayLike,
-        data: ArrayLike,
-        signals: Sequence[str | tuple[str, int, SignalType]],
+        cls, times: ArrayLike, data: ArrayLike, signals: Sequence[str | tuple[str, int, SignalType]]
     ) -> Self:
         """Build a series of (n, k) values of signals that the model need not have.
 
@@ -172,8 +157,7 @@ class TimeSeries(signals.TimeSeries):
         name, number of columns and kind.
         """
         named = [(s, 1, SignalType.CustomObs) if isinstance(s, str) else s for s in signals]
-        mapping = _side_by_side((name, kind, width) for name, width, kind in named)
-        return cls._of_signals(times, data, mapping)
+        return cls._side_by_side(times, data, named)
 
     @classmethod
     def from_names(
@@ -215,7 +199,22 @@ class TimeSeries(signals.TimeSeries):
                     f'{allowed}.'
                 )
             found.append(find_signal(model, name, kinds if hint is None else (hint,)))
-        mapping = _side_by_side((name, kind, len(columns)) for name, kind, columns in found)
+        return cls._side_by_side(times, data, [(name, len(at), kind) for name, kind, at in found])
+
+    @classmethod
+    def _side_by_side(
+        cls, times: ArrayLike, data: ArrayLike, signals: Iterable[tuple[str, int, SignalType]]
+    ) -> Self:
+        """Build a series of signals of names, numbers of columns and kinds, in order."""
+        mapping: SignalDict = {}
+        begin = 0
+        for name, width, kind in signals:
+            if width <= 0 or name in mapping:
+                raise SignalError(
+                    f'Signal {name!r} must come once and have positive width, got {width}.'
+                )
+            mapping[name] = (kind, np.arange(begin, begin + width))
+            begin += width
         return cls._of_signals(times, data, mapping)
 
     @classmethod
@@ -239,8 +238,8 @@ class TimeSeries(signals.TimeSeries):
         model: mujoco.MjModel,
     ) -> tuple[SignalDict, SignalDict, SignalDict, SignalDict]:
         """Map ``qpos``, ``qvel``, ``act`` and ``ctrl`` of the model."""
-        qpos, qvel, act = (signals_of(model, kind) for kind in STATES)
-        return qpos, qvel, act, control_mapping(model)
+        qpos, qvel, act, ctrl = (signals_of(model, k) for k in (*STATES, SignalType.MjCtrl))
+        return qpos, qvel, act, ctrl
 
     @property
     def duration(self) -> float:
@@ -276,19 +275,12 @@ class TimeSeries(signals.TimeSeries):
         kept = [
             column for name, (_, at) in ts.signal_mapping.items() if name in wanted for column in at
         ]
-        order = np.array(list(dict.fromkeys(kept)), dtype=np.int64)
-        place = {column: index for index, column in enumerate(order.tolist())}
-        mapping = {
-            name: (kind, np.array([place[column] for column in at.tolist()], dtype=np.int64))
-            for name, (kind, at) in wanted.items()
-        }
-        return TimeSeries(ts.times, ts.matrix[:, order], mapping)
+        order = list(dict.fromkeys(kept))
+        mapping = {n: (kind, [order.index(at) for at in own]) for n, (kind, own) in wanted.items()}
+        return TimeSeries.create(ts.times, ts.matrix[:, np.array(order, dtype=np.int64)], mapping)
 
     def interpolate(self, t: Instants, method: InterpolationMethod = 'linear') -> Array:
-        """Evaluate all columns at other instants, as the base class does, or by splines.
-
-        A column with fewer samples than the spline needs is interpolated linearly.
-        """
+        """Evaluate all columns at other instants, those with few samples linearly at any rate."""
         methods = get_args(InterpolationMethod)
         if method not in methods:
             raise SignalError(f'No interpolation method {method!r}; {nearest(method, methods)}.')
@@ -355,11 +347,8 @@ class TimeSeries(signals.TimeSeries):
 
 
 def slack(times: Array, period: float) -> float:
-    """Return by how much (n,) stamps may differ from a grid of a period and be on it, s.
-
-    It is a millionth of the period and four steps to the neighbouring float, 1 µs for seconds since
-    the epoch, but at most a quarter of the period.
-    """
+    """Return by how much (n,) stamps may differ from a grid of a period and be on it, s."""
+    # Four steps to the neighbouring float are 1 µs for seconds since the epoch.
     return float(min(1e-6 * period + 4 * np.spacing(np.max(np.abs(times))), period / 4))
 
 
@@ -409,9 +398,7 @@ def read_arrays(path: str | PathLike[str], needed: Iterable[str]) -> dict[str, N
 
 
 def get_sensor_indices(
-    model: mujoco.MjModel,
-    sensor_name: str | Sequence[str],
-    sort: bool = False,  # noqa: FBT002 (the toolbox's signature)
+    model: mujoco.MjModel, sensor_name: str | Sequence[str], sort: bool = False
 ) -> list[int]:
     """Return the places of one or several sensors in ``sensordata``, in the order of the names."""
     names = [sensor_name] if isinstance(sensor_name, str) else sensor_name
@@ -455,10 +442,7 @@ def _per_column(parameter: Parameter, signal: str, width: int) -> Array:
 
 
 def apply_delay(ts: TimeSeries, sensor_name: str, delay: Parameter) -> TimeSeries:
-    """Delay a signal by a parameter in seconds: out(t) = in(t - d), linear between samples.
-
-    Before the first sample that arrives, its value is returned. NaN samples stay NaN locally.
-    """
+    """Delay a signal by a parameter in seconds: out(t) = in(t - d), linear between samples."""
     value = float(_per_column(delay, sensor_name, 1)[0])
     return apply_resample_and_delay(ts, ts.times, 0.0, {sensor_name: value})
 
@@ -495,13 +479,13 @@ def apply_resample_and_delay(
     times: ArrayLike,
     default_delay: float,
     sensor_delays: Mapping[str, float] | None = None,
-    predicted_data: bool = True,  # noqa: FBT002 (the toolbox's signature)
+    predicted_data: bool = True,
 ) -> TimeSeries:
     """Evaluate a series at other (m,) instants, s, each signal delayed by its own time.
 
-    It is linear between samples, held before the first and after the last. ``default_delay``, s, is
-    that of all signals that ``sensor_delays`` does not name. Without ``predicted_data`` the series
-    is delayed already, as measurements are, and the delay is taken out: out(t) = in(t + d).
+    ``default_delay``, s, is that of all signals that ``sensor_delays`` does not name. Without
+    ``predicted_data`` the series is delayed already, as measurements are, and the delay is taken
+    out: out(t) = in(t + d).
     """
     stamps = np.asarray(times, dtype=np.float64)
     delays = np.full(ts.matrix.shape[1], float(default_delay))

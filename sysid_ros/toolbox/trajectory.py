@@ -32,15 +32,14 @@ from sysid_ros.report.rendering import FULLPHYSICS, render_rollout
 from sysid_ros.signals import SignalMapping, SignalType
 from sysid_ros.simulation.runs import HeldCommand
 from sysid_ros.toolbox.timeseries import (
-    STATES,
     TimeSeries,
     control_mapping,
     find_signal,
     read_arrays,
     sensor_mapping,
-    signals_of,
     since,
     slack,
+    state_mapping,
     stored_series,
 )
 
@@ -78,7 +77,7 @@ class SystemTrajectory:
     def __len__(self) -> int:
         return len(self.sensordata)
 
-    def check_compatible(self, allow_missing_sensors: bool = False) -> None:  # noqa: FBT002
+    def check_compatible(self, allow_missing_sensors: bool = False) -> None:
         """Check that the series belong to the model, by name, and are on one clock."""
         _check_sensors(self.model, self.sensordata, allow_missing=allow_missing_sensors)
         commands(self.model, self.control)
@@ -157,10 +156,7 @@ class SystemTrajectory:
 
     @classmethod
     def load_from_disk(
-        cls,
-        path: str | PathLike[str],
-        model: mujoco.MjModel,
-        allow_missing_sensors: bool = False,  # noqa: FBT002
+        cls, path: str | PathLike[str], model: mujoco.MjModel, allow_missing_sensors: bool = False
     ) -> SystemTrajectory:
         """Read what ``save_to_disk`` wrote, here or in MuJoCo's sysid toolbox."""
         words = 'control_times control_data sensordata_times sensordata_data initial_state'
@@ -203,7 +199,7 @@ class ModelSequences:
         initial_state: Array | Sequence[Array],
         control: TimeSeries | Sequence[TimeSeries],
         sensordata: TimeSeries | Sequence[TimeSeries],
-        allow_missing_sensors: bool = False,  # noqa: FBT002
+        allow_missing_sensors: bool = False,
     ) -> None:
         """Pair a model with its sequences; for one, what there is one of may be given alone.
 
@@ -294,11 +290,9 @@ def create_initial_state(
 ) -> Array:
     """Build a full physics state, (nstate,) of kind ``mjSTATE_FULLPHYSICS``, at time zero.
 
-    ``qpos`` (nq,) is in rad, m and unit quaternions, ``qvel`` (nv,) in rad/s and m/s, ``act`` (na,)
-    activations; the latter two are zero by default. Names say which joints, free bodies or
-    actuators the numbers belong to, with or without ``_qpos``, ``_qvel``, ``_act``; a free joint
-    takes 7 of them in ``qpos``, a ball joint 4. What is not named keeps the model's ``qpos0``, or
-    zero. Without names the numbers are in the model's order.
+    Names say which joints, free bodies or actuators the numbers belong to, with or without
+    ``_qpos``, ``_qvel``, ``_act``; without names they are in the model's order. What is not given
+    is the model's ``qpos0``, or zero.
     """
     data = mujoco.MjData(model)
     parts = (
@@ -490,18 +484,14 @@ def sysid_rollout(
                 if not (model.actuator_delay.any() or model.sensor_delay.any()):
                     after[:, 0] = control.times[1:]
                 mapping = rollout_state_mapping
-                if mapping is None:
-                    mapping = {n: s for kind in STATES for n, s in signals_of(model, kind).items()}
+                mapping = state_mapping(model) if mapping is None else mapping
                 counted = {name: (kind, at + 1) for name, (kind, at) in mapping.items()}
                 names = ctrl_mapping or control_mapping(model)
+                signals = rollout_signal_mapping or sensor_mapping(model)
                 found[index] = SystemTrajectory(
                     model,
                     TimeSeries(control.times[:-1], control.data[:-1], names),
-                    TimeSeries(
-                        control.times[:-1],
-                        sensors,
-                        rollout_signal_mapping or sensor_mapping(model),
-                    ),
+                    TimeSeries(control.times[:-1], sensors, signals),
                     states[index].copy(),
                     TimeSeries(control.times[1:], after, counted),
                 )

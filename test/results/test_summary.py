@@ -45,6 +45,6 @@ def test_where_there_is_nothing_to_remember_there_are_no_lags(residual: np.ndarr
 
 def test_plots_are_thinned_and_their_memory_is_not() -> None:
     curve = _left(np.random.default_rng(4).standard_normal(len(TIMES)))
-    (plot,) = thinned_plots([curve], {'s': 'rad'}, 500)
-    assert (len(plot.times), plot.samples, plot.command) == (500, 8000, ())
+    (plot,) = thinned_plots([curve], {'s': 'rad'})
+    assert (len(plot.times), plot.samples, plot.command) == (1000, 8000, ())
     assert plot.lags[0] == pytest.approx(0.002)

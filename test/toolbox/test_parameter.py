@@ -86,12 +86,9 @@ def test_what_is_no_parameter_is_refused(arguments: tuple, options: dict, messag
 @pytest.mark.parametrize(
     ('nominal', 'low', 'high', 'fraction', 'expected'),
     [
-        (0.0, 0.0, 20.0, 0.05, 1.0),
         (1e-8, 0.0, 20.0, 0.05, 1.0),
-        (20.0, 0.0, 20.0, 0.05, 19.0),
         (25.0, 0.0, 20.0, 0.05, 19.0),
         (5.0, 0.0, 20.0, 0.05, 5.0),
-        (0.0, 0.0, 100.0, 0.1, 10.0),
         (3.0, 3.0, 3.0, 0.05, 3.0),
         (0.0, 0.0, np.inf, 0.05, 0.0),
     ],
@@ -182,13 +179,8 @@ def test_frozen_parameters_are_left_out_of_vectors(params: ParameterDict):
     low, high = params.get_bounds()
     np.testing.assert_array_equal(low, [0.5, 0, 0, 0, 0])
     np.testing.assert_array_equal(high, [2.0, 10, 10, 10, 10])
-    assert params.get_non_frozen_parameter_names() == [
-        'mass',
-        'gains[0,0]',
-        'gains[0,1]',
-        'gains[1,0]',
-        'gains[1,1]',
-    ]
+    names = 'mass gains[0,0] gains[0,1] gains[1,0] gains[1,1]'
+    assert params.get_non_frozen_parameter_names() == names.split()
     params['mass'].frozen = True
     assert params.size == 4
 

@@ -18,7 +18,6 @@ import mujoco
 import numpy as np
 import pytest
 import scipy.optimize
-from numpy.typing import NDArray
 from PIL import Image, ImageSequence
 
 from sysid_ros.errors import ParameterError
@@ -26,6 +25,7 @@ from sysid_ros.report.rendering import FRAMERATE
 from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import Parameter, ParameterDict
 from sysid_ros.toolbox.report import ToolboxReport, default_report, save_results
+from sysid_ros.toolbox.residual import build_residual_fn
 from sysid_ros.toolbox.timeseries import TimeSeries
 from sysid_ros.toolbox.trajectory import ModelSequences, create_initial_state, sysid_rollout
 
@@ -77,12 +77,6 @@ class Fit(NamedTuple):
         )
 
 
-def _simulate(model: mujoco.MjModel, control: TimeSeries) -> TimeSeries:
-    start = create_initial_state(model, np.array([1.0]))
-    [trajectory] = sysid_rollout([model], [mujoco.MjData(model)], [control], [start])
-    return trajectory.sensordata
-
-
 @pytest.fixture(scope='module')
 def fit() -> Fit:
     """A damping found from an angle and three rates, with a noise of .01."""
@@ -90,20 +84,14 @@ def fit() -> Fit:
     model = spec.compile()
     times = np.arange(round(DURATION / model.opt.timestep) + 1) * model.opt.timestep
     control = TimeSeries.from_control_names(times, np.sin(9 * times)[:, None], model)
-    clean = _simulate(model, control)
+    start = create_initial_state(model, np.array([1.0]))
+    clean = sysid_rollout(model, mujoco.MjData(model), control, start)[0].sensordata
     noise = np.random.default_rng(1).normal(scale=0.01, size=clean.data.shape)
     measured = TimeSeries(clean.times, clean.data + noise, clean.signal_mapping)
-    start = create_initial_state(model, np.array([1.0]))
     group = ModelSequences('pendulum', spec, 'swing', start, control, measured)
-
-    def residual(
-        x: NDArray[np.float64], _: ParameterDict, **__: Any
-    ) -> tuple[list[Any], list[Any], list[Any]]:
-        moved = spec.copy()
-        moved.joint('hinge').damping[0] = x[0]
-        predicted = _simulate(moved.compile(), control)
-        return [((measured.data - predicted.data) / 0.01).ravel()], [[predicted]], [[measured]]
-
+    residual = build_residual_fn(
+        models_sequences=[group], noise={'angle': 0.01, 'rates': 0.01}, sensor_stamps='measured'
+    )
     found = np.array([TRUTH, 1.0])
     step = np.array([1e-6, 0.0])
     column = (residual(found + step, _params(0))[0][0] - residual(found, _params(0))[0][0]) / 1e-6

@@ -4,82 +4,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from builders.toolbox_arm import ARM, record, sequences, spec_of
 from sysid_ros import toolbox as sysid
 from sysid_ros.signals import SignalType
 from sysid_ros.toolbox.timeseries import TimeSeries
 
-DT = 0.002
 EPOCH = 1.7e9
-ARM = """
-<mujoco>
-  <option timestep="0.002" integrator="implicitfast"/>
-  <worldbody>
-    <body name="upper"><joint name="j" axis="0 1 0" damping=".3"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
-      <body name="lower" pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".2" armature=".01"/>
-        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
-  </worldbody>
-  <actuator>
-    <motor name="a" joint="j" gear="3"/>
-    <position name="b" joint="k" kp="8" kv=".4"/>
-  </actuator>
-  <sensor>
-    <jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
-    <jointpos name="p" joint="k"/><gyro name="w" site="tip"/>
-  </sensor>
-</mujoco>
-""".replace('contype="0"/></body></body>', 'contype="0"/><site name="tip"/></body></body>')
-
-
-def spec_of(xml: str = ARM) -> mujoco.MjSpec:
-    return mujoco.MjSpec.from_string(xml)
-
-
-def controls(steps: int) -> NDArray[np.float64]:
-    times = DT * np.arange(steps)
-    return np.stack([2 * np.sin(7 * times), np.sin(5 * times + 1)], axis=1)
-
-
-def record(
-    *,
-    steps: int = 400,
-    start: float = 0.0,
-    change: Callable[[mujoco.MjSpec], None] | None = None,
-    xml: str = ARM,
-    qvel: Sequence[float] = (0.3, -0.2),
-) -> tuple[TimeSeries, TimeSeries, NDArray[np.float64]]:
-    """Step a model in a plain loop; a sample's stamp is the time that it describes."""
-    spec = spec_of(xml)
-    if change is not None:
-        change(spec)
-    model = spec.compile()
-    data = mujoco.MjData(model)
-    data.qvel[:] = qvel
-    command, rows = controls(steps), []
-    for control in command:
-        data.ctrl[:] = control
-        mujoco.mj_step(model, data)  # evaluates the sensors before it integrates
-        rows.append(data.sensordata.copy())
-    stamps = start + DT * np.arange(steps)
-    return (
-        TimeSeries.from_control_names(stamps, command, model),
-        TimeSeries.from_names(stamps, np.array(rows), model),
-        sysid.create_initial_state(model, np.zeros(2), np.array(qvel)),
-    )
-
-
-def sequences(
-    control: TimeSeries, sensors: TimeSeries, state: NDArray[np.float64], **more: Any
-) -> list[sysid.ModelSequences]:
-    return [sysid.ModelSequences('arm', spec_of(), 'run', state, control, sensors, **more)]
 
 
 def damping(value: float = 0.3, **more: Any) -> sysid.ParameterDict:
@@ -160,18 +96,12 @@ def test_measured_parts_of_the_state_are_compared_at_their_own_times() -> None:
     model = spec.compile()
     (rollout,) = sysid.sysid_rollout(model, mujoco.MjData(model), [control], [state])
     assert rollout.state is not None
-    rows = rollout.state
-    series = TimeSeries.from_names(
-        rows.times,
-        np.concatenate([rows.slice_by_name([n]).data for n in ('k_qpos', 'j_qvel')], axis=1),
-        model,
-        names=['k_qpos', 'j_qvel'],
-    )
+    series = rollout.state.slice_by_name(['k_qpos', 'j_qvel'])
     fn = sysid.build_residual_fn(
         models_sequences=sequences(control, series, state, allow_missing_sensors=True)
     )
     found = fn(np.array([0.7]), damping())[0][0]
-    assert found.shape == (2 * len(rows),)
+    assert found.shape == (2 * len(series),)
     assert np.max(np.abs(found)) < 1e-6
     assert np.max(np.abs(fn(np.array([0.3]), damping())[0][0])) > 10
 
@@ -216,7 +146,7 @@ def test_a_simulation_of_the_users_own_is_compared_by_name() -> None:
 
 def test_samples_outside_of_the_controls_are_counted_and_not_compared() -> None:
     control, sensors, state = record(change=truth)
-    short = TimeSeries(control.times[:300], control.data[:300], control.signal_mapping)
+    short = control.rows(slice(300))
     fn = sysid.build_residual_fn(models_sequences=sequences(short, sensors, state))
     assert fn(np.array([0.7]), damping())[0][0].shape == (300 * 6,)
     assert fn.excluded == 100

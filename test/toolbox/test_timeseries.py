@@ -169,12 +169,6 @@ def series() -> TimeSeries:
     return TimeSeries(1.7e9 + np.arange(4) * 0.1, data, mapping)
 
 
-@pytest.fixture
-def reference() -> Any:
-    """Return the class of MuJoCo's sysid toolbox."""
-    return pytest.importorskip('mujoco.sysid._src.timeseries').TimeSeries
-
-
 def assert_same(a: Any, b: Any) -> None:
     np.testing.assert_array_equal(a.times, b.times)
     np.testing.assert_array_equal(a.data, b.data)
@@ -187,15 +181,6 @@ def assert_same(a: Any, b: Any) -> None:
 
 def test_a_series_comes_back_exactly(series: TimeSeries, tmp_path: Path):
     series.save_to_disk(tmp_path / 'a.npz')
-    assert_same(TimeSeries.load_from_disk(tmp_path / 'a.npz'), series)
-    with np.load(tmp_path / 'a.npz', allow_pickle=False) as stored:
-        assert set(stored.files) == {'times', 'data', 'signal_mapping'}
-
-
-def test_we_read_the_files_of_the_sysid_toolbox(series: TimeSeries, reference: Any, tmp_path: Path):
-    reference(series.times, series.data, dict(series.signal_mapping)).save_to_disk(
-        tmp_path / 'a.npz'
-    )
     assert_same(TimeSeries.load_from_disk(tmp_path / 'a.npz'), series)
 
 

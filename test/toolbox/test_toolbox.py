@@ -22,6 +22,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from builders.toolbox_arm import ARM, DT, Recorded, record, sequences, spec_of
 from sysid_ros import toolbox as sysid
 from sysid_ros.errors import CancelledError, FitError, ModelError
 from sysid_ros.model.candidates import CandidateError
@@ -30,22 +31,7 @@ from sysid_ros.toolbox.optimize import CandidateWarning
 Array = NDArray[np.float64]
 Modifier = Callable[[mujoco.MjSpec, sysid.Parameter], object]
 
-DT = 0.002
 STEPS = 300
-ARM = """
-<mujoco>
-  <option timestep="0.002" integrator="implicitfast"/>
-  <worldbody>
-    <body name="upper"><joint name="j" axis="0 1 0" damping=".3" armature=".05"/>
-      <geom type="capsule" fromto="0 0 0 .3 0 0" size=".02" mass="1" contype="0"/>
-      <body name="lower" pos=".3 0 0"><joint name="k" axis="0 1 0" damping=".2" armature=".02"/>
-        <geom type="capsule" fromto="0 0 0 .2 0 0" size=".02" mass=".5" contype="0"/></body></body>
-  </worldbody>
-  <actuator><motor name="a" joint="j"/><position name="b" joint="k" kp="8" kv=".4"/></actuator>
-  <sensor><jointpos name="q" joint="j"/><jointvel name="v" joint="j"/>
-    <jointpos name="p" joint="k"/></sensor>
-</mujoco>
-"""
 #: What nobody calls is not offered.
 GONE = {
     'construct_ts_from_defaults',
@@ -87,22 +73,12 @@ CALLABLES = (
 )
 
 
-def record() -> sysid.SystemTrajectory:
-    model = mujoco.MjModel.from_xml_string(ARM)
-    times = DT * np.arange(STEPS + 1)
-    control = sysid.TimeSeries(times, np.stack([2 * np.sin(7 * times), np.sin(5 * times)], axis=1))
-    state = sysid.create_initial_state(model, [0.2, -0.1], [0.3, 0.1])
-    run = sysid.sysid_rollout(model, mujoco.MjData(model), control, state)[0]
-    sensors, data = run.sensordata, run.sensordata.data
-    noise = 1e-3 * np.random.default_rng(1).standard_normal(data.shape)
-    measured = sysid.TimeSeries(sensors.times, data + noise, sensors.signal_mapping)
-    return sysid.SystemTrajectory(model, control, measured, state)
+def recorded() -> Recorded:
+    return record(steps=STEPS, noise=1e-3)
 
 
-def sequences(run: sysid.SystemTrajectory | None = None) -> sysid.ModelSequences:
-    run = record() if run is None else run
-    spec = mujoco.MjSpec.from_string(ARM)
-    return sysid.ModelSequences('arm', spec, 'run', run.initial_state, run.control, run.sensordata)
+def arm_fn(**options: Any) -> Any:
+    return sysid.build_residual_fn(models_sequences=sequences(*recorded()), **options)
 
 
 def armature(spec: mujoco.MjSpec, parameter: sysid.Parameter) -> None:
@@ -181,7 +157,7 @@ def setter() -> Setter:
     ids=['object', 'method', 'partial', 'mock'],
 )
 def test_a_modifier_may_be_any_callable(make: Callable[[], Callable[..., Any]]) -> None:
-    residual = sysid.build_residual_fn(models_sequences=[sequences()])
+    residual = arm_fn()
     values = []
     for _ in range(2):  # with a modifier of its own, each time
         both, _, _ = residual(np.array([[0.1, 0.4]]), parameters(make()))
@@ -191,8 +167,8 @@ def test_a_modifier_may_be_any_callable(make: Callable[[], Callable[..., Any]]) 
 
 
 def test_the_usual_program_runs(tmp_path: Path) -> None:
-    run = record()
-    spec = mujoco.MjSpec.from_string(ARM)
+    commands, sensors, state = recorded()
+    spec = spec_of()
     model = spec.compile()  # as programs do, before the spec is used
     params = parameters(start=0.02)
     params.add(
@@ -204,9 +180,9 @@ def test_the_usual_program_runs(tmp_path: Path) -> None:
             modifier=lambda s, p: sysid.apply_pdgain(s, 'b', p.value),
         )
     )
-    control = sysid.TimeSeries.from_control_names(run.control.times, run.control.data, model)
-    data = sysid.TimeSeries.from_names(run.sensordata.times, run.sensordata.data, model)
-    ms = sysid.ModelSequences('arm', spec, 'traj_1', run.initial_state, control, data)
+    control = sysid.TimeSeries.from_control_names(commands.times, commands.data, model)
+    data = sysid.TimeSeries.from_names(sensors.times, sensors.data, model)
+    ms = sysid.ModelSequences('arm', spec, 'traj_1', state, control, data)
     residual_fn = sysid.build_residual_fn(models_sequences=[ms])
     found, result = fit(params, residual_fn)
     np.testing.assert_allclose(found.as_vector(), [0.05, 8.0, 0.4], rtol=1e-2)
@@ -217,8 +193,8 @@ def test_the_usual_program_runs(tmp_path: Path) -> None:
 
 
 def test_a_result_has_what_programs_read() -> None:
-    _, result = fit(parameters(), sysid.build_residual_fn(models_sequences=[sequences()]))
-    count = 3 * STEPS
+    _, result = fit(parameters(), arm_fn())
+    count = 6 * STEPS
     assert (result.x.shape, result.jac.shape, result.fun.shape) == ((1,), (count, 1), (count,))
     np.testing.assert_allclose(result.grad, result.jac.T @ result.fun)
     assert result.cost == pytest.approx(0.5 * result.fun @ result.fun)
@@ -240,7 +216,7 @@ def test_a_result_has_what_programs_read() -> None:
     ],
 )
 def test_settings_of_the_toolbox_are_taken(settings: dict[str, Any]) -> None:
-    residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    residual_fn = arm_fn()
     found, _ = fit(parameters(), residual_fn, **settings)
     assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-2)
 
@@ -256,15 +232,15 @@ def test_settings_of_the_toolbox_are_taken(settings: dict[str, Any]) -> None:
     ],
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], complaint: str) -> None:
-    residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    residual_fn = arm_fn()
     with pytest.raises(FitError, match=complaint):
         fit(parameters(), residual_fn, **settings)
 
 
 def test_one_call_gives_the_residuals_of_a_function_that_is_kept() -> None:
     candidates = np.array([[0.03, 0.07]])
-    found, predicted, measured = sysid.residual(candidates, parameters(), [sequences()])
-    kept = sysid.build_residual_fn(models_sequences=[sequences()])(candidates, parameters())
+    found, predicted, measured = sysid.residual(candidates, parameters(), sequences(*recorded()))
+    kept = arm_fn()(candidates, parameters())
     np.testing.assert_array_equal(found[0], kept[0][0])
     assert [len(series) for series in measured[0]] == [STEPS, STEPS]
     np.testing.assert_array_equal(predicted[0][1].data, kept[1][0][1].data)
@@ -294,7 +270,7 @@ def rollout(**given: Any) -> list[sysid.SystemTrajectory]:
 )
 def test_a_fit_steps_back_from_values_that_no_model_has(options: dict[str, Any]) -> None:
     params = parameters(bounded, start=0.4)
-    residual_fn = sysid.build_residual_fn(models_sequences=[sequences()], **options)
+    residual_fn = arm_fn(**options)
     with pytest.warns(CandidateWarning, match='No model could be built for'):
         found, result = fit(params, residual_fn)
     assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-2)
@@ -303,7 +279,7 @@ def test_a_fit_steps_back_from_values_that_no_model_has(options: dict[str, Any])
 
 
 def test_a_function_around_a_residual_function_steps_back_as_well() -> None:
-    inner = sysid.build_residual_fn(models_sequences=[sequences()])
+    inner = arm_fn()
 
     def regularised(x: Array, params: sysid.ParameterDict) -> Any:
         found, predicted, records = inner(x, params)
@@ -316,7 +292,7 @@ def test_a_function_around_a_residual_function_steps_back_as_well() -> None:
 
 def test_values_without_a_model_are_an_error_where_they_are_asked_for() -> None:
     params = parameters(bounded)
-    residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    residual_fn = arm_fn()
     residual_fn(np.array([0.04]), params)
     with pytest.raises(CandidateError, match=r'armature = 0.01: .*too light'):
         residual_fn(np.array([[0.04, 0.01]]), params)
@@ -330,14 +306,14 @@ def test_a_mass_without_a_centre_is_taken() -> None:
         body.mass, body.inertia, body.explicitinertial = parameter.value[0], [1e-3] * 3, True
 
     params = parameters(mass)
-    fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    fn = arm_fn()
     light, heavy = (fn(np.array([value]), params)[0][0] for value in (0.1, 0.9))
     assert np.abs(light - heavy).max() > 1.0
 
 
 @pytest.mark.slow
 def test_an_interrupt_ends_a_fit_and_leaves_the_function_as_it_was() -> None:
-    residual_fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    residual_fn = arm_fn()
     params = parameters()
     before = residual_fn(params.as_vector(), params)[0][0]
 
@@ -368,11 +344,11 @@ def test_elements_without_names_are_taken_by_their_place() -> None:
     unnamed = ARM
     for name in ('a', 'b', 'q', 'v', 'p'):
         unnamed = unnamed.replace(f' name="{name}"', '')
-    run, spec = record(), mujoco.MjSpec.from_string(unnamed)
+    (commands, sensors, state), spec = recorded(), spec_of(unnamed)
     model = spec.compile()
-    control = sysid.TimeSeries.from_control_names(run.control.times, run.control.data, model)
-    data = sysid.TimeSeries.from_names(run.sensordata.times, run.sensordata.data, model)
-    group = sysid.ModelSequences('arm', spec, 'run', run.initial_state, control, data)
+    control = sysid.TimeSeries.from_control_names(commands.times, commands.data, model)
+    data = sysid.TimeSeries.from_names(sensors.times, sensors.data, model)
+    group = sysid.ModelSequences('arm', spec, 'run', state, control, data)
     found, _ = fit(parameters(), sysid.build_residual_fn(models_sequences=[group]))
     assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-2)
     assert spec.sensors[0].name == ''
@@ -383,7 +359,7 @@ def test_observations_of_the_users_own_are_compared_by_the_users_own_function(
     stamp: float,
 ) -> None:
     """Only the distance of the tip is measured, which no sensor has."""
-    run = record()
+    control, sensors, state = recorded()
     seen = []
 
     def distance(series: sysid.TimeSeries) -> Array:
@@ -405,14 +381,9 @@ def test_observations_of_the_users_own_are_compared_by_the_users_own_function(
         own = sysid.TimeSeries(window.times, made, window.signal_mapping)
         return 1e3 * (window.data - made), own, window
 
-    observed = sysid.TimeSeries.from_custom_map(
-        run.sensordata.times + stamp, distance(run.sensordata), ['tip']
-    )
-    spec = mujoco.MjSpec.from_string(ARM)
-    group = sysid.ModelSequences(
-        'arm', spec, 'run', run.initial_state, run.control, observed, allow_missing_sensors=True
-    )
-    fn = sysid.build_residual_fn(models_sequences=[group], modify_residual=compare)
+    observed = sysid.TimeSeries.from_custom_map(sensors.times + stamp, distance(sensors), ['tip'])
+    groups = sequences(control, observed, state, allow_missing_sensors=True)
+    fn = sysid.build_residual_fn(models_sequences=groups, modify_residual=compare)
     with warnings.catch_warnings():
         warnings.simplefilter('ignore', sysid.StampWarning)
         found, result = fit(parameters(), fn)
@@ -420,11 +391,11 @@ def test_observations_of_the_users_own_are_compared_by_the_users_own_function(
     assert result.sensor_stamps == ('rollout' if stamp else 'measured')
     assert all(value == armature and not every for value, armature, every in seen)
     with pytest.raises(FitError, match="'tip'"):
-        sysid.build_residual_fn(models_sequences=[group])(np.array([0.1]), parameters())
+        sysid.build_residual_fn(models_sequences=groups)(np.array([0.1]), parameters())
 
 
 def test_settings_that_are_not_used_are_named() -> None:
-    fn = sysid.build_residual_fn(models_sequences=[sequences()])
+    fn = arm_fn()
     with pytest.warns(UserWarning, match='does not use x_scale, mu_min'):
         fit(parameters(), fn, x_scale='jac', mu_min=1e-6, max_iters=1)
 
@@ -449,7 +420,7 @@ def test_what_the_toolbox_logs_is_logged(caplog: pytest.LogCaptureFixture) -> No
 def test_the_table_has_the_start_and_the_nominal_value(capsys: pytest.CaptureFixture[str]) -> None:
     params = parameters(start=0.03)
     params['armature'].nominal[:] = 0.07
-    sysid.optimize(params, sysid.build_residual_fn(models_sequences=[sequences()]))
+    sysid.optimize(params, arm_fn())
     lines = capsys.readouterr().out.splitlines()
     row = next(line for line in lines if line.startswith('armature'))
     assert row.split()[1:3] == ['0.03', '0.07']
