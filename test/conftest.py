@@ -13,7 +13,7 @@ import pytest
 
 from builders.ros_graph import RosClient, StartNode, client_node, node_processes, own_domain
 
-pytest_plugins = ['builders.bag_columns', 'builders.trajectories']
+pytest_plugins = ['builders.bag_columns']
 
 # Small matrices are multiplied more slowly by two threads than by one, as ``sysid`` does it.
 os.environ.setdefault('OPENBLAS_NUM_THREADS', '1')

@@ -1,14 +1,122 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""The lag of a response behind its command comes back from irregular samples."""
+"""Velocities that a driver filters are told from those that it measures."""
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
+import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sysid_ros.alignment.lag import lag
+from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment.lag import lag, late_velocities, without_late
+from sysid_ros.alignment.pairing import map_columns
+
+JOINTS = ('shoulder', 'elbow', 'wrist')
+LOW_PASS = 0.02
+NOISE = 0.004
+
+Kind = Literal['measured', 'differenced', 'filtered', 'still']
+
+
+def _joint(
+    times: NDArray[np.float64], bits: int, kind: Kind, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return positions as an encoder counts them, and velocities as a driver tells them."""
+    turns, phases = 2 * np.pi * rng.uniform(0.1, 1.6, 5), rng.uniform(0, 2 * np.pi, 5)
+    sizes = (3e-4 if kind == 'still' else rng.uniform(0.1, 0.6)) / np.arange(1, 6)
+    waves = sizes * np.exp(1j * (np.outer(times, turns) + phases))
+    count = 2 * np.pi / 2**bits
+    positions = np.round(waves.imag.sum(axis=1) / count) * count
+    if kind == 'differenced':
+        return positions, np.diff(positions, prepend=positions[0]) / np.diff(times).mean()
+    late = 1 + 1j * turns * LOW_PASS if kind == 'filtered' else 1.0
+    velocities = (turns * waves / late).real.sum(axis=1)
+    return positions, velocities + (kind != 'filtered') * NOISE * rng.standard_normal(len(times))
+
+
+def _aligned(
+    columns: Any, model: mujoco.MjModel, kinds: list[Kind], rate: int, bits: int, jitter: float
+) -> Alignment:
+    rng = np.random.default_rng([rate, bits, round(1e4 * jitter)])
+    times = np.arange(0, 15, 1 / rate)
+    told = [_joint(times, bits, kind, rng) for kind in kinds]
+    fields = {
+        field: {joint: pair[place] for joint, pair in zip(JOINTS, told, strict=False)}
+        for place, field in enumerate(('position', 'velocity'))
+    }
+    stamps = np.sort(times + np.abs(jitter * rng.standard_normal(len(times))))
+    bag = columns.bag(columns.topic('/joint_states', stamps, fields))
+    return align(bag, model, map_columns(bag, model, 'auto'), 'auto')
+
+
+@pytest.mark.parametrize('jitter', [0.0, 2e-4, 1e-3])
+@pytest.mark.parametrize('bits', [12, 14, 17])
+@pytest.mark.parametrize('rate', [50, 100, 200, 500, 1000])
+def test_those_that_are_filtered_are_found_and_no_others(
+    columns: Any, hinges: Any, rate: int, bits: int, jitter: float
+) -> None:
+    model = hinges(JOINTS[:2])
+    for kind in ('measured', 'differenced'):
+        assert not late_velocities(
+            model, [_aligned(columns, model, [kind, kind], rate, bits, jitter)]
+        )
+    filtered = _aligned(columns, model, ['filtered', 'filtered'], rate, bits, jitter)
+    (found,) = late_velocities(model, [filtered])
+    assert found.topic == '/joint_states'
+    assert found.sensors == {'v_shoulder': 'p_shoulder', 'v_elbow': 'p_elbow'}
+    # Above 1.2 Hz, a quarter of what a filter of 8 Hz lets through, it lags by a few percent less.
+    assert found.seconds == pytest.approx(LOW_PASS, rel=0.05)
+
+
+def test_a_joint_that_hardly_moves_goes_with_its_topic_but_one_that_is_not_late_does_not(
+    columns: Any, hinges: Any
+) -> None:
+    model = hinges(JOINTS)
+    for kinds, late in (
+        (['filtered', 'filtered', 'still'], {'v_shoulder', 'v_elbow', 'v_wrist'}),
+        (['filtered', 'measured', 'filtered'], {'v_shoulder', 'v_wrist'}),
+        (['filtered', 'measured', 'measured'], {'v_shoulder'}),
+    ):
+        (found,) = late_velocities(model, [_aligned(columns, model, kinds, 200, 14, 0.0)])
+        assert found.sensors.keys() == late, kinds
+
+
+def test_all_bags_speak_together_and_what_is_spared_is_not_looked_at(columns: Any, hinges: Any):
+    model = hinges(JOINTS[:2])
+    moves = _aligned(columns, model, ['filtered', 'filtered'], 100, 14, 0.0)
+    rests = _aligned(columns, model, ['still', 'still'], 100, 14, 0.0)
+    assert not late_velocities(model, [rests])
+    (found,) = late_velocities(model, [rests, moves], {'v_elbow'})
+    assert found.sensors.keys() == {'v_shoulder'}
+    (sequence,) = without_late(rests, model, [found]).sequences
+    assert {n for series in sequence.measurements for n in series.names} == {
+        'p_shoulder',
+        'p_elbow',
+        'v_elbow',
+    }
+
+
+def test_what_is_late_is_left_out_with_a_word_and_says_nothing_of_the_start(
+    columns: Any, hinges: Any
+) -> None:
+    model = hinges(JOINTS[:2])
+    given = _aligned(columns, model, ['filtered', 'measured'], 200, 14, 0.0)
+    left = without_late(given, model, late_velocities(model, [given]))
+    (before,), (after,) = given.sequences, left.sequences
+    (finding,) = set(left.health) - set(given.health)
+    assert (finding.subject, finding.kind, finding.count) == ('/joint_states', 'velocity lag', 1)
+    assert finding.detail.startswith('v_shoulder lag the derivative of the positions by ')
+    (series,) = after.measurements
+    assert set(series.names) == {'p_shoulder', 'p_elbow', 'v_elbow'}
+    times, positions = series.times[:6], series.get('p_shoulder')[:6, 0]
+    parabola = np.polynomial.Polynomial.fit(times, positions, 2)
+    assert after.initial_qvel[0] == pytest.approx(parabola.deriv()(0.0))
+    assert after.initial_qvel[0] != before.initial_qvel[0]
+    assert after.initial_qvel[1] == before.initial_qvel[1]
 
 
 def commands(

@@ -4,19 +4,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import mapping as bench
 import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.alignment.pairing import map_columns
+from builders.described_robots import make_robot, record
+from sysid_ros.alignment import PairRole
+from sysid_ros.alignment.pairing import imply_actuators, lacking_quantity, map_columns
 from sysid_ros.alignment.pairs import EXACT, SAME_CORE, SAME_LETTERS, similarities
 from sysid_ros.alignment.proposal import (
     CONFIDENCE,
@@ -26,31 +27,21 @@ from sysid_ros.alignment.proposal import (
     summary,
     to_yaml,
 )
-from sysid_ros.bags import BagColumns, Field
+from sysid_ros.bags import BagColumns, Field, TopicColumns
 from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.writer import BagWriter
 from sysid_ros.config.files import load_mapping
+from sysid_ros.config.schema import ChannelMapping, MappingConfig
 from sysid_ros.errors import AlignmentError
-from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.model.loading import implied_actuators, implied_sentence, load_model, load_spec
 from sysid_ros.text import to_json
+from sysid_ros.vocabulary import Quantity
 
 TIMES = np.arange(0, 2, 0.01)
 
 
 @pytest.fixture(scope='module')
-def bench() -> Any:
-    """Return the benchmark that spoils bags of a simulated arm."""
-    path = Path(__file__).parents[2] / 'benchmarks' / 'mapping.py'
-    spec = importlib.util.spec_from_file_location('mapping_benchmark', path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope='module')
-def run(bench: Any) -> Any:
+def run() -> Any:
     """Return one motion of the arm."""
     return bench.simulate(0)
 
@@ -70,7 +61,7 @@ def _with(bag: BagColumns, kind: str, change: Any) -> BagColumns:
 
 
 @pytest.fixture
-def plain(bench: Any, run: Any) -> BagColumns:
+def plain(run: Any) -> BagColumns:
     """Return a bag of a run in which nothing is wrong."""
     spoilt, _ = bench.spoil(run, 0)
     commands, state = spoilt.topics
@@ -83,17 +74,13 @@ def plain(bench: Any, run: Any) -> BagColumns:
 @pytest.mark.slow
 # Of benchmarks/mapping.py, which draws more.
 @pytest.mark.parametrize('seed', [0, 7])
-def test_signs_degrees_offsets_swapped_names_and_orders_are_found(
-    bench: Any, run: Any, seed: int
-) -> None:
+def test_signs_degrees_offsets_swapped_names_and_orders_are_found(run: Any, seed: int):
     bag, right = bench.spoil(run, seed)
     assert bench.mistakes(propose(bag, bench.model()), right) == []
 
 
 @pytest.mark.slow
-def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(
-    bench: Any, run: Any, plain: BagColumns
-) -> None:
+def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(run: Any, plain: BagColumns):
     found = propose(plain, bench.model())
     assert len(found.pairs) == 24
     assert all(pair.confident for pair in found.pairs)
@@ -105,9 +92,7 @@ def test_a_bag_in_which_nothing_is_wrong_is_left_as_it_is(
 
 
 @pytest.mark.slow
-def test_counts_are_found_and_what_is_in_no_unit_is_asked(
-    bench: Any, run: Any, plain: BagColumns
-) -> None:
+def test_counts_are_found_and_what_is_in_no_unit_is_asked(run: Any, plain: BagColumns):
     wrist, pan = run.joints.index('wrist_3'), run.joints.index('shoulder_pan')
 
     def position(values: Any) -> Any:
@@ -155,9 +140,7 @@ def test_what_is_in_doubt_is_commented_out_and_the_rest_can_be_loaded(
 
 
 @pytest.mark.slow
-def test_currents_neither_outvote_names_nor_pass_for_torques(
-    bench: Any, run: Any, plain: BagColumns
-) -> None:
+def test_currents_neither_outvote_names_nor_pass_for_torques(run: Any, plain: BagColumns) -> None:
     per_newton_metre = np.array([30.0, -0.5, 0.02, 80.0, -20.0, 200.0])
     bag = _with(plain, 'effort', lambda values: values * per_newton_metre)
     found = _found(bag, bench.model())
@@ -191,9 +174,7 @@ def test_names_that_tell_nothing_are_taken_in_order_where_there_are_as_many_as_j
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['current', 'pwm'])
-def test_efforts_are_what_their_name_says(
-    bench: Any, run: Any, plain: BagColumns, kind: str
-) -> None:
+def test_efforts_are_what_their_name_says(run: Any, plain: BagColumns, kind: str):
     commands, state = plain.topics
     fields = tuple(replace(f, name=kind) if f.name == 'effort' else f for f in state.fields)
     proposal = propose(
@@ -210,9 +191,7 @@ def test_efforts_are_what_their_name_says(
 
 
 @pytest.mark.slow
-def test_a_unit_that_only_the_range_tells_is_in_doubt(
-    bench: Any, run: Any, plain: BagColumns
-) -> None:
+def test_a_unit_that_only_the_range_tells_is_in_doubt(run: Any, plain: BagColumns):
     """Motor angles before a gear of 40 lie within the ranges in degrees, too."""
     _, state = plain.topics
     geared = replace(state.fields[0], values=40.0 * state.fields[0].values)
@@ -227,7 +206,7 @@ def test_a_unit_that_only_the_range_tells_is_in_doubt(
 
 
 @pytest.mark.slow
-def test_efforts_that_are_never_negative_stay_out(bench: Any, run: Any, plain: BagColumns) -> None:
+def test_efforts_that_are_never_negative_stay_out(run: Any, plain: BagColumns) -> None:
     bag = _with(plain, 'effort', np.abs)
     proposal = propose(bag, bench.model())
     assert {pair.field for pair in proposal.pairs} == {'position', 'velocity', 'data'}
@@ -239,9 +218,7 @@ def test_efforts_that_are_never_negative_stay_out(bench: Any, run: Any, plain: B
 
 @pytest.mark.slow
 @pytest.mark.parametrize('effort', [True, False])
-def test_names_that_no_model_has_are_no_hindrance(
-    bench: Any, run: Any, plain: BagColumns, *, effort: bool
-) -> None:
+def test_names_that_no_model_has_are_no_hindrance(run: Any, plain: BagColumns, *, effort: bool):
     labels = ('Base', 'Arm_A', 'Arm_B', 'Hand_1', 'Hand_2', 'Hand_3')
     names = dict(zip(run.joints, labels, strict=True))
     commands, state = plain.topics
@@ -262,15 +239,9 @@ def test_names_that_no_model_has_are_no_hindrance(
 def test_a_hobby_arm_as_it_is_shipped_is_mapped(shared_data: Path, motion: str) -> None:
     model = load_model(shared_data / 'so101' / 'so101.xml')
     found = _found(read_bag(shared_data / 'so101' / 'bags' / motion), model)
-    names = {
-        'shoulder_pan': 'Rotation',
-        'shoulder_lift': 'Pitch',
-        'elbow_flex': 'Elbow',
-        'wrist_flex': 'Wrist_Pitch',
-        'wrist_roll': 'Wrist_Roll',
-        'gripper': 'Jaw',
-    }
-    for joint, name in names.items():
+    joints = ('shoulder_pan', 'shoulder_lift', 'elbow_flex', 'wrist_flex', 'wrist_roll', 'gripper')
+    names = ('Rotation', 'Pitch', 'Elbow', 'Wrist_Pitch', 'Wrist_Roll', 'Jaw')
+    for joint, name in zip(joints, names, strict=True):
         for pair in (found[f'{joint}_position'], found[joint]):
             assert (pair.labels, pair.scale, pair.offset, pair.confident) == ((name,), 1, 0, True)
 
@@ -376,9 +347,7 @@ def test_a_name_inside_of_another_is_the_same_where_it_can_be_no_other(
 
 @pytest.mark.slow
 @pytest.mark.parametrize('prefix', ['', 'robot/'])
-def test_a_part_of_a_robot_takes_the_columns_of_its_name(
-    run: Any, plain: BagColumns, prefix: str
-) -> None:
+def test_a_part_of_a_robot_takes_the_columns_of_its_name(run: Any, plain: BagColumns, prefix: str):
     bag, rng = plain, np.random.default_rng(1)
     for name in bag.topics[-1].fields[0].labels:
         x, mass = rng.uniform(0.1, 0.5), rng.uniform(0.3, 5.0)
@@ -392,3 +361,106 @@ def test_a_part_of_a_robot_takes_the_columns_of_its_name(
         found = _found(bag, model)
         told = str(run.joints.index(name))
         assert (found['q'].labels, found['servo'].labels) == ((name,), (told,))
+
+
+ROOT = Path(__file__).parents[2]
+FIXED = ROOT / 'test' / 'data' / 'urdf' / 'fixed.urdf'
+SERVOS = ['lift_servo', 'roll_servo']
+
+
+@pytest.fixture(scope='module')
+def bag(tmp_path_factory: pytest.TempPathFactory) -> BagColumns:
+    """Return what a robot of the URDF with position servos does."""
+    rng = np.random.default_rng(1)
+    folder = tmp_path_factory.mktemp('robot') / 'bag'
+    robot = make_robot(FIXED, rng)
+    with BagWriter(folder) as writer:
+        record(robot, writer, rng)
+    return read_bag(folder)
+
+
+def _with_commands(bag: BagColumns, topic: str, kind: str, *fields: Field) -> BagColumns:
+    """Return the bag with other commands at the same times."""
+    command, state = bag.topics
+    changed = replace(command, topic=topic, msgtype=kind, header_ns=None, fields=fields)
+    return replace(bag, topics=tuple(sorted((changed, state), key=lambda item: item.topic)))
+
+
+def _values(bag: BagColumns) -> np.ndarray[Any, np.dtype[np.float64]]:
+    (field,) = (field for field in bag.topics[0].fields if field.name == 'position')
+    return field.values
+
+
+@pytest.mark.slow
+def test_positions_make_servos_and_all_pairs_are_right(bag: BagColumns) -> None:
+    spec = load_spec(FIXED)
+    found = propose_with_actuators(spec, FIXED, bag)
+    assert implied_actuators(spec) == SERVOS
+    assert all(pair.confident and (pair.scale, pair.offset) == (1, 0) for pair in found.pairs)
+    assert [(p.name, p.labels) for p in found.pairs if p.role is PairRole.ACTUATOR] == [
+        ('lift_servo', ('lift',)),
+        ('roll_servo', ('roll',)),
+    ]
+    by_names = load_spec(FIXED)
+    imply_actuators(by_names, FIXED, bag)
+    assert implied_actuators(by_names) == SERVOS
+
+
+@pytest.mark.slow
+def test_an_array_without_names_is_what_the_joints_follow(bag: BagColumns) -> None:
+    data = Field('data', ('0', '1'), _values(bag))
+    array = _with_commands(bag, '/arm/commands', 'std_msgs/msg/Float64MultiArray', data)
+    assert lacking_quantity(load_spec(FIXED), array) is Quantity.POSITION
+    spec = load_spec(FIXED)
+    propose_with_actuators(spec, FIXED, array)
+    assert implied_actuators(spec) == SERVOS
+
+
+@pytest.mark.slow
+def test_without_commands_measured_efforts_drive_motors(bag: BagColumns) -> None:
+    silent = replace(bag, topics=bag.topics[1:])
+    assert isinstance(silent.topics[0], TopicColumns)
+    assert lacking_quantity(load_spec(FIXED), silent) is None
+    spec = load_spec(FIXED)
+    found = propose_with_actuators(spec, FIXED, silent)
+    assert implied_actuators(spec) == ['lift_motor', 'roll_motor']
+    motors = [pair for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    assert [(pair.topic, pair.field) for pair in motors] == [('/joint_states', 'effort')] * 2
+    assert not any(pair.name.endswith('_effort') for pair in found.pairs)
+    by_names = load_spec(FIXED)
+    imply_actuators(by_names, FIXED, silent)
+    assert implied_actuators(by_names) == []
+
+
+def test_a_mapping_makes_the_actuators_that_it_names(bag: BagColumns) -> None:
+    spec = load_spec(FIXED)
+    channel = ChannelMapping(topic='/joint_states', field='effort', label='roll')
+    imply_actuators(spec, FIXED, bag, MappingConfig(actuators={'roll_motor': channel}))
+    assert implied_actuators(spec) == ['roll_motor']
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ('kind', 'quantity', 'expected'),
+    [
+        ('motor', Quantity.POSITION, ['own', *SERVOS]),
+        ('motor', Quantity.EFFORT, ['own']),
+        ('servo', Quantity.POSITION, ['own']),
+        ('servo', Quantity.EFFORT, ['own']),
+    ],
+)
+def test_servos_stand_beside_motors_that_positions_are_no_commands_for(
+    bag: BagColumns, kind: str, quantity: Quantity, expected: list[str]
+) -> None:
+    field = Field(quantity.value, ('lift', 'roll'), _values(bag))
+    told = _with_commands(bag, '/joint_commands', 'sensor_msgs/msg/JointState', field)
+    for imply in (imply_actuators, propose_with_actuators):
+        spec = load_spec(FIXED)
+        own = spec.add_actuator(name='own', target='lift', trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        own.set_to_motor() if kind == 'motor' else own.set_to_position(kp=30.0)
+        found = imply(spec, FIXED, told)
+        assert [actuator.name for actuator in spec.actuators] == expected
+    commands = [pair.name for pair in found.pairs if pair.role is PairRole.ACTUATOR]
+    taken = (kind, quantity) != ('servo', Quantity.EFFORT)
+    assert commands == (expected[1:] or ['own'] * taken)
+    assert 'motors only, which stay 0' in implied_sentence(spec) or len(expected) == 1

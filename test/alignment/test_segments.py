@@ -9,16 +9,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import mujoco
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sysid_ros.alignment import Alignment, HealthFinding, Mapping, align
 from sysid_ros.alignment.pairing import map_columns
+from sysid_ros.alignment.segments import InitialState, initial_state
 from sysid_ros.bags import BagColumns, TextColumn, TopicColumns
-from sysid_ros.config.files import load_segments
-from sysid_ros.config.schema import ChannelMapping, MappingConfig, SegmentsConfig
+from sysid_ros.config.files import load_segments, validate
+from sysid_ros.config.schema import MappingConfig, SegmentsConfig
 from sysid_ros.errors import AlignmentError, ConfigError
+from sysid_ros.signals import SignalType, TimeSeries
 
 END = 20.0
 TIMES = np.arange(0, END, 0.01)
@@ -43,19 +46,15 @@ def _state(
     fields = {'position': dict(zip(JOINTS, noisy, strict=True))}
     if efforts is not None:
         fields['effort'] = dict(zip(JOINTS, efforts, strict=True))
-    made: TopicColumns = columns.topic('/joint_states', times, fields)
-    return made
+    return columns.topic('/joint_states', times, fields)  # type: ignore[no-any-return]
 
 
-def _commands(
-    columns: Any, values: list[NDArray[np.float64]], times: NDArray[np.float64] = COMMAND_TIMES
-) -> TopicColumns:
-    data = {'data': {str(index): item for index, item in enumerate(values)}}
+def _commands(columns: Any) -> TopicColumns:
+    data = {str(index): item for index, item in enumerate(_moving(COMMAND_TIMES))}
     kind = 'std_msgs/msg/Float64MultiArray'
-    made: TopicColumns = columns.topic(
-        '/controller/commands', times, data, msgtype=kind, header=False
+    return columns.topic(  # type: ignore[no-any-return]
+        '/controller/commands', COMMAND_TIMES, {'data': data}, msgtype=kind, header=False
     )
-    return made
 
 
 def _moving(times: NDArray[np.float64]) -> list[NDArray[np.float64]]:
@@ -68,20 +67,12 @@ def _align(bag: BagColumns, model: Any, **segments: Any) -> Alignment:
 
 def _mapping(bag: BagColumns, model: Any) -> Mapping:
     topics = {topic.topic: topic for topic in bag.topics}
-    state = [(f's{row}', 'position', joint) for row, joint in enumerate(JOINTS)]
+    sensors = {f's{row}': f'/joint_states.position[{joint}]' for row, joint in enumerate(JOINTS)}
     if any(field.name == 'effort' for field in topics['/joint_states'].fields):
-        state.append(('s5', 'effort', 'shoulder'))
+        sensors['s5'] = '/joint_states.effort[shoulder]'
     drives = ('drive_s', 'drive_e', 'drive_w') if '/controller/commands' in topics else ()
-    config = MappingConfig(
-        sensors={
-            sensor: ChannelMapping(topic='/joint_states', field=field, label=label)
-            for sensor, field, label in state
-        },
-        actuators={
-            name: ChannelMapping(topic='/controller/commands', field='data', label=str(index))
-            for index, name in enumerate(drives)
-        },
-    )
+    actuators = {name: f'/controller/commands.data[{row}]' for row, name in enumerate(drives)}
+    config = validate(MappingConfig, {'sensors': sensors, 'actuators': actuators}, 'a test')
     return map_columns(bag, model, config)
 
 
@@ -108,7 +99,7 @@ def _held_up(columns: Any, *stalls: tuple[float, float], jitter: float = 0.0) ->
 
 
 def test_where_the_robot_was_held_up_nobody_knows_when_commands_acted(arm: Any, columns: Any):
-    asked = _commands(columns, _moving(COMMAND_TIMES))
+    asked = _commands(columns)
     state = _held_up(columns, (5.0, 5.3), (12.0, 12.2), jitter=2e-3)
     alignment = _align(columns.bag(state, asked), arm)
     expected = [(0.0, 4.98), (5.38, 11.98), (12.28, END - 0.01)]
@@ -212,7 +203,7 @@ def test_a_motion_without_rest_or_stop_stays_whole(arm: Any, columns: Any, seed:
     times = TIMES[keep] + 2e-4 * rng.standard_normal(len(keep))
     efforts = [_motion(times, 2 - joint) for joint in range(3)]
     state = _state(columns, _moving(times), times, efforts, seed)
-    bag = columns.bag(state, _commands(columns, _moving(COMMAND_TIMES)))
+    bag = columns.bag(state, _commands(columns))
     alignment = _align(bag, arm, moving=True, stops=True)
     assert len(alignment.sequences) == 1
     assert not _found(alignment, 'left out')
@@ -227,7 +218,7 @@ def test_joints_that_brake_while_commands_go_on_are_a_stop(arm: Any, columns: An
     # They come to rest smoothly within 0.3 s, which belongs to the stop as well.
     clock = np.where(TIMES < 6, TIMES, 6 + 0.1 * (1 - np.exp(-(TIMES - 6) / 0.1)))
     clock = np.where(TIMES < 10, clock, TIMES)
-    bag = columns.bag(_state(columns, _moving(clock)), _commands(columns, _moving(COMMAND_TIMES)))
+    bag = columns.bag(_state(columns, _moving(clock)), _commands(columns))
     alignment = _align(bag, arm, stops=True)
     assert 'joints stand still while commands move' in _seen(alignment)
     (_, first), (second, _) = _spans(alignment, columns)
@@ -248,7 +239,7 @@ def test_drives_without_effort_are_a_stop(arm: Any, columns: Any):
 
 
 def test_windows_start_from_measurements_and_lose_nothing(arm: Any, columns: Any):
-    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns, _moving(COMMAND_TIMES)))
+    bag = columns.bag(_state(columns, _moving(TIMES)), _commands(columns))
     alignment = _align(bag, arm, window=3)
     spans = _spans(alignment, columns)
     assert [start for start, _ in spans] == pytest.approx([0, 3, 6, 9, 12, 15, 18])
@@ -286,3 +277,64 @@ def test_what_is_wrong_in_segments_is_one_sentence(tmp_path: Path, text: str, co
     with pytest.raises(ConfigError, match=complaint) as caught:
         load_segments(path)
     assert '\n' not in str(caught.value)
+
+
+# A crank of .08 m, a coupler of .2 m and a rocker of .1 m.
+FOUR_BAR = """
+<mujoco><option jacobian="{jacobian}"/><worldbody>
+  <body name="crank"><joint name="crank" axis="0 1 0"/><geom size=".01" mass=".1"/>
+    <body name="coupler" pos="0 0 .08"><joint name="coupler" axis="0 1 0"/>
+      <geom size=".01" mass=".1"/></body></body>
+  <body name="rocker" pos=".2 0 -.02"><joint name="rocker" axis="0 1 0"/>
+    <geom size=".01" mass=".1"/></body></worldbody>
+  <equality><connect body1="coupler" body2="rocker" anchor=".2 0 0"/></equality>
+  <sensor><jointpos name="q" joint="crank"/></sensor></mujoco>
+"""
+FINGERS = """
+<mujoco><worldbody>
+  <body><joint name="left"/><geom size=".1"/></body>
+  <body><joint name="right"/><geom size=".1"/></body>
+  <body><joint name="third"/><geom size=".1"/></body>
+  <body><joint name="loose"/><geom size=".1"/></body></worldbody>
+  <tendon><fixed name="sum"><joint joint="third" coef="1"/><joint joint="right" coef=".5"/></fixed>
+  </tendon>
+  <equality>
+    <joint joint1="right" joint2="left" polycoef=".1 -1 .5 0 0" active="{active}"/>
+    <tendon tendon1="sum"/></equality>
+  <sensor><jointpos name="q" joint="left"/></sensor></mujoco>
+"""
+
+
+def _start(model: mujoco.MjModel, position: float, velocity: float) -> InitialState:
+    times = np.arange(-0.05, 0.05, 0.005)
+    values = (position + velocity * times)[:, None]
+    series = TimeSeries(times, values, {'q': (SignalType.MjSensor, np.array([0]))})
+    return initial_state(model, [series])
+
+
+@pytest.mark.parametrize('jacobian', ['dense', 'sparse'])
+@pytest.mark.parametrize('angle', [-1.0, 0.4, 2.4])
+def test_a_four_bar_of_which_the_crank_is_measured_starts_closed(jacobian: str, angle: float):
+    model = mujoco.MjModel.from_xml_string(FOUR_BAR.format(jacobian=jacobian))
+    state = _start(model, angle, 2.0)
+    np.testing.assert_allclose([state.qpos[0], state.qvel[0]], [angle, 2.0])
+    data = mujoco.MjData(model)
+    data.qpos[:], data.qvel[:] = state.qpos, state.qvel
+    mujoco.mj_forward(model, data)
+    assert data.ne == 3
+    np.testing.assert_allclose(data.efc_pos[:3], 0, atol=1e-9)
+    np.testing.assert_allclose(data.efc_vel[:3], 0, atol=1e-9)
+    # It is put together as in qpos0: the joint of coupler and rocker has not gone below the line
+    # from the crank's end to the rocker's axis.
+    end = data.body('coupler').xpos
+    tip = end + data.body('coupler').xmat.reshape(3, 3) @ [0.2, 0, 0]
+    assert np.cross(data.body('rocker').xpos - end, tip - end)[1] < 0
+
+
+def test_joints_that_a_polynomial_or_a_tendon_ties_start_where_it_says() -> None:
+    model = mujoco.MjModel.from_xml_string(FINGERS.format(active='true'))
+    state = _start(model, 0.6, 0.5)
+    right = 0.1 - 0.6 + 0.5 * 0.6**2
+    np.testing.assert_allclose(state.qpos, [0.6, right, -right / 2, 0], atol=1e-9)
+    speed = (-1 + 0.6) * 0.5
+    np.testing.assert_allclose(state.qvel, [0.5, speed, -speed / 2, 0], atol=1e-9)

@@ -1,11 +1,13 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""From paired columns to sequences."""
+"""From paired columns to sequences, what is found wrong with them, and their files."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -14,13 +16,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sysid_ros.alignment import Alignment, align
+from sysid_ros.alignment import Alignment, Format, align, write_series
+from sysid_ros.alignment.health import (
+    MOST_SPANS,
+    FindingKind,
+    Grade,
+    HealthFinding,
+    aggregated,
+    spans_where,
+)
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.stamps import longest_increasing
 from sysid_ros.bags import BagColumns
 from sysid_ros.errors import AlignmentError
 from sysid_ros.fit.nuisances import command_timings
 from sysid_ros.signals import SignalType
+from sysid_ros.vocabulary import SECOND_NS
 
 TIMES = np.arange(0, 2, 0.01)
 
@@ -234,3 +245,134 @@ def test_a_short_piece_between_gaps_is_left_out_and_counted(arm: Any, columns: A
     alignment = _align(columns.bag(columns.state(times)), arm)
     assert [item.name for item in alignment.sequences] == ['run_0', 'run_1']
     assert _kinds(alignment)['left out'] == 2
+
+
+ONE_SECOND = np.arange(0, 1, 0.01)
+
+
+@pytest.fixture
+def alignment(arm: Any, columns: Any) -> Alignment:
+    """Return a small aligned bag."""
+    bag = columns.bag(
+        columns.state(ONE_SECOND),
+        columns.array([-0.1, 0.5]),
+        columns.state(ONE_SECOND, '/copy_of_states'),
+    )
+    return align(bag, arm, map_columns(bag, arm, 'auto'), 'auto')
+
+
+def test_npz_files_come_back_without_pickle(alignment: Alignment, arm: Any, tmp_path: Path):
+    written = write_series(tmp_path / 'new', alignment, arm, [Format.NPZ])
+    names = ['run_commands_0.npz', 'run_measurements_0.npz', 'run_health.json']
+    assert [path.name for path in written] == names
+    sequence = alignment.sequences[0]
+    with np.load(written[1], allow_pickle=False) as stored:
+        np.testing.assert_array_equal(stored['times'], sequence.measurements[0].times)
+        np.testing.assert_array_equal(stored['data'], sequence.measurements[0].data)
+        assert int(stored['origin_ns']) == sequence.origin_ns
+        assert json.loads(str(stored['signal_mapping']))['s3'] == [0, [0]]
+    first = [path.read_bytes() for path in written]
+    again = write_series(tmp_path, alignment, arm, [Format.NPZ])
+    assert [path.read_bytes() for path in again] == first
+
+
+def test_csv_files_hold_exact_numbers_under_names(alignment: Alignment, arm: Any, tmp_path: Path):
+    *_, path, _ = write_series(tmp_path, alignment, arm, [Format.CSV])
+    lines = path.read_text().splitlines()
+    series = alignment.sequences[0].measurements[0]
+    assert lines[0] == 'time,' + ','.join(series.names)
+    numbers = np.array([[float(cell) for cell in line.split(',')] for line in lines[1:]])
+    np.testing.assert_array_equal(numbers, np.column_stack([series.times, series.data]))
+
+
+def test_what_was_done_to_the_recording_goes_along(alignment: Alignment, arm: Any, tmp_path: Path):
+    *_, path = write_series(tmp_path, alignment, arm)
+    record = json.loads(path.read_text())
+    health = [vars(finding) | {'spans': list(finding.spans)} for finding in alignment.health]
+    assert record['health'] == health
+    assert 'assumed order' in {item['kind'] for item in record['health']}
+    (sequence,) = record['sequences']
+    assert sequence['tables'] == ['run_commands_0', 'run_measurements_0']
+    assert sequence['initial_qpos'] == alignment.sequences[0].initial_qpos.tolist()
+    assert len(record['columns']) == len(alignment.pairs)
+    assert {
+        'name': 's3',
+        'unit': 'rad/s',
+        'element': 'sensor/s3',
+        'of': 'joint/elbow',
+        'topic': '/joint_states',
+        'field': 'velocity',
+        'label': 'elbow',
+        'scale': 1.0,
+        'offset': 0.0,
+    } in record['columns']
+    assert '/copy_of_states' in {item['name'] for item in record['unmapped']}
+
+
+def test_the_sysid_toolbox_reads_the_npz_files(alignment: Alignment, arm: Any, tmp_path: Path):
+    # The public package hides everything when one of its many optional dependencies is absent.
+    sysid = pytest.importorskip('mujoco.sysid._src.timeseries')
+    written = write_series(tmp_path, alignment, arm, [Format.NPZ])
+    series = sysid.TimeSeries.load_from_disk(written[0])
+    ours = alignment.sequences[0].commands[0]
+    np.testing.assert_array_equal(series.data, ours.data)
+    assert list(series.signal_mapping) == list(ours.names)
+    assert {kind.name for kind, _ in series.signal_mapping.values()} == {'MjCtrl'}
+
+
+def _finding(subject: str, count: int, detail: str, bag: str = 'bag') -> HealthFinding:
+    return HealthFinding(bag, subject, FindingKind.CLIPPED, count, detail)
+
+
+def _texts(findings: list[HealthFinding], *, bags: bool = True) -> list[str]:
+    return [item.text(bags=bags) for item in aggregated(findings)]
+
+
+def test_every_kind_says_what_it_does_and_what_is_no_note_what_to_do():
+    for kind in FindingKind:
+        assert kind.effect.endswith('.')
+        assert kind.remedy.endswith('.') or kind.grade is Grade.NOTE
+
+
+def test_equal_findings_of_many_joints_and_bags_are_one_line():
+    found = [
+        HealthFinding(f'train_{bag}', f'j{joint}', FindingKind.NOT_MEASURED, 1, 'a slope')
+        for bag in range(7)
+        for joint in range(7)
+    ]
+    assert _texts(found) == ['7 joints × 7 bags: a slope']  # noqa: RUF001
+    assert _texts(found[1:]) == ['7 joints in 7 bags: a slope']
+    assert _texts(found[:7], bags=False) == ['7 joints: a slope']
+    assert _texts(found[:2]) == ['j0, j1 in train_0: a slope']
+
+
+def test_of_findings_that_differ_the_worst_is_named_with_bag_and_value():
+    found = [_finding(f'/t.position[{k}]', 10 - abs(k - 5), f'at {k}') for k in range(9)]
+    other = _finding('/t.position[0]', 3, 'at 7', 'other')
+    assert _texts([*found, other]) == [
+        '9 channels in bag, other; worst /t.position[5] in bag (10): at 5'
+    ]
+    assert _texts(found, bags=False) == ['9 channels; worst /t.position[5] (10): at 5']
+
+
+def test_what_is_nearest_is_one_span_where_there_are_too_many():
+    times = np.arange(0, 10 * MOST_SPANS, 2) * SECOND_NS
+    chosen = np.ones(len(times), dtype=bool)
+    chosen[::3] = False
+    found = spans_where(times, chosen, int(times[0]))
+    assert len(found) == MOST_SPANS
+    assert (found[0][0], found[-1][1]) == (2.0, 10.0 * MOST_SPANS - 4)
+    assert spans_where(times, ~chosen & (times > 1e12), 0)[0] == (1002.0, 1002.0)
+    assert spans_where(times, np.zeros_like(chosen), 0) == ()
+
+
+def test_faults_come_first_and_then_what_was_found_most_often():
+    kinds = (FindingKind.MISSING, FindingKind.GAP, FindingKind.JITTER, FindingKind.SPIKES)
+    counts = zip(kinds, (100, 1, 5, 1), strict=True)
+    found = [HealthFinding('bag', '/t', kind, count, 'x') for kind, count in counts]
+    assert [(item.kind, item.kind.grade) for item in aggregated(found)] == [
+        (FindingKind.SPIKES, Grade.FAULT),
+        (FindingKind.JITTER, Grade.CAUTION),
+        (FindingKind.GAP, Grade.CAUTION),
+        (FindingKind.MISSING, Grade.NOTE),
+    ]

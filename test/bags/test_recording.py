@@ -1,10 +1,11 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""Recording: every message is in the bag or counted as lost."""
+"""Bags are written for other readers, and by a thread that loses nothing unnoticed."""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -13,23 +14,135 @@ from pathlib import Path
 
 import pytest
 import yaml
+from mcap.reader import make_reader
+from rosbags.interfaces import QosDurability, QosReliability
 from rosbags.rosbag2 import Reader
+from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from builders import messages
+from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.recording import Buffering, Recording, TopicStats, free_name, summary
-from sysid_ros.bags.storage import Topic
+from sysid_ros.bags.storage import Topic, TopicQos
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import BagError
 
+STATE = 'sensor_msgs/msg/JointState'
+TEXT = 'std_msgs/msg/String'
+#: A message that says nothing.
+EMPTY = b'\0\1\0\0\1\0\0\0\0\0\0\0'
+SECOND = 1_000_000_000
+REPOSITORY = Path(__file__).parents[2]
+
+
+def _raw(path: Path) -> list[tuple[str, int, bytes]]:
+    with Reader(path) as reader:
+        return [(item.topic, stamp, bytes(data)) for item, stamp, data in reader.messages()]
+
+
+def test_other_readers_get_every_byte_stamp_and_qos(tmp_path: Path):
+    data = [messages.joint_state(k, ['a'], [k]) for k in range(50)]
+    with BagWriter(tmp_path / 'deep' / 'bag') as bag:
+        bag.add_topic('/js', STATE, TopicQos(reliable=False, transient_local=True, depth=3))
+        for stamp, item in enumerate(data):
+            if stamp == 25:
+                bag.flush()
+                bag.flush()
+                bag.add_topic('/late', 'std_msgs/msg/String')
+            bag.write('/js', stamp + 1, item)
+    assert _raw(tmp_path / 'deep' / 'bag') == [('/js', k + 1, item) for k, item in enumerate(data)]
+    with Reader(tmp_path / 'deep' / 'bag') as reader:
+        assert reader.connections[1].topic == '/late'
+        (qos,) = reader.connections[0].ext.offered_qos_profiles
+    assert qos.reliability is QosReliability.BEST_EFFORT
+    assert qos.durability is QosDurability.TRANSIENT_LOCAL
+    assert qos.depth == 3
+
+
+def test_bad_arguments_create_nothing(tmp_path: Path):
+    with pytest.raises(BagError, match=r"^Expected compression none or zstd, found 'lzma'"):
+        BagWriter(tmp_path / 'bag', compression='lzma')
+    with (
+        BagWriter(tmp_path / 'bag') as bag,
+        pytest.raises(BagError, match='nearest: sensor_msgs/msg/JointState'),
+    ):
+        bag.add_topic('/js', 'sensor_msgs/msg/JointStates')
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(BagError, match='exists already'):
+        BagWriter(tmp_path / 'file')
+    with pytest.raises(BagError, match='Cannot write the bag'):
+        BagWriter(tmp_path / 'file' / 'bag').add_topic('/js', STATE)
+
+
+def test_a_topic_is_added_once_and_before_its_messages(tmp_path: Path):
+    with BagWriter(tmp_path / 'bag') as bag:
+        bag.add_topic('/js', STATE)
+        with pytest.raises(BagError, match='already'):
+            bag.add_topic('/js', STATE)
+        with pytest.raises(BagError, match='nearest: /js'):
+            bag.write('/jss', 1, messages.joint_state(0, ['a'], [1]))
+
+
+def test_an_exception_leaves_a_finished_bag(tmp_path: Path):
+    def interrupted() -> None:
+        with BagWriter(tmp_path / 'bag') as bag:
+            bag.add_topic('/js', STATE)
+            bag.write('/js', 1, messages.joint_state(1, ['a'], [1]))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(read_bag(tmp_path / 'bag').topics[0].receive_ns) == 1
+
+
+def test_chunks_carry_checksums_and_may_be_compressed(tmp_path: Path):
+    for compression in ('none', 'zstd'):
+        path = tmp_path / compression
+        with BagWriter(path, compression=compression) as bag:
+            bag.add_topic('/s', TEXT)
+            for stamp in range(30):
+                bag.write('/s', stamp, EMPTY + bytes(100_000))
+        assert [stamp for _, stamp, _ in _raw(path)] == list(range(30))
+        with (path / f'{compression}_0.mcap').open('rb') as stream:
+            reader = make_reader(stream, validate_crcs=True)
+            summary = reader.get_summary()
+            assert summary is not None
+            assert len(list(reader.iter_messages())) == 30
+        assert len(summary.chunk_indexes) > 1
+        assert {index.compression for index in summary.chunk_indexes} == {
+            compression.replace('none', '')
+        }
+    sizes = [(tmp_path / name / f'{name}_0.mcap').stat().st_size for name in ('none', 'zstd')]
+    assert sizes[1] < sizes[0] / 10
+
+
+def test_other_message_types_are_written_with_their_definition(tmp_path: Path):
+    text = f'float64 value\nown_msgs/Inner inner\n{"=" * 80}\nMSG: own_msgs/Inner\nint32 count\n'
+    with BagWriter(tmp_path / 'bag') as bag:
+        bag.add_topic('/o', 'own_msgs/msg/Outer', definition=text)
+        bag.write('/o', 1, EMPTY)
+    types = get_typestore(Stores.EMPTY)
+    with Reader(tmp_path / 'bag') as reader:
+        (found,) = reader.connections
+    types.register(get_types_from_msg(found.msgdef.data, found.msgtype))
+    assert found.msgdef.data == text
+    assert found.digest == types.hash_rihs01('own_msgs/msg/Outer')
+
+
+def test_definitions_that_are_not_complete_are_kept_as_they_are(tmp_path: Path):
+    texts = {'ros2msg': 'own_msgs/Lost lost\n', 'ros2idl': 'module own {};'}
+    with BagWriter(tmp_path / 'bag') as bag:
+        for language, text in texts.items():
+            bag.add(Topic(f'/{language}', f'own_msgs/msg/{language}', TopicQos(), text, language))
+    with Reader(tmp_path / 'bag') as reader:
+        found = {item.topic: (item.msgdef.data, item.digest) for item in reader.connections}
+    assert found == {f'/{language}': (text, '') for language, text in texts.items()}
+
+
 STATES = Topic('/joint_states', 'sensor_msgs/msg/JointState')
 COMMANDS = Topic('/arm/commands', 'std_msgs/msg/Float64MultiArray')
-SECOND = 1_000_000_000
 TIMEOUT = 20.0
 IN_IT = 'what was flushed before is in it, and is read as it is'
-
-
-def _content(path: Path) -> list[tuple[str, int, bytes]]:
-    with Reader(path) as reader:
-        return [(connection.topic, stamp, data) for connection, stamp, data in reader.messages()]
 
 
 def _numbered(topic: str, count: int) -> list[tuple[str, int, bytes]]:
@@ -61,7 +174,7 @@ def test_every_message_is_in_the_bag_once_and_in_order(tmp_path: Path):
     for row in sent:
         recording.put(*row)
     counts = recording.close().counts
-    assert sorted(_content(tmp_path / 'bag')) == sorted(sent)
+    assert sorted(_raw(tmp_path / 'bag')) == sorted(sent)
     assert [(c.topic, c.messages, c.rate, c.lost, c.dropped) for c in counts] == [
         (COMMANDS.name, 500, pytest.approx(100), 0, 0),
         (STATES.name, 5000, pytest.approx(100), 0, 0),
@@ -89,7 +202,7 @@ def test_what_does_not_fit_into_the_queue_is_counted_per_topic(
         (COMMANDS.name, 0, 4),
         (STATES.name, 11, 3),
     ]
-    assert len(_content(tmp_path / 'bag')) == 11
+    assert len(_raw(tmp_path / 'bag')) == 11
 
 
 def test_a_message_waits_no_longer_than_the_queue_is_set_to(
@@ -106,7 +219,7 @@ def test_a_message_waits_no_longer_than_the_queue_is_set_to(
     release.set()
     (found,) = recording.close().counts
     assert (found.messages + found.dropped, found.lost) == (put, 0)
-    assert len(_content(tmp_path / 'bag')) == found.messages
+    assert len(_raw(tmp_path / 'bag')) == found.messages
     assert json.loads(_facts(tmp_path / 'bag')['dropped']) == {STATES.name: found.dropped}
 
 
@@ -135,44 +248,69 @@ def test_a_topic_without_definition_is_refused_and_the_rest_goes_on(tmp_path: Pa
     recording.add(Topic('/own', 'own_msgs/msg/Own', definition='float64 value\n'))
     recording.put('/own', 5, b'data')
     assert recording.close().failure is None
-    assert _content(tmp_path / 'bag') == [('/own', 5, b'data')]
+    assert _raw(tmp_path / 'bag') == [('/own', 5, b'data')]
 
 
+class Failures(list[BagError]):
+    """What a recording told when it failed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told = threading.Event()
+
+    def __call__(self, error: BagError) -> None:
+        """Be told."""
+        self.append(error)
+        self.told.set()
+
+
+@pytest.mark.parametrize(
+    ('method', 'raised', 'dropped', 'words'),
+    [
+        ('write', ValueError('not\nexpected.'), 1, 'Cannot write .*: ValueError: not expected'),
+        ('sync', BagError('Input/output error.'), 0, '^Input/output error'),
+    ],
+)
 def test_any_exception_in_a_thread_ends_the_recording_with_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    raised: Exception,
+    dropped: int,
+    words: str,
 ):
     def fail(*_: object) -> None:
-        raise ValueError('not\nexpected.')
+        raise raised
 
-    def refuse(_: BagWriter) -> None:
-        raise BagError('Input/output error.')
+    failures = Failures()
+    buffering = Buffering(sync_seconds=0.01, flush_seconds=0.01)
+    with monkeypatch.context() as patch:
+        patch.setattr(BagWriter, method, fail)
+        recording = Recording(tmp_path / 'bag', [STATES], buffering=buffering, on_failure=failures)
+        if dropped:
+            recording.put(STATES.name, 1, b'one')
+        assert failures.told.wait(TIMEOUT)
+    summary = recording.close()
+    (failure,) = failures
+    assert re.search(rf'{words}; {IN_IT}\.$', str(failure))
+    assert summary.failure is failure
+    assert summary.counts[0].dropped == dropped
+    assert _raw(tmp_path / 'bag') == []
 
-    for name, method, found in (
-        (
-            'write',
-            fail,
-            f'Cannot write the bag {str(tmp_path / "write")!r}: ValueError: not expected',
-        ),
-        ('sync', refuse, 'Input/output error'),
-    ):
-        failures: list[BagError] = []
-        failed = threading.Event()
-        with monkeypatch.context() as patch:
-            patch.setattr(BagWriter, name, method)
-            recording = Recording(
-                tmp_path / name,
-                [STATES],
-                buffering=Buffering(sync_seconds=0.01, flush_seconds=0.01),
-                on_failure=lambda err: (failures.append(err), failed.set()),  # noqa: B023
-            )
-            if name == 'write':
-                recording.put(STATES.name, 1, b'one')
-            assert failed.wait(TIMEOUT)
-        summary = recording.close()
-        assert [str(err) for err in failures] == [f'{found}; {IN_IT}.']
-        assert summary.failure is failures[0]
-        assert summary.counts[0].dropped == (name == 'write')
-        assert _content(tmp_path / name) == []
+
+@pytest.mark.slow
+def test_a_removed_folder_is_reported_once(tmp_path: Path):
+    failures = Failures()
+    recording = Recording(tmp_path / 'bag', [STATES], on_failure=failures)
+    shutil.rmtree(tmp_path / 'bag')
+    recording.put(STATES.name, 0, b'one')
+    assert failures.told.wait(TIMEOUT)
+    recording.put(STATES.name, 1, b'two')
+    counts = recording.close().counts
+    (failure,) = failures
+    assert 'was removed while it was recorded' in str(failure)
+    assert recording.failure is failure
+    assert (counts[0].messages, counts[0].dropped) == (0, 2)
 
 
 def test_messages_after_the_end_are_lost_and_counted(tmp_path: Path):
@@ -187,28 +325,6 @@ def test_an_unknown_type_leaves_no_bag_behind(tmp_path: Path):
     with pytest.raises(BagError, match='nearest: sensor_msgs/msg/JointState'):
         Recording(tmp_path / 'bag', [STATES, unknown])
     assert not (tmp_path / 'bag').exists()
-
-
-@pytest.mark.slow
-def test_a_removed_folder_is_reported_once(tmp_path: Path):
-    failures: list[BagError] = []
-    failed = threading.Event()
-
-    def on_failure(error: BagError) -> None:
-        failures.append(error)
-        failed.set()
-
-    recording = Recording(tmp_path / 'bag', [STATES], on_failure=on_failure)
-    shutil.rmtree(tmp_path / 'bag')
-    recording.put(STATES.name, 0, b'one')
-    assert failed.wait(TIMEOUT)
-    recording.put(STATES.name, 1, b'two')
-    counts = recording.close().counts
-    assert [str(error) for error in failures] == [
-        f'The bag {str(tmp_path / "bag")!r} was removed while it was recorded.'
-    ]
-    assert recording.failure is failures[0]
-    assert (counts[0].messages, counts[0].dropped) == (0, 2)
 
 
 _FULL_DISK = """

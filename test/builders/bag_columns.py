@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,10 +146,6 @@ def hinges() -> Callable[[Sequence[str]], mujoco.MjModel]:
 
 
 @pytest.fixture
-def real_bags() -> Path:
+def real_bags(shared_data: Path) -> Path:
     """Return the folder of recordings from real robots."""
-    default = Path(__file__).parents[2].parent / 'shared' / 'data'
-    folder = Path(os.environ.get('SYSID_SHARED_DATA', default)) / 'bags'
-    if not folder.is_dir():
-        pytest.skip('no shared recordings here')
-    return folder
+    return shared_data / 'bags'

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import mujoco
 import numpy as np
-from rosbags.typesys import Stores, get_typestore
 
+from builders import messages
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.model.loading import ActuatorKind, add_actuators, free_joints, load_spec
 
 ORIGIN_NS = 1_700_000_000_000_000_000
 _STATE, _COMMAND = '/joint_states', '/joint_commands'
 _TYPE = 'sensor_msgs/msg/JointState'
-_STORE = get_typestore(Stores.ROS2_JAZZY)
 
 
 class Robot(NamedTuple):
@@ -91,8 +90,4 @@ def record(robot: Robot, bag: BagWriter, rng: np.random.Generator) -> None:
 
 def _send(bag: BagWriter, topic: str, at: float, joints: list[str], told: list[Any]) -> None:
     ns = ORIGIN_NS + round(1e9 * at)
-    stamp = _STORE.types['builtin_interfaces/msg/Time'](*divmod(ns, 10**9))
-    header = _STORE.types['std_msgs/msg/Header'](stamp=stamp, frame_id='')
-    parts = [*(np.array(part) for part in told), *[np.zeros(0)] * (3 - len(told))]
-    message = _STORE.types[_TYPE](header, joints, *parts)
-    bag.write(topic, ns + 200_000, bytes(_STORE.serialize_cdr(message, _TYPE)))
+    bag.write(topic, ns + 200_000, messages.joint_state(ns, joints, *told))

@@ -81,16 +81,9 @@ def recorded(
     names = [model.sensor(i).name for i in range(model.nsensor)]
     sigma = np.tile([1e-4, 2e-3, 2e-2], 2)
     measured = np.array(rows) + noise * sigma * rng.normal(size=(len(rows), 6))
-    series = TimeSeries(
-        np.array(stamps),
-        measured,
-        {name: (SignalType.MjSensor, np.array([i])) for i, name in enumerate(names)},
-    )
-    control = TimeSeries(
-        times,
-        commands,
-        {name: (SignalType.MjCtrl, np.array([i])) for i, name in enumerate(('shoulder', 'elbow'))},
-    )
+    series = TimeSeries.from_columns(np.array(stamps), measured, names)
+    joints = ('shoulder', 'elbow')
+    control = TimeSeries.from_columns(times, commands, joints, SignalType.MjCtrl)
     return Trajectory(
         f'run {seed}', 0, np.zeros(2), np.zeros(2), (control,), (series,), sampled=True
     )

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
-from rosbags.typesys import Stores, get_typestore
 
+from builders import messages
 from sysid_ros.bags.writer import BagWriter
 
 #: Unicode's categories of what does something to a terminal, or is not seen.
@@ -70,11 +70,6 @@ def model_spec(names: Sequence[str]) -> mujoco.MjSpec:
 
 def record(path: Path, names: Sequence[str] = NAMES, topic: str = '/\x1b[31mjoints\n[red]') -> Path:
     """Write a bag of joints with such names, on such a topic, with such notes."""
-    store = get_typestore(Stores.ROS2_JAZZY)
-    state = store.types['sensor_msgs/msg/JointState']
-    header, time = (
-        store.types[f'{name}'] for name in ('std_msgs/msg/Header', 'builtin_interfaces/msg/Time')
-    )
     kind = 'sensor_msgs/msg/JointState'
     with BagWriter(path) as writer:
         writer.set_facts({'notes': ''.join(names[:-1]), 'host': names[1], 'version': names[2]})
@@ -83,13 +78,9 @@ def record(path: Path, names: Sequence[str] = NAMES, topic: str = '/\x1b[31mjoin
         for sample in range(300):
             phase = 0.02 * sample + np.arange(len(names))
             stamp = 1_700_000_000_000_000_000 + sample * 10_000_000
-            at = header(time(stamp // 10**9, stamp % 10**9), frame_id=names[0])
-            moved = np.sin(phase)
-            speed = 2 * np.cos(phase)
-            nothing = np.array([])
-            for name, message in (
-                (topic, state(at, list(names), moved, speed, nothing)),
-                (f'{topic}_command', state(at, list(names), moved, nothing, nothing)),
-            ):
-                writer.write(name, stamp, bytes(store.serialize_cdr(message, kind)))
+            moved, speed = np.sin(phase), 2 * np.cos(phase)
+            state = messages.joint_state(stamp, names, moved, speed, frame=names[0])
+            writer.write(topic, stamp, state)
+            command = messages.joint_state(stamp, names, moved, frame=names[0])
+            writer.write(f'{topic}_command', stamp, command)
     return path

@@ -5,43 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
 
 import mujoco
 import numpy as np
-import pytest
 from numpy.typing import ArrayLike, NDArray
 
 from sysid_ros.model.targets import make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.simulation.prediction import predict
-
-
-class Measure(Protocol):
-    """Returns a run of a model whose targets have their true values: `measure`, as a fixture."""
-
-    def __call__(
-        self,
-        model: mujoco.MjModel,
-        truth: Mapping[str, float] | None = None,
-        *,
-        name: str = 'run',
-        times: NDArray[np.float64] | None = None,
-        commands: TimeSeries | None = None,
-        start: tuple[ArrayLike, ArrayLike] | None = None,
-        noise: Mapping[str, float] | None = None,
-        seed: int = 0,
-    ) -> Trajectory:
-        """Return the run."""
-
-
-class Sweep(Protocol):
-    """Makes a command of two sines, held between irregular samples."""
-
-    def __call__(
-        self, *names: str, amplitude: float = 1.0, duration: float = 2.0, offset: float = 0.0
-    ) -> TimeSeries:
-        """Return the command of some actuators."""
 
 
 def measure(
@@ -104,13 +75,3 @@ def sweep(
         np.sin(7.3 * times[:, None] + phases) + 0.6 * np.sin(17.1 * times[:, None] + 2 * phases)
     )
     return TimeSeries.from_columns(times, values + offset, names, SignalType.MjCtrl)
-
-
-@pytest.fixture(scope='session', name='measure')
-def _measure() -> Measure:
-    return measure
-
-
-@pytest.fixture(scope='session', name='sweep')
-def _sweep() -> Sweep:
-    return sweep

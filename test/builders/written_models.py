@@ -17,6 +17,8 @@ from sysid_ros.model.loading import load_spec
 from sysid_ros.model.mjcf import WrittenModel, write_model
 from sysid_ros.model.targets import Target, resolve
 
+#: A mesh, as an OBJ file has it.
+TETRAHEDRON = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'
 EVERYTHING = """
 <mujoco>
   <option density="1.2" viscosity=".1" wind="1 0 0"/>

@@ -10,11 +10,11 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from rosbags.typesys import Stores, get_typestore
 
+from builders import messages
 from sysid_ros.bags.writer import BagWriter
 from sysid_ros.errors import ModelError
-from sysid_ros.model.description import read_description
+from sysid_ros.model.description import changed, changes, read_description, stated
 from sysid_ros.model.loading import load_model
 
 DATA = Path(__file__).parents[1] / 'data' / 'urdf'
@@ -25,12 +25,11 @@ TEXT = 'std_msgs/msg/String'
 
 
 def _bag(folder: Path, texts: Mapping[str, str], facts: Mapping[str, str] | None = None) -> Path:
-    types = get_typestore(Stores.ROS2_JAZZY)
     with BagWriter(folder / 'bag') as bag:
         bag.set_facts(facts or {})
         for topic, text in {'/other': 'x', **texts}.items():
             bag.add_topic(topic, TEXT)
-            bag.write(topic, 1, bytes(types.serialize_cdr(types.types[TEXT](data=text), TEXT)))
+            bag.write(topic, 1, messages.text(text))
     return folder / 'bag'
 
 
@@ -77,9 +76,7 @@ def test_a_urdf_may_have_any_ending_and_a_text_that_is_none_is_told(tmp_path: Pa
         load_model(tmp_path / 'arm.urdf')
 
 
-def test_without_xacro_the_way_without_it_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_xacro_the_way_without_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, 'xacro', None)
     (tmp_path / 'arm.urdf.xacro').write_text(BARE)
     with pytest.raises(ModelError, match=r'`xacro arm\.urdf\.xacro > arm\.urdf`'):
@@ -117,3 +114,103 @@ def test_xacro_expands_with_packages_that_are_found(
     with pytest.raises(ModelError, match=r'argument name; .*`xacro .* NAME:=VALUE > arm\.urdf`'):
         load_model(path, [tmp_path / 'src'])
     assert inside._eval_find is str  # type: ignore[attr-defined]
+
+
+MODEL = """<mujoco model="two">
+  <option timestep=".002"/>
+  <default><default class="arm">
+    <joint damping="2"
+           armature=".1"/>
+  </default></default>
+  <asset><material name="red" rgba="1 0 0 1"/></asset>
+  <worldbody>
+    <light pos="0 0 3"/>
+    <include file="link.xml"/>
+  </worldbody>
+  <actuator><position name="drive" joint="hinge" kp="20"/></actuator>
+</mujoco>
+"""
+LINK = """<mujocoinclude>
+<body name="link">
+  <joint name="hinge" class="arm" axis="0 1 0"/>
+  <geom size=".1" rgba="0 0 0 1"/>
+  <geom size=".2" pos="0 0 1"/>
+</body>
+</mujocoinclude>
+"""
+URDF = """<robot name="r">
+  <link name="base"/>
+  <link name="tip">
+    <visual><geometry><sphere radius="1"/></geometry></visual>
+    <inertial><mass value="1.5"/>
+      <inertia ixx="1" ixy="0" ixz="0" iyy="1" iyz="0" izz="1"/></inertial>
+  </link>
+  <joint name="j" type="continuous"><parent link="base"/><child link="tip"/>
+    <dynamics damping="0.5"/>
+  </joint>
+</robot>
+"""
+
+
+def _two_files(folder: Path, text: str = MODEL, link: str = LINK) -> Path:
+    folder.mkdir()
+    (folder / 'link.xml').write_text(link)
+    (folder / 'arm.xml').write_text(text)
+    return folder / 'arm.xml'
+
+
+def test_each_number_has_a_key_in_the_words_of_targets_and_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    _two_files(tmp_path / 'robot')
+    monkeypatch.chdir(tmp_path)
+    found = stated(read_description(Path('robot/arm.xml')))
+    arm, link = 'robot/arm.xml', 'robot/link.xml'
+    assert {entry.key: (entry.value, str(entry.file), entry.line) for entry in found} == {
+        'option/timestep': ('.002', arm, 2),
+        'default/arm/class': ('arm', arm, 3),
+        'default/arm/joint/damping': ('2', arm, 4),
+        'default/arm/joint/armature': ('.1', arm, 5),
+        'joint/hinge/class': ('arm', link, 3),
+        'joint/hinge/axis': ('0 1 0', link, 3),
+        'body/link/geom/size': ('.1', link, 4),
+        'body/link/geom[2]/size': ('.2', link, 5),
+        'body/link/geom[2]/pos': ('0 0 1', link, 5),
+        'actuator/drive/joint': ('hinge', arm, 12),
+        'actuator/drive/kp': ('20', arm, 12),
+    }
+
+
+def test_a_urdf_is_taken_as_it_is_written(tmp_path: Path):
+    (tmp_path / 'arm.urdf').write_text(URDF)
+    found = {entry.key: entry for entry in stated(read_description(tmp_path / 'arm.urdf'))}
+    assert found['link/tip/inertial/mass/value'][1:] == ('1.5', tmp_path / 'arm.urdf', 5)
+    assert found['joint/j/dynamics/damping'].line == 9
+    assert not any('visual' in key for key in found)
+
+
+def test_what_a_written_model_changes_has_its_place_in_the_nominal_text(tmp_path: Path):
+    fitted = MODEL.replace('armature=".1"', 'armature="0.25"').replace('kp="20"', 'kp="20.0"')
+    inertial = '<inertial mass="1.5" pos="0 0 0" diaginertia="1 1 1"/>'
+    link = LINK.replace('<geom size=".1"', f'{inertial}<geom size=".1" pos="0 0 0"')
+    files = _two_files(tmp_path / 'nominal'), _two_files(tmp_path / 'fitted', fitted, link)
+    found = changed(*map(read_description, files))
+    told = [(c.file.name, c.line, c.element, c.attribute, c.old, c.new) for c in found]
+    assert told == [
+        ('arm.xml', 5, 'default/arm/joint', 'armature', '.1', '0.25'),
+        ('arm.xml', 0, 'body/link/inertial', 'mass', '', '1.5'),
+        ('arm.xml', 0, 'body/link/inertial', 'pos', '', '0 0 0'),
+        ('arm.xml', 0, 'body/link/inertial', 'diaginertia', '', '1 1 1'),
+        ('link.xml', 4, 'body/link/geom', 'pos', '', '0 0 0'),
+    ]
+
+
+def test_numbers_are_compared_as_numbers():
+    before = {'a': '0.50 1', 'b': 'hinge', 'c': '1', 'd': '2'}
+    now = {'a': '.5 1.0', 'b': 'slide', 'c': '1.2', 'e': '3'}
+    assert list(changes(before, now)) == [
+        ('b', 'hinge', 'slide'),
+        ('c', '1', '1.2'),
+        ('d', '2', ''),
+        ('e', '', '3'),
+    ]

@@ -161,11 +161,8 @@ def test_moments_that_no_volume_has_are_refused(mass: float, inertia: list):
         theta_from_body(mass, [0, 0, 0], [1, 0, 0, 0], inertia)
 
 
-def test_a_matrix_that_is_not_positive_definite_is_refused():
+def test_numbers_that_are_no_pseudo_inertia_are_refused():
     with pytest.raises(ParameterError, match='positive definite'):
         theta_from_pseudoinertia(np.diag([1.0, -1.0, 1.0, 1.0]))
-
-
-def test_a_theta_of_another_length_is_refused():
     with pytest.raises(ParameterError, match=r'length 10, found shape \(9,\)'):
         body_from_theta(np.zeros(9))

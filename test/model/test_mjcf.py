@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from builders.written_models import difference, rewritten, save, with_values
+from builders.written_models import TETRAHEDRON, difference, rewritten, save, with_values
 from sysid_ros.errors import ModelError
 from sysid_ros.model.loading import differing_fields, fitted_model, load_model
 from sysid_ros.model.mjcf import write_model
@@ -72,31 +72,144 @@ def test_a_value_that_is_what_the_text_says_already_changes_nothing(tmp_path: Pa
     assert text == MESSY
 
 
-def test_inherited_values_are_written_on_the_element(tmp_path: Path) -> None:
-    text = mjcf(
-        '<default><default class="a"><joint armature=".1"/>',
-        '<default class="b"><joint damping=".2"/></default></default></default>',
-        worldbody(
-            '<body childclass="a"><body><joint name="j" class="b"/><geom size=".1"/></body></body>'
+def world(text: str) -> str:
+    return mjcf(worldbody(text))
+
+
+def jointed(attributes: str) -> str:
+    return BODY.replace('name="j"', f'name="j"{attributes}')
+
+
+def actuated(actuator: str, default: str = '') -> str:
+    body = jointed(' range="-10 10"').replace('size', 'pos="1 0 0" size')
+    return mjcf(default, worldbody(body), f'<actuator>{actuator}</actuator>')
+
+
+def motor(attributes: str, default: str = '') -> str:
+    return actuated(f'<motor name="a" joint="j"{attributes}/>', default)
+
+
+GRAVITY = {'option/gravity[0]': 1.0, 'option/gravity[2]': -9.5}
+TWO_OPTIONS = '<option gravity="3 3 3"/><option gravity="{}"/>'
+DELAYED = ' delay="0.005" nsample="4" interp="linear"'
+CUBIC = ' interp="cubic" delay=".004" nsample="2"'
+NAMESAKES = mjcf(
+    worldbody(),
+    '<actuator><motor joint="j" name="j"/></actuator>',
+    '<equality><joint name="j" joint1="j"/></equality>',
+    '<sensor><jointpos name="j" joint="j"/></sensor>',
+)
+AFFINE = '<general name="a" joint="j" biastype="affine"{}/>'
+#: A text with a place that changes, values, and the place before and after.
+EDITS: list[tuple[str, dict[str, float], str, str]] = [
+    # What is inherited is written on the element.
+    (
+        mjcf(
+            '<default><default class="a"><joint armature=".1"/>',
+            '<default class="b"><joint damping=".2"/></default></default></default>',
+            worldbody('<body childclass="a">' + jointed(' class="b"') + '</body>'),
         ),
-    )
-    after, _ = rewritten(tmp_path, text, {'joint/j/armature': 0.3, 'joint/j/damping': 0.4})
-    assert after == text.replace(
-        'class="b"/><geom', 'class="b" armature="0.3" damping="0.4"/><geom'
-    )
+        {'joint/j/armature': 0.3, 'joint/j/damping': 0.4},
+        'class="b"/><geom',
+        'class="b" armature="0.3" damping="0.4"/><geom',
+    ),
+    # Of elements with equal names the right one changes.
+    (NAMESAKES, {'actuator/j/gear': 2}, 'name="j"/></act', 'name="j" gear="2"/></act'),
+    (NAMESAKES, {'joint/j/damping': 2}, 'name="j"/><geom', 'name="j" damping="2"/><geom'),
+    # Only the first coefficient of a polynomial changes.
+    (mjcf(worldbody(jointed(' damping=".5  2 3e0"'))), {'joint/j/damping': 0.7}, '.5  2', '0.7  2'),
+    # Gains are written as the actuator spells them.
+    (
+        actuated('<position name="a" joint="j"/>'),
+        {'actuator/a/kp': 6, 'actuator/a/kv': 0.5},
+        'joint="j"/></act',
+        'joint="j" kp="6" kv="0.5"/></act',
+    ),
+    (motor(' gear="2 0"'), {'actuator/a/gear': 3}, 'gear="2 0"', 'gear="3 0"'),
+    (motor(' gear="2"'), {'actuator/a/gear[2]': 3}, 'gear="2"', 'gear="2 0 3"'),
+    (
+        motor('', '<default><motor gear="1 2 0 4"/></default>'),
+        {'actuator/a/gear': 3},
+        'joint="j"/></act',
+        'joint="j" gear="3 2 0 4"/></act',
+    ),
+    (
+        actuated(AFFINE.format(' gainprm="5" biasprm="0  -5.0 -1"')),
+        {'actuator/a/kp': 6},
+        'gainprm="5" biasprm="0  -5.0 -1"',
+        'gainprm="6" biasprm="0  -6 -1"',
+    ),
+    (
+        actuated(AFFINE.format(' gainprm="5" biasprm="0 -5"')),
+        {'actuator/a/kv': 2},
+        'biasprm="0 -5"',
+        'biasprm="0 -5 -2"',
+    ),
+    (
+        actuated(
+            '<general name="a" joint="j"/>',
+            '<default><general biastype="affine" gainprm="5" biasprm="1 -5 -1"/></default>',
+        ),
+        {'actuator/a/kp': 6},
+        'joint="j"/></act',
+        'joint="j" gainprm="6" biasprm="1 -6 -1"/></act',
+    ),
+    (
+        actuated('<general name="a" joint="j" dyntype="filter" dynprm="0.1 7"/>'),
+        {'actuator/a/dynprm[0]': 0.2, 'actuator/a/gainprm[0]': 3},
+        'dynprm="0.1 7"',
+        'dynprm="0.2 7" gainprm="3"',
+    ),
+    (
+        actuated('<intvelocity name="a" joint="j" kp="5" actrange="-1 1"/>'),
+        {'actuator/a/kp': 6, 'actuator/a/kv': 1},
+        'kp="5" actrange="-1 1"',
+        'kp="6" actrange="-1 1" kv="1"',
+    ),
+    # Gravity goes into the option that counts.
+    (mjcf('<option gravity="0 0  -9.81"/>', worldbody()), GRAVITY, '0 0  -9.81', '1 0  -9.5'),
+    (
+        mjcf('<option timestep=".001"/>', worldbody()),
+        GRAVITY,
+        '".001"',
+        '".001" gravity="1 0 -9.5"',
+    ),
+    (mjcf(worldbody()), GRAVITY, '<mujoco>', '<mujoco><option gravity="1 0 -9.5"/>'),
+    (mjcf(TWO_OPTIONS.format('0 0 -9'), worldbody()), GRAVITY, '0 0 -9', '1 0 -9.5'),
+    # A delay is MuJoCo's own, with a history that is long enough, and none where it is 0.
+    (motor(''), {'actuator/a/delay': 0.005}, 'joint="j"/></act', f'joint="j"{DELAYED}/></act'),
+    (motor(''), {'actuator/a/delay': 0.0}, '<motor', '<motor'),
+    (motor(' nsample="9"'), {'actuator/a/delay': 0.0}, 'nsample="9"', 'nsample="9"'),
+    (
+        motor(' nsample="9"'),
+        {'actuator/a/delay': 0.005},
+        'nsample="9"',
+        'nsample="9" delay="0.005" interp="linear"',
+    ),
+    (
+        motor(CUBIC),
+        {'actuator/a/delay': 0.005},
+        CUBIC,
+        ' interp="linear" delay="0.005" nsample="4"',
+    ),
+    (motor(CUBIC), {'actuator/a/delay': 0.0}, CUBIC, ''),
+    (
+        motor('', '<default><motor delay=".01" nsample="5" interp="linear"/></default>'),
+        {'actuator/a/delay': 0.0},
+        'joint="j"/></act',
+        'joint="j" delay="0" nsample="0" interp="zoh"/></act',
+    ),
+]
 
 
-def test_the_right_one_of_elements_with_equal_names_changes(tmp_path: Path) -> None:
-    text = mjcf(
-        worldbody(BODY),
-        '<actuator><motor name="j" joint="j"/></actuator>',
-        '<equality><joint name="j" joint1="j"/></equality>',
-        '<sensor><jointpos name="j" joint="j"/></sensor>',
-    )
-    after, _ = rewritten(tmp_path, text, {'joint/j/damping': 0.4, 'actuator/j/gear': 2})
-    assert after == text.replace('<joint name="j"/>', '<joint name="j" damping="0.4"/>').replace(
-        '<motor name="j" joint="j"/>', '<motor name="j" joint="j" gear="2"/>'
-    )
+@pytest.mark.parametrize(('text', 'values', 'old', 'new'), EDITS)
+def test_a_value_is_written_where_and_as_the_text_has_it(
+    tmp_path: Path, text: str, values: dict[str, float], old: str, new: str
+) -> None:
+    assert text.count(old) == 1
+    after, written = rewritten(tmp_path, text, values)
+    assert after == text.replace(old, new)
+    assert written.notes == ()
 
 
 def test_changes_reach_nested_includes_and_other_files_stay_as_they_are(tmp_path: Path) -> None:
@@ -127,8 +240,7 @@ def test_changes_reach_nested_includes_and_other_files_stay_as_they_are(tmp_path
 
 
 def test_assets_beside_the_model_folder_keep_their_place(tmp_path: Path) -> None:
-    obj = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'
-    save(tmp_path, obj, 'robot/meshes/t.obj')
+    save(tmp_path, TETRAHEDRON, 'robot/meshes/t.obj')
     save(tmp_path, 'not needed', 'robot/meshes/other.obj')
     source = save(
         tmp_path,
@@ -148,8 +260,7 @@ def test_assets_beside_the_model_folder_keep_their_place(tmp_path: Path) -> None
 
 
 def test_absolute_references_are_kept_and_noted(tmp_path: Path) -> None:
-    obj = 'v 0 0 0\nv 1 0 0\nv 0 1 0\nv 0 0 1\nf 1 3 2\nf 1 2 4\nf 1 4 3\nf 2 3 4\n'
-    meshes = save(tmp_path, obj, 'meshes/t.obj').parent
+    meshes = save(tmp_path, TETRAHEDRON, 'meshes/t.obj').parent
     text = mjcf(
         f'<compiler meshdir="{meshes}"/><asset><mesh name="t" file="t.obj"/></asset>',
         worldbody('<body name="b"><joint name="j"/><geom type="mesh" mesh="t"/></body>'),
@@ -171,80 +282,12 @@ def test_absolute_references_are_kept_and_noted(tmp_path: Path) -> None:
 def test_springref_is_written_in_the_unit_of_the_file(
     tmp_path: Path, compiler: str, kind: str, written: float
 ) -> None:
-    joint = f'<joint name="j" type="{kind}" stiffness="1" springref="1"/>'
-    text = mjcf(compiler, worldbody(BODY.replace('<joint name="j"/>', joint)))
+    spring = f' type="{kind}" stiffness="1" springref="1"'
+    text = mjcf(compiler, worldbody(jointed(spring)))
     after, _ = rewritten(tmp_path, text, {'joint/j/springref': float(np.deg2rad(20))})
     found = re.search(r'springref="(.*?)"', after)
     assert found
     assert float(found[1]) == pytest.approx(written, abs=1e-12)
-
-
-@pytest.mark.parametrize('attribute', ['damping', 'stiffness'])
-def test_only_the_first_coefficient_of_a_polynomial_changes(tmp_path: Path, attribute: str) -> None:
-    text = mjcf(worldbody(BODY.replace('name="j"', f'name="j" {attribute}=".5  2 3e0"')))
-    after, _ = rewritten(tmp_path, text, {f'joint/j/{attribute}': 0.7})
-    assert after == text.replace('.5  2 3e0', '0.7  2 3e0')
-
-
-def test_an_inherited_polynomial_is_written_whole(tmp_path: Path) -> None:
-    text = mjcf('<default><joint damping="1 2 3"/></default>', worldbody())
-    after, _ = rewritten(tmp_path, text, {'joint/j/damping': 0.7})
-    assert after == text.replace('<joint name="j"/>', '<joint name="j" damping="0.7 2 3"/>')
-
-
-SERVOS: list[tuple[str, str, dict[str, float], str]] = [
-    ('', '<position name="a" joint="j" kp="5" kv="1"/>', {'kp': 6}, 'kp="6" kv="1"'),
-    ('', '<position name="a" joint="j"/>', {'kp': 6, 'kv': 0.5}, 'joint="j" kp="6" kv="0.5"'),
-    ('', '<velocity name="a" joint="j" kv="1"/>', {'kv': 2}, 'kv="2"'),
-    ('', '<motor name="a" joint="j" gear="2 0"/>', {'gear': 3}, 'gear="3 0"'),
-    ('', '<motor name="a" joint="j" gear="2"/>', {'gear[2]': 3}, 'gear="2 0 3"'),
-    (
-        '<default><motor gear="1 2 0 4"/></default>',
-        '<motor name="a" joint="j"/>',
-        {'gear': 3},
-        'gear="3 2 0 4"',
-    ),
-    (
-        '',
-        '<general name="a" joint="j" biastype="affine" gainprm="5" biasprm="0  -5.0 -1"/>',
-        {'kp': 6},
-        'gainprm="6" biasprm="0  -6 -1"',
-    ),
-    (
-        '',
-        '<general name="a" joint="j" biastype="affine" gainprm="5" biasprm="0 -5"/>',
-        {'kv': 2},
-        'biasprm="0 -5 -2"',
-    ),
-    (
-        '<default><general biastype="affine" gainprm="5" biasprm="1 -5 -1"/></default>',
-        '<general name="a" joint="j"/>',
-        {'kp': 6},
-        'joint="j" gainprm="6" biasprm="1 -6 -1"',
-    ),
-    (
-        '',
-        '<general name="a" joint="j" dyntype="filter" dynprm="0.1 7"/>',
-        {'dynprm[0]': 0.2, 'gainprm[0]': 3},
-        'dynprm="0.2 7" gainprm="3"',
-    ),
-    ('', '<pid name="a" joint="j" kp="5" kv="1"/>', {'kv': 2}, 'kv="2"'),
-    (
-        '',
-        '<intvelocity name="a" joint="j" kp="5" actrange="-1 1"/>',
-        {'kp': 6, 'kv': 1},
-        'kp="6" actrange="-1 1" kv="1"',
-    ),
-]
-
-
-@pytest.mark.parametrize(('default', 'servo', 'values', 'expected'), SERVOS)
-def test_gains_are_written_as_the_actuator_spells_them(
-    tmp_path: Path, default: str, servo: str, values: dict[str, float], expected: str
-) -> None:
-    text = mjcf(default, worldbody(), f'<actuator>{servo}</actuator>')
-    after, _ = rewritten(tmp_path, text, {f'actuator/a/{key}': v for key, v in values.items()})
-    assert expected in after
 
 
 def test_a_mass_from_geoms_becomes_an_inertial_element(tmp_path: Path) -> None:
@@ -276,72 +319,10 @@ def test_an_inertial_inside_an_included_file_is_found(tmp_path: Path) -> None:
     assert 'mass="4"' in (written.path.parent / 'i.xml').read_text()
 
 
-@pytest.mark.parametrize(
-    ('options', 'expected'),
-    [
-        ('<option gravity="0 0  -9.81"/>', '<option gravity="1 0  -9.5"/>'),
-        ('<option timestep=".001"/>', '<option timestep=".001" gravity="1 0 -9.5"/>'),
-        ('', '<option gravity="1 0 -9.5"/>'),
-        (
-            '<option gravity="3 3 3"/><option gravity="0 0 -9"/>',
-            '<option gravity="3 3 3"/><option gravity="1 0 -9.5"/>',
-        ),
-    ],
-)
-def test_gravity_is_written_into_the_option_that_counts(
-    tmp_path: Path, options: str, expected: str
-) -> None:
-    text = mjcf(options, worldbody())
-    after, _ = rewritten(tmp_path, text, {'option/gravity[0]': 1, 'option/gravity[2]': -9.5})
-    assert after == text.replace(f'<mujoco>{options}', f'<mujoco>{expected}')
-
-
-MOTOR = '<actuator><motor name="a" joint="j"{}/></actuator>'
-
-
-@pytest.mark.parametrize(
-    ('before', 'delay', 'after'),
-    [
-        ('', 0.005, ' delay="0.005" nsample="4" interp="linear"'),
-        ('', 0.0, ''),
-        (' nsample="9"', 0.0, ' nsample="9"'),
-        (' nsample="9"', 0.005, ' nsample="9" delay="0.005" interp="linear"'),
-        (
-            ' interp="cubic" delay=".004" nsample="2"',
-            0.005,
-            ' interp="linear" delay="0.005" nsample="4"',
-        ),
-        (' interp="cubic" delay=".004" nsample="2"', 0.0, ''),
-    ],
-)
-def test_a_delay_is_written_as_mujocos_own(
-    tmp_path: Path, before: str, delay: float, after: str
-) -> None:
-    text = mjcf(worldbody(), MOTOR.format(before))
-    found, written = rewritten(tmp_path, text, {'actuator/a/delay': delay})
-    assert found == mjcf(worldbody(), MOTOR.format(after))
-    assert written.notes == ()
-
-
-def test_an_inherited_delay_is_switched_off_on_the_element(tmp_path: Path) -> None:
-    default = '<default><motor delay=".01" nsample="5" interp="linear"/></default>'
-    text = mjcf(default, worldbody(), MOTOR.format(''))
-    found, _ = rewritten(tmp_path, text, {'actuator/a/delay': 0.0})
-    off = MOTOR.format(' delay="0" nsample="0" interp="zoh"')
-    assert found == mjcf(default, worldbody(), off)
-
-
 @pytest.mark.parametrize(('delay', 'simulated'), [(0.0005, '0 s'), (0.0015, '0.002 s')])
 def test_a_delay_below_one_timestep_is_noted(tmp_path: Path, delay: float, simulated: str) -> None:
-    _, written = rewritten(
-        tmp_path, mjcf(worldbody(), MOTOR.format('')), {'actuator/a/delay': delay}
-    )
+    _, written = rewritten(tmp_path, motor(''), {'actuator/a/delay': delay})
     assert f'MuJoCo simulates {simulated}' in written.notes[0]
-
-
-def actuated(actuator: str, default: str = '') -> str:
-    body = BODY.replace('size', 'pos="1 0 0" size').replace('"j"', '"j" range="-10 10"')
-    return mjcf(default, worldbody(body), f'<actuator>{actuator}</actuator>')
 
 
 def framed(inside: str = '') -> str:
@@ -351,81 +332,40 @@ def framed(inside: str = '') -> str:
 
 
 INERTIAL = '<inertial pos="0 0 .1" mass="2" fullinertia="1 2 2.5 .1 .2 .3"/>'
-RARE = {
-    'replicate': (
-        mjcf(worldbody(f'<replicate count="2" offset="1 0 0">{BODY}</replicate>')),
-        {'joint/j0/damping': 2.0},
-    ),
-    'attach': (
-        mjcf(
-            '<asset><model name="c" file="c.xml"/></asset>',
-            worldbody('<attach model="c" body="b" prefix="p-"/>'),
-        ),
-        {'joint/p-j/damping': 2.0},
-    ),
-    'springdamper': (
-        mjcf(worldbody(BODY.replace('name="j"', 'name="j" springdamper="1 1"'))),
-        {'joint/j/damping': 2.0},
-    ),
-    'align': (
-        mjcf(
-            worldbody(
-                '<body name="b"><freejoint align="true"/><geom size=".1" pos="1 0 0"/></body>'
-            )
-        ),
-        {'body/b/mass': 2.0},
-    ),
-    'freejoint': (
-        mjcf(worldbody('<body><freejoint name="j"/><geom size=".1"/></body>')),
-        {'joint/j/margin': 0.3},
-    ),
-    'fromto': (
-        mjcf(worldbody(BODY + '<site name="s" type="capsule" size=".1" fromto="0 0 0 1 0 0"/>')),
-        {'site/s/pos[0]': 0.3},
-    ),
-    'frame of a body': (framed(), {'body/b/pos[0]': 0.3}),
-    'frame of a site': (framed('<site name="s"/>'), {'site/s/quat[1]': 0.3}),
-    'frame of an inertial': (framed(INERTIAL), {'body/b/ipos[1]': 0.3}),
-    'settotalmass': (
-        mjcf('<compiler settotalmass="7"/>', worldbody()),
-        {'body/b/mass_scaled': 3.0},
-    ),
-    'inertiafromgeom': (
-        mjcf('<compiler inertiafromgeom="true"/>', worldbody()),
-        {'body/b/mass': 3.0},
-    ),
-    'dampratio': (
-        actuated('<position name="a" joint="j" dampratio="1" kp="5"/>'),
-        {'joint/j/armature': 2.0},
-    ),
-    'dampratio of a pid': (
-        actuated('<pid name="a" joint="j" dampratio="1" kp="5"/>'),
-        {'body/b/mass': 3.0},
-    ),
-    'dampratio of a class': (
-        actuated('<position joint="j"/>', '<default><position dampratio="1" kp="5"/></default>'),
-        {'joint/j/armature': 2.0},
-    ),
-    'inheritrange': (
-        actuated('<position name="a" joint="j" kp="3" inheritrange="1"/>'),
-        {'joint/j/range[1]': 0.5},
-    ),
-    'gain of a motor': (actuated('<motor name="a" joint="j"/>'), {'actuator/a/gainprm': 2.0}),
-    'damper': (
-        actuated('<damper name="a" joint="j" kv="1" ctrlrange="0 1"/>'),
-        {'actuator/a/gainprm[2]': -3.0},
-    ),
-    'dcmotor': (
-        actuated('<dcmotor name="a" joint="j" motorconst="2" resistance="3" inductance=".5"/>'),
-        {'actuator/a/gainprm[0]': 5.0},
-    ),
-}
+FREE = '<body name="b"><freejoint name="j"{}/><geom size=".1" pos="1 0 0"/></body>'
+SITE = '<site name="s" type="capsule" size=".1" fromto="0 0 0 1 0 0"/>'
+CHILD = '<asset><model name="c" file="c.xml"/></asset>'
+CLASS = '<default><position dampratio="1" kp="5"/></default>'
+MOTOR = '<dcmotor name="a" joint="j" motorconst="2" resistance="3" inductance=".5"/>'
+#: A target and its value, and a text without a place for it.
+RARE: list[tuple[str, float, str]] = [
+    ('joint/j0/damping', 2, world(f'<replicate count="2" offset="1 0 0">{BODY}</replicate>')),
+    ('joint/p-j/damping', 2, mjcf(CHILD, worldbody('<attach model="c" body="b" prefix="p-"/>'))),
+    ('joint/j/damping', 2, world(jointed(' springdamper="1 1"'))),
+    ('body/b/mass', 2, world(FREE.format(' align="true"'))),
+    ('joint/j/margin', 0.3, world(FREE.format(''))),
+    ('site/s/pos[0]', 0.3, world(BODY + SITE)),
+    ('body/b/pos[0]', 0.3, framed()),
+    ('site/s/quat[1]', 0.3, framed('<site name="s"/>')),
+    ('body/b/ipos[1]', 0.3, framed(INERTIAL)),
+    ('body/b/mass_scaled', 3, mjcf('<compiler settotalmass="7"/>', worldbody())),
+    ('body/b/mass', 3, mjcf('<compiler inertiafromgeom="true"/>', worldbody())),
+    ('joint/j/armature', 2, actuated('<position name="a" joint="j" dampratio="1" kp="5"/>')),
+    ('body/b/mass', 3, actuated('<pid name="a" joint="j" dampratio="1" kp="5"/>')),
+    ('joint/j/armature', 2, actuated('<position joint="j"/>', CLASS)),
+    ('joint/j/range[1]', 0.5, actuated('<position name="a" joint="j" kp="3" inheritrange="1"/>')),
+    ('actuator/a/gainprm', 2, actuated('<motor name="a" joint="j"/>')),
+    ('actuator/a/gainprm[2]', -3, actuated('<damper name="a" joint="j" kv="1" ctrlrange="0 1"/>')),
+    ('actuator/a/gainprm[0]', 5, actuated(MOTOR)),
+]
 
 
 @pytest.mark.filterwarnings('ignore:compiler attribute:UserWarning')
-@pytest.mark.parametrize('spelling', RARE)
-def test_rare_spellings_are_written_anew_and_mean_the_fit(tmp_path: Path, spelling: str) -> None:
-    text, values = RARE[spelling]
+@pytest.mark.parametrize(('path', 'value', 'text'), RARE)
+def test_rare_spellings_are_written_anew_and_mean_the_fit(
+    tmp_path: Path, path: str, value: float, text: str
+) -> None:
+    values = {path: value}
     save(tmp_path, mjcf(worldbody()), 'in/c.xml')
     after, written = rewritten(tmp_path, text, values)
     (note,) = written.notes
@@ -438,16 +378,13 @@ def test_rare_spellings_are_written_anew_and_mean_the_fit(tmp_path: Path, spelli
 
 
 def test_includes_are_not_left_beside_a_text_that_is_written_anew(tmp_path: Path) -> None:
-    joint = '<joint name="j" springdamper="1 1"/>'
-    save(tmp_path, f'<x>{BODY.replace("""<joint name="j"/>""", joint)}</x>', 'in/b.xml')
+    save(tmp_path, '<x>' + jointed(' springdamper="1 1"') + '</x>', 'in/b.xml')
     text = mjcf(worldbody('<include file="b.xml"/>'))
     _, written = rewritten(tmp_path, text, {'joint/j/damping': 2.0})
     assert [path.name for path in written.path.parent.iterdir()] == ['model.xml']
 
 
-def test_what_cannot_be_written_back_is_one_sentence_and_leaves_nothing_behind(
-    tmp_path: Path,
-) -> None:
+def test_what_cannot_be_written_back_is_one_sentence_and_leaves_nothing_behind(tmp_path: Path):
     tendon = '<fixed name="t" springlength=".1 .4"><joint joint="j" coef="1"/></fixed>'
     text = mjcf(worldbody(), f'<tendon>{tendon}</tendon>')
     existing = save(tmp_path, 'precious', 'out/file.txt')

@@ -106,9 +106,7 @@ SPELLED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(('element', 'attribute'), FIELD_KINDS)
-def test_a_value_changes_its_own_attribute_only(
-    tmp_path: Path, element: str, attribute: str
-) -> None:
+def test_a_value_changes_its_own_attribute_only(tmp_path: Path, element: str, attribute: str):
     targets = [target for target in targets_of(COMPILED, element, attribute) if spellable(target)]
     assert targets
     named = {target.name: target for target in reversed(targets)}
@@ -249,17 +247,13 @@ CLASSES = """\
         ('default/main/actuator/gear', ['<general gear="7"/>']),
     ],
 )
-def test_a_value_of_a_class_is_written_into_the_class(
-    tmp_path: Path, path: str, lines: list[str]
-) -> None:
+def test_a_value_of_a_class_is_written_into_the_class(tmp_path: Path, path: str, lines: list[str]):
     text, _ = rewritten(tmp_path, CLASSES, {path: 7})
     assert added(CLASSES, text) == lines
 
 
 @pytest.mark.parametrize('path', ['default/leg/joint/damping', 'default/leg/actuator/kp'])
-def test_a_value_that_the_text_repeats_below_its_class_is_written_anew(
-    tmp_path: Path, path: str
-) -> None:
+def test_a_value_that_the_text_repeats_below_its_class_is_written_anew(tmp_path: Path, path: str):
     _, written = rewritten(tmp_path, CLASSES, {path: 7})
     assert not written.edited
     spec = load_spec(tmp_path / 'in' / 'model.xml')

@@ -19,12 +19,7 @@ import pytest
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[2]
-NODES = (
-    'calibrator',
-    'exciter',
-    'recorder',
-    'simulated_robot',
-)
+NODES = ('calibrator', 'exciter', 'recorder', 'simulated_robot')
 #: What a build needs; README.md is the only one that may be absent.
 SOURCES = (
     'LICENSE',
@@ -126,7 +121,6 @@ def _bare_environment() -> dict[str, str]:
 
 def test_colcon_puts_every_executable_where_ros2_run_looks(workspace: Path):
     folder = workspace / 'install/sysid_ros/lib/sysid_ros'
-
     assert _files(folder) == {*NODES, 'sysid'}
     assert all(os.access(folder / name, os.X_OK) for name in NODES)
     first_lines = {path.read_text().split('\n')[0] for path in folder.iterdir()}
@@ -135,7 +129,6 @@ def test_colcon_puts_every_executable_where_ros2_run_looks(workspace: Path):
 
 def test_colcon_registers_the_package_and_shares_its_files(workspace: Path):
     share = workspace / 'install/sysid_ros/share'
-
     assert (share / 'ament_index/resource_index/packages/sysid_ros').is_file()
     expected = {
         f'{folder}/{name}' for folder in ('launch', 'config') for name in _files(ROOT / folder)
@@ -151,9 +144,7 @@ def test_every_executable_finds_its_main_function(workspace: Path):
         '    print(point.name, bool(u.find_spec(point.module)))'
     )
     command = f'source install/setup.bash && exec {sys.executable} -c "$0"'
-
     done = _run('bash', '-c', command, code, cwd=workspace, env=_bare_environment())
-
     names = (*NODES, 'sysid')
     assert sorted(done.stdout.splitlines()) == sorted(f'{name} True' for name in names)
 
@@ -166,7 +157,6 @@ def test_sysid_runs_from_the_workspace(workspace: Path):
         cwd=workspace,
         env={**_bare_environment(), 'PATH': f'{Path(sys.executable).parent}:{os.environ["PATH"]}'},
     )
-
     assert done.returncode == 0, done.stderr
     assert 'Usage: sysid' in done.stdout
 
@@ -191,34 +181,22 @@ def test_a_node_from_the_workspace_answers_a_bad_parameter_with_one_line(workspa
         env=environment,
         timeout=60,
     )
-
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith('recorder: Expected none or zstd')
 
 
-def test_pip_puts_only_sysid_on_the_path(without_ros: Path):
+def test_pip_installs_every_file_and_the_version_and_only_sysid_on_the_path(without_ros: Path):
     added = {path.name for path in (without_ros / 'bin').iterdir()}
-
     assert 'sysid' in added
     assert added & set(NODES) == set()
     assert not (without_ros / 'lib/sysid_ros').exists()
-
-
-def test_pip_installs_every_file_of_the_package(without_ros: Path):
     (installed,) = without_ros.glob('lib/python3*/site-packages/sysid_ros')
-
     assert _files(installed) == _files(ROOT / 'sysid_ros')
     for folder in ('config', 'launch'):
         assert _files(without_ros / 'share/sysid_ros' / folder) == _files(ROOT / folder)
-
-
-def test_the_version_is_the_one_of_package_xml(without_ros: Path):
-    version = ET.parse(ROOT / 'package.xml').findtext('version')  # noqa: S314 (our own file)
     code = 'from importlib.metadata import version; print(version("sysid_ros"))'
-
     done = _run(without_ros / 'bin/python', '-c', code, env=_bare_environment())
-
-    assert done.stdout.strip() == version
+    assert done.stdout.strip() == ET.parse(ROOT / 'package.xml').findtext('version')  # noqa: S314
 
 
 def test_sysid_and_the_whole_engine_run_without_ros(without_ros: Path, tmp_path: Path):
@@ -227,7 +205,6 @@ def test_sysid_and_the_whole_engine_run_without_ros(without_ros: Path, tmp_path:
         'import sysid_ros.workflows, sysid_ros.identification, sysid_ros.report, sysid_ros.bags'
     )
     python = without_ros / 'bin/python'
-
     assert _run(python, '-c', 'import rclpy', env=environment).returncode == 1
     for command in ((without_ros / 'bin/sysid', '--help'), (python, '-c', engine)):
         done = _run(*command, cwd=tmp_path, env=environment)
@@ -236,9 +213,7 @@ def test_sysid_and_the_whole_engine_run_without_ros(without_ros: Path, tmp_path:
 
 def test_a_node_without_ros_says_in_one_line_how_to_get_it(without_ros: Path, tmp_path: Path):
     command = (without_ros / 'bin/python', '-m', 'sysid_ros.nodes', 'recorder')
-
     done = _run(*command, cwd=tmp_path, env=_bare_environment())
-
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert 'rclpy' in line

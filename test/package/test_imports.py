@@ -137,7 +137,6 @@ def test_imports_point_to_parts_below():
         if (part := _part_of(found.module)) not in {None, _part(path)}
         and PACKAGES.index(part) >= PACKAGES.index(_part(path))
     ]
-
     assert wrong == []
 
 
@@ -145,7 +144,6 @@ def test_no_file_imports_itself_through_others():
     imported = {
         _module(path): {found.module for found in _imports_of(path)} & MODULES for path in SOURCES
     }
-
     assert set(TopologicalSorter(imported).static_order()) == MODULES
 
 
@@ -157,7 +155,6 @@ def test_only_the_nodes_and_the_demo_import_ros():
         for found in _imports_of(path)
         if found.module.split('.')[0] in ROS_MODULES
     ]
-
     assert wrong == []
 
 
@@ -166,7 +163,6 @@ def test_third_party_imports_are_declared_in_setup_py():
     lists = ('REQUIRED', 'PARQUET', 'XACRO', 'FLEET')
     declared = {_normal(name) for listed in lists for name in _strings_of(listed)}
     providers = packages_distributions()
-
     undeclared = [
         found.where
         for path in SOURCES
@@ -176,7 +172,6 @@ def test_third_party_imports_are_declared_in_setup_py():
         and top not in ROS_MODULES | {'sysid_ros', '__future__'}
         and not declared & {_normal(name) for name in providers.get(top, [top])}
     ]
-
     assert undeclared == []
 
 

@@ -75,35 +75,24 @@ def test_executables_are_nodes_of_setup_py(path: Path):
         if isinstance(node, ast.Assign)
     }
     entry_points = set(ast.literal_eval(assigned['NODES']))
-
     found = {(node.attrib['pkg'], node.attrib['exec']) for node in _nodes(path)}
-
     assert found
     assert found <= {('sysid_ros', name) for name in entry_points}
     assert set(NODES) <= entry_points
 
 
 @by_name
-def test_every_variable_is_a_declared_argument_and_every_argument_is_used(path: Path):
-    used = {name for text in _texts(path) for name in re.findall(r'\$\(var (\w+)\)', text)}
-
+def test_arguments_are_declared_used_and_described_and_files_exist(path: Path):
+    texts = _texts(path)
+    used = {name for text in texts for name in re.findall(r'\$\(var (\w+)\)', text)}
     assert used == set(_arguments(path))
-
-
-@by_name
-def test_every_argument_says_what_it_is_and_has_a_default_unless_it_is_required(path: Path):
-    bare = [
-        arg.attrib['name']
-        for arg in _root(path).findall('arg')
-        if 'required' not in arg.get('description', '') and arg.get('default') is None
-    ]
-
-    assert bare == []
     assert all(arg.get('description') for arg in _root(path).findall('arg'))
+    named = [name for text in texts for name in re.findall(re.escape(SHARE) + r'([\w./]+)', text)]
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 @by_name
-def test_launch_asks_for_what_the_node_requires(path: Path):
+def test_launch_asks_for_what_the_node_requires_and_for_nothing_else(path: Path):
     arguments = _arguments(path)
     required = {
         name
@@ -111,11 +100,12 @@ def test_launch_asks_for_what_the_node_requires(path: Path):
         for name, field in NODES[node.attrib['exec']][0].model_fields.items()
         if (field.description or '').endswith('required') and name in arguments
     }
-
     # Without a default, `ros2 launch` itself says what is missing.
     bare = {name for name, default in arguments.items() if default is None}
     assert bare <= required
     assert {name for name in required if arguments[name] == ''} == set()
+    told = {arg.attrib['name']: arg.attrib['description'] for arg in _root(path).findall('arg')}
+    assert [name for name in bare if 'required' not in told[name]] == []
 
 
 @by_name
@@ -159,17 +149,6 @@ def test_a_parameter_file_has_the_last_word(path: Path):
 
 
 @by_name
-def test_files_of_the_package_exist(path: Path):
-    named = [
-        match
-        for text in _texts(path)
-        for match in re.findall(re.escape(SHARE) + r'([\w./]+)', text)
-    ]
-
-    assert [name for name in named if not (ROOT / name).is_file()] == []
-
-
-@by_name
 def test_an_included_file_gets_every_argument_that_has_the_same_name(path: Path):
     outer = _arguments(path)
     for include in _root(path).iter('include'):
@@ -184,7 +163,6 @@ def test_a_parameter_file_is_for_its_node_shows_all_and_holds_the_defaults(path:
     schema, name = NODES[path.stem]
     text = path.read_text('utf-8')
     document = yaml.safe_load(text)
-
     assert set(document) == {f'/**/{name}'}
     assert set(document[f'/**/{name}']) == {'ros__parameters'}
     given = document[f'/**/{name}']['ros__parameters']

@@ -41,7 +41,6 @@ def test_the_manifest_has_the_elements_of_format_3_in_their_order():
     tags = [element.tag for element in MANIFEST]
     licence = next(MANIFEST.iter('license'))
     depends = [element.text for element in MANIFEST if element.tag.endswith('depend')]
-
     assert MANIFEST.get('format') == '3'
     assert tags == sorted(tags, key=ORDER.index)
     assert {'name', 'version', 'description', 'maintainer', 'license'} <= set(tags)
@@ -56,46 +55,45 @@ def test_catkin_pkg_accepts_the_manifest():
     package = pytest.importorskip('catkin_pkg.package')
     path = ROOT / 'package.xml'
     warnings: list[str] = []
-
     parsed = package.parse_package_string(path.read_text('utf-8'), filename=str(path))
     parsed.validate(warnings=warnings)
-
     assert warnings == []
 
 
-def test_the_manifest_names_every_ros_package_that_the_nodes_import():
-    depends = {element.text for element in MANIFEST.iter('exec_depend')}
-    pattern = re.compile(
-        r'^\s*(?:from|import) (rclpy|\w+_(?:msgs|srvs|interfaces))\b', re.MULTILINE
-    )
+@pytest.mark.parametrize(
+    ('folder', 'depend', 'pattern', 'known'),
+    [
+        # The recorder imports types by name, also the clock's.
+        (
+            'sysid_ros/nodes',
+            'exec_depend',
+            r'^\s*(?:from|import) (rclpy|\w+_(?:msgs|srvs|interfaces))\b',
+            ('rclpy', 'rosgraph_msgs'),
+        ),
+        (
+            'test/nodes',
+            'depend',
+            r"(?:from |import |, ')(\w+_(?:msgs|srvs|interfaces))[./]",
+            ('lifecycle_msgs',),
+        ),
+    ],
+)
+def test_the_manifest_names_every_ros_package_that_is_imported(
+    folder: str, depend: str, pattern: str, known: tuple[str, ...]
+):
+    depends = {element.text for element in MANIFEST if element.tag.endswith(depend)}
     imported = {
         name
-        for path in (ROOT / 'sysid_ros' / 'nodes').rglob('*.py')
-        for name in pattern.findall(path.read_text('utf-8'))
+        for path in (ROOT / folder).rglob('*.py')
+        for name in re.findall(pattern, path.read_text('utf-8'), re.MULTILINE)
     }
-
-    assert 'rclpy' in imported
-    # The recorder imports types by name, also the clock's.
-    assert imported | {'rosgraph_msgs'} <= depends
-
-
-def test_the_manifest_names_every_ros_package_that_the_tests_import():
-    depends = {element.text for element in MANIFEST if element.tag.endswith('depend')}
-    pattern = re.compile(r"(?:from |import |, ')(\w+_(?:msgs|srvs|interfaces))[./]", re.MULTILINE)
-    imported = {
-        name
-        for path in (ROOT / 'test' / 'nodes').rglob('*.py')
-        for name in pattern.findall(path.read_text('utf-8'))
-    }
-
-    assert 'lifecycle_msgs' in imported
-    assert {name for name in imported if not name.startswith(INVENTED)} <= depends
+    assert known[0] in imported
+    assert {name for name in imported.union(known) if not name.startswith(INVENTED)} <= depends
 
 
 def test_the_addresses_are_those_of_the_maintainer():
     owner, _, host = next(MANIFEST.iter('maintainer')).attrib['email'].partition('@')
     urls = {url.attrib['type']: url.text or '' for url in MANIFEST.iter('url')}
-
     assert urls.keys() == {'website', 'repository', 'bugtracker'}
     place = f'https://{host.removeprefix("users.noreply.")}/{owner}/sysid_ros'
     assert [url for url in urls.values() if not url.startswith(place)] == []
@@ -106,7 +104,6 @@ def test_the_manifest_says_of_every_requirement_of_setup_py_where_it_comes_from(
     text = (ROOT / 'package.xml').read_text('utf-8')
     by_pip = re.search(r'rosdep installs these with pip only(.*?)`pip', text, re.DOTALL)
     depends = {element.text for element in MANIFEST.iter('exec_depend')}
-
     assert by_pip
     names = re.findall(r"^ +'([\w-]+)", required, re.MULTILINE)
     assert 'mujoco-core' in names
@@ -124,9 +121,36 @@ def test_the_versions_of_python_are_the_same_everywhere():
     }
     project = tomllib.loads((ROOT / 'pyproject.toml').read_text('utf-8'))['tool']
     asked = re.findall(r'version_info < \((\d+), (\d+)\)', (ROOT / 'Makefile').read_text('utf-8'))
-
     assert classified[0] == lowest
     assert all(found == [(lowest, classified[-1])] for found in said.values()), said
     assert project['mypy']['python_version'] == lowest
     assert project['ruff']['target-version'] == 'py' + lowest.replace('.', '')
     assert asked == [tuple(lowest.split('.'))]
+
+
+HEADER = '# Copyright 2026 The sysid_ros authors\n# SPDX-License-Identifier: Apache-2.0\n'
+FOLDERS = ('sysid_ros', 'test', 'benchmarks', 'examples')
+HEADED = sorted(
+    path.relative_to(ROOT)
+    for path in (
+        ROOT / 'setup.py',
+        *(path for name in FOLDERS for path in (ROOT / name).rglob('*.py')),
+    )
+)
+
+
+def test_python_files_start_with_copyright_and_licence():
+    texts = {path: (ROOT / path).read_text('utf-8') for path in HEADED}
+    without = [
+        str(path)
+        for path, text in texts.items()
+        if not text.removeprefix('#!/usr/bin/env python3\n').startswith(HEADER)
+    ]
+    assert len(texts) > 300
+    assert without == []
+
+
+def test_the_licence_named_in_the_headers_is_the_one_that_is_shipped():
+    text = (ROOT / 'LICENSE').read_text('utf-8')
+    assert 'Apache License' in text
+    assert 'Version 2.0, January 2004' in text

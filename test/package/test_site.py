@@ -41,7 +41,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_of_the_documentation_is_in_the_site(site: Path):
     docs = ROOT / 'docs'
     pages = {path.relative_to(docs).with_suffix('.html') for path in docs.rglob('*.md')}
-
     assert {page for page in pages if not (site / page).is_file()} == set()
     assert (site / 'index.html').is_file()
 
@@ -55,7 +54,6 @@ def test_no_page_loads_anything_from_elsewhere(site: Path):
 
 def test_links_of_the_home_page_stay_in_the_site_where_they_can(site: Path):
     home = (site / 'index.html').read_text('utf-8')
-
     assert 'href="tutorials/urdf-arm.html"' in home
     assert 'src="images/loop.svg"' in home
     assert '/blob/main/docs/' not in home

@@ -1,10 +1,12 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a URDF means, as MuJoCo reads it, against sums done here."""
+"""A URDF as MuJoCo reads it, and with identified values in its text."""
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
 from pathlib import Path
 
 import mujoco
@@ -15,7 +17,16 @@ from numpy.typing import NDArray
 from sysid_ros.errors import ModelError
 from sysid_ros.model.description import convert, read_description
 from sysid_ros.model.inertia import full_inertia
-from sysid_ros.model.loading import load_model, load_spec
+from sysid_ros.model.loading import (
+    add_actuators,
+    compile_spec,
+    fitted_model,
+    load_model,
+    load_spec,
+    read_model,
+)
+from sysid_ros.model.mjcf import WrittenModel, write_model
+from sysid_ros.model.targets import Target, resolve
 from sysid_ros.model.urdf import rotation_from_rpy, rpy_from_rotation
 
 DATA = Path(__file__).parents[1] / 'data' / 'urdf'
@@ -192,3 +203,76 @@ def test_a_mesh_that_mujoco_refuses_is_left_out(tmp_path: Path) -> None:
     broken.write_text('solid ascii\nendsolid ascii\n')
     assert load_model(urdf, [tmp_path]).nmesh == 0
     assert 'link.stl (MuJoCo refuses it)' in ' '.join(read_description(urdf, [tmp_path]).notes)
+
+
+def rewrite(
+    path: Path, folder: Path, values: Mapping[str, float], servos: tuple[str, ...] = ()
+) -> tuple[WrittenModel, mujoco.MjModel, str]:
+    """Write values into a URDF; return also the model that they mean, and the new URDF."""
+    source = read_model(path)
+    spec = source.spec
+    add_actuators(spec, servos)
+    model = compile_spec(spec, path)
+    targets: list[tuple[Target, float]] = [
+        (target, value)
+        for name, value in values.items()
+        for target in resolve(name, model, spec=spec)
+    ]
+    written = write_model(source, targets, folder / 'out')
+    urdf = written.path.with_suffix('.urdf').read_text()
+    return written, fitted_model(path, targets, spec), urdf
+
+
+def test_only_identified_numbers_change(tmp_path: Path) -> None:
+    path = DATA / 'fixed.urdf'
+    values = {
+        'body/arm/mass': 1.75,
+        'body/camera/ipos[1]': 0.05,
+        'body/flange/mass_scaled': 1.0,
+        'joint/lift/damping': 0.7,
+        'joint/roll/frictionloss': 0.02,
+        'body/arm/pos[2]': 0.15,
+    }
+    _, _, urdf = rewrite(path, tmp_path, values)
+    expected = path.read_text()
+    for old, new in (
+        ("<mass value='1.5'/>", "<mass value='1.75'/>"),
+        ("<mass value='.5'/>", "<mass value='1'/>"),
+        ("'.02 .01 .03'", "'.02 0.05 .03'"),
+        ("damping='.3'", "damping='0.7'"),
+        ("'0 0 .1' rpy='1.57", "'0 0 0.15' rpy='1.57"),
+        ("type='continuous'>\n", 'type=\'continuous\'>\n    <dynamics friction="0.02"/>\n'),
+    ):
+        assert expected.count(old) == 1
+        expected = expected.replace(old, new)
+    # The moments of the link that got heavier by a factor grow with it.
+    for old, new in (
+        ("ixx='.004' ixy='.0005' ixz='.0007'", "ixx='0.008' ixy='0.001' ixz='0.0014'"),
+        ("iyy='.003' iyz='-.0004' izz='.005'", "iyy='0.006' iyz='-0.0008' izz='0.01'"),
+    ):
+        expected = expected.replace(old, new)
+    pattern = re.compile(r'-?\d*\.?\d+(?:e-?\d+)?')
+    assert pattern.sub('#', urdf) == pattern.sub('#', expected)
+    numbers = [[float(n) for n in pattern.findall(text)] for text in (urdf, expected)]
+    np.testing.assert_allclose(*numbers, rtol=1e-12)
+
+
+def test_a_text_without_changes_is_the_same_byte_for_byte(tmp_path: Path) -> None:
+    path = tmp_path / 'robot.urdf'
+    path.write_bytes((DATA / 'mimic.urdf').read_bytes().replace(b'\n', b'\r\n'))
+    written, _, _ = rewrite(path, tmp_path, {'joint/elbow/armature': 0.02})
+    assert written.path.with_suffix('.urdf').read_bytes() == path.read_bytes()
+    (note,) = written.notes
+    assert note == (
+        'A URDF has no place for what only the MJCF beside robot.urdf holds: joint/elbow/armature.'
+    )
+
+
+def test_what_was_implied_and_fitted_is_in_the_mjcf_beside(tmp_path: Path) -> None:
+    values = {'actuator/pivot_servo/kp': 12.5, 'joint/pivot/armature': 0.01}
+    written, fitted, urdf = rewrite(DATA / 'bare.urdf', tmp_path, values, ('pivot_servo',))
+    assert urdf == (DATA / 'bare.urdf').read_text()
+    model = mujoco.MjModel.from_xml_path(str(written.path))
+    assert model.actuator('pivot_servo').gainprm[0] == 12.5
+    assert model.actuator('pivot_servo').biasprm[2] == fitted.actuator_biasprm[0, 2]
+    assert 'joint/pivot/armature, 1 implied actuators' in ' '.join(written.notes)
