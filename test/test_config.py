@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from sysid_ros.config.nodes import (
     RecorderConfig,
     SimulatedRobotConfig,
 )
-from sysid_ros.config.schema import CalibrationConfig, MappingConfig, PriorConfig
+from sysid_ros.config.schema import CalibrationConfig, MappingConfig
 from sysid_ros.errors import ConfigError
 
 MINIMAL: dict[str, Any] = {
@@ -34,10 +35,12 @@ MINIMAL: dict[str, Any] = {
     'bags': [{'path': 'bags/a'}],
     'parameters': [{'target': 'joint/*/armature'}],
 }
+CHANNEL = {'topic': '/joint_states', 'field': 'position', 'label': 'j'}
+Load = Callable[..., CalibrationConfig]
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., CalibrationConfig]:
+def load(tmp_path: Path) -> Load:
     """Return a function that reads a minimal file with some keys replaced."""
 
     def read(
@@ -51,76 +54,43 @@ def load(tmp_path: Path) -> Callable[..., CalibrationConfig]:
     return read
 
 
-def test_a_minimal_file_has_documented_defaults(load: Callable[..., CalibrationConfig]) -> None:
+def test_a_minimal_file_has_documented_defaults(load: Load):
     config = load()
     assert config.bags[0].role == 'train'
-    assert config.mapping == 'auto'
-    assert config.stamps == 'auto'
-    assert config.sensors is None
-    assert config.solver.loss == 'linear'
-    assert config.solver.threads == 0
-    assert (config.solver.starts, config.solver.seed) == (1, 0)
-    assert config.check.tolerance == {}
-    assert config.check.held_out_factor == 1.1
-    entry = config.parameters[0]
+    assert (config.mapping, config.stamps, config.sensors) == ('auto', 'auto', None)
+    solver, check = config.solver, config.check
+    assert (solver.loss, solver.threads, solver.starts, solver.seed) == ('linear', 0, 1, 0)
+    assert (check.tolerance, check.held_out_factor) == ({}, 1.1)
+    (entry,) = config.parameters
     assert (entry.name, entry.initial, entry.bounds, entry.shared) == (None, None, None, False)
     assert (entry.scale, entry.prior) == ('linear', None)
 
 
-def test_everything_that_can_be_said_is_read(load: Callable[..., CalibrationConfig]) -> None:
-    config = load(
-        {
-            'bags': [{'path': 'a'}, {'path': 'b', 'role': 'validate'}],
-            'stamps': 'receive',
-            'parameters': [
-                {
-                    'target': 'joint/*/damping',
-                    'name': 'd',
-                    'initial': 1,
-                    'bounds': [0, 2],
-                    'shared': True,
-                    'scale': 'log',
-                    'prior': {'mean': 0.5, 'std': 0.1},
-                }
-            ],
-            'sensors': ['q'],
-            'solver': {
-                'loss': 'soft_l1',
-                'max_iterations': 7,
-                'starts': 8,
-                'seed': 3,
-                'threads': 2,
+def test_everything_that_can_be_said_is_read(load: Load):
+    values = {
+        'parameters': (
+            {
+                'target': 'joint/*/damping',
+                'name': 'd',
+                'initial': 1.0,
+                'bounds': (0.0, 2.0),
+                'shared': True,
+                'scale': 'log',
+                'prior': {'mean': 0.5, 'std': 0.1},
             },
-            'check': {'tolerance': {'d*': 0.5}, 'held_out_factor': 2},
-            'mapping': {
-                'sensors': {
-                    'q': {
-                        'topic': '/joint_states',
-                        'field': 'position',
-                        'label': 'j',
-                        'scale': -1,
-                        'offset': 0.5,
-                    }
-                }
-            },
-        }
-    )
-    assert config.bags[1].role == 'validate'
-    assert config.parameters[0].bounds == (0.0, 2.0)
-    assert config.parameters[0].shared
-    assert config.parameters[0].scale == 'log'
-    assert config.parameters[0].prior == PriorConfig(mean=0.5, std=0.1)
-    assert config.solver.max_iterations == 7
-    assert (config.solver.loss, config.solver.starts, config.solver.seed) == ('soft_l1', 8, 3)
-    assert config.check.tolerance == {'d*': 0.5}
+        ),
+        'solver': {'loss': 'soft_l1', 'max_iterations': 7, 'starts': 8, 'seed': 3, 'threads': 2},
+        'check': {'tolerance': {'d*': 0.5}, 'held_out_factor': 2.0},
+        'mapping': {'sensors': {'q': {**CHANNEL, 'scale': -1.0, 'offset': 0.5}}},
+    }
+    config = load(json.loads(json.dumps({**values, 'stamps': 'receive', 'sensors': ['q']})))
+    assert config.model_dump(include=set(values), exclude_unset=True) == values
+    assert (config.stamps, config.sensors) == ('receive', ('q',))
     assert isinstance(config.mapping, MappingConfig)
-    assert config.mapping.sensors['q'].scale == -1.0
     assert config.mapping.actuators == {}
 
 
-def test_paths_are_relative_to_the_file(
-    load: Callable[..., CalibrationConfig], tmp_path: Path
-) -> None:
+def test_paths_are_relative_to_the_file(load: Load, tmp_path: Path):
     config = load({'mapping': 'map.yaml', 'output': 'results'})
     assert config.model == tmp_path / 'robot.xml'
     assert config.bags[0].path == str(tmp_path / 'bags/a')
@@ -128,21 +98,10 @@ def test_paths_are_relative_to_the_file(
     assert config.mapping == tmp_path / 'map.yaml'
 
 
-def test_overridden_paths_are_relative_to_the_working_directory(
-    load: Callable[..., CalibrationConfig], tmp_path: Path
-) -> None:
-    config = load(
-        {'mapping': 'map.yaml'},
-        {
-            'model': 'x.xml',
-            'output': 'o',
-            'mapping': 'other.yaml',
-            'bags': [{'path': 'b'}],
-        },
-    )
-    assert config.model == Path('x.xml')
-    assert config.output == Path('o')
-    assert config.mapping == Path('other.yaml')
+def test_overridden_paths_are_relative_to_the_working_directory(load: Load, tmp_path: Path):
+    names = {'model': 'x.xml', 'output': 'o', 'mapping': 'other.yaml'}
+    config = load({'mapping': 'map.yaml'}, {**names, 'bags': [{'path': 'b'}]})
+    assert {name: str(getattr(config, name)) for name in names} == names
     assert config.bags[0].path == 'b'
     assert load({}, {'output': 'o'}).model == tmp_path / 'robot.xml'
 
@@ -158,16 +117,14 @@ def test_overridden_paths_are_relative_to_the_working_directory(
     ],
 )
 def test_an_override_that_does_not_fit_is_one_sentence(
-    load: Callable[..., CalibrationConfig], overrides: dict[str, Any], complaint: str
-) -> None:
+    load: Load, overrides: dict[str, Any], complaint: str
+):
     with pytest.raises(ConfigError, match=complaint):
         load({}, overrides)
 
 
-CHANNEL = {'topic': '/joint_states', 'field': 'position', 'label': 'j'}
 COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     ({'modle': 1}, r"Unknown key 'modle' in .*calibration\.yaml; nearest: model, solver"),
-    ({'bags': [{'path': 'b', 'rol': 1}]}, r"Unknown key 'bags\.0\.rol' in .*; nearest: role\.$"),
     (
         {'mapping': {'sensors': {'q': {**CHANNEL, 'scal': 2}}}},
         r"Unknown key 'mapping\.sensors\.q\.scal' in .*; nearest: scale",
@@ -182,14 +139,6 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
         r"Expected train or validate for 'bags\.0\.role' in .*, found 'trian'; nearest: train\.$",
     ),
     (
-        {'solver': {'loss': 'hubber'}},
-        r"Expected linear, huber or soft_l1 for 'solver\.loss' in .*; nearest: huber\.$",
-    ),
-    (
-        {'stamps': 'heder'},
-        r"Expected auto, header or receive for 'stamps' in .*, found 'heder'; nearest: header",
-    ),
-    (
         {'parameters': [{'target': 'a', 'prior': {'mean': 1, 'std': 0}}]},
         r"Bad value 0 for 'parameters\.0\.prior\.std' in .*: expected more than 0\.$",
     ),
@@ -198,7 +147,6 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
     ({'check': {'tolerance': {'a': -1}}}, r"value -1 for 'check\.tolerance\.a' .* at least 0"),
     ({'solver': {'max_iterations': 'many'}}, r"value 'many' for 'solver\.max_iterations' in "),
     ({'parameters': [{'target': 'a', 'bounds': [0]}]}, r"'parameters\.0\.bounds' in "),
-    ({'parameters': [{'target': 'a', 'bounds': [0, 1, 2]}]}, r"for 'parameters\.0\.bounds' in "),
     ({'parameters': [{'target': 'a', 'bounds': ['x', 1]}]}, r"'parameters\.0\.bounds\.0' in "),
     ({'model': None}, r"for 'model' in "),
     ({'solver': 3}, r"Bad value 3 for 'solver' in "),
@@ -210,8 +158,8 @@ COMPLAINTS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(('changes', 'complaint'), COMPLAINTS)
 def test_a_file_that_does_not_fit_is_one_sentence(
-    load: Callable[..., CalibrationConfig], changes: dict[str, Any], complaint: str
-) -> None:
+    load: Load, changes: dict[str, Any], complaint: str
+):
     with pytest.raises(ConfigError, match=complaint) as caught:
         load(changes)
     message = str(caught.value)
@@ -223,14 +171,7 @@ def test_a_file_that_does_not_fit_is_one_sentence(
     assert 'MappingConfig' not in message
 
 
-def test_what_has_no_default_must_be_there(tmp_path: Path) -> None:
-    path = tmp_path / 'calibration.yaml'
-    path.write_text(yaml.safe_dump({k: v for k, v in MINIMAL.items() if k != 'bags'}))
-    with pytest.raises(ConfigError, match="Missing key 'bags' in "):
-        load_calibration(path)
-
-
-def test_the_model_is_in_the_first_training_bag_unless_it_is_named(tmp_path: Path) -> None:
+def test_the_model_is_in_the_first_training_bag_unless_it_is_named(tmp_path: Path):
     path = tmp_path / 'calibration.yaml'
     for name in ('bags/b', 'bags/a'):
         (tmp_path / name).mkdir(parents=True)
@@ -242,7 +183,7 @@ def test_the_model_is_in_the_first_training_bag_unless_it_is_named(tmp_path: Pat
     assert load_calibration(path).model == tmp_path / 'bags' / 'a'
 
 
-def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path):
     (tmp_path / 'calibration.yaml').write_text('')
     with pytest.raises(ConfigError, match=r"no file '.*calibratoin.yaml'; nearest: calibration"):
         read_yaml(tmp_path / 'calibratoin.yaml')
@@ -264,7 +205,7 @@ def test_a_file_that_is_not_there_names_its_nearest_sibling(tmp_path: Path) -> N
 )
 def test_what_is_not_a_mapping_in_yaml_is_one_sentence(
     tmp_path: Path, content: bytes, complaint: str
-) -> None:
+):
     path = tmp_path / 'bad.yaml'
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=complaint) as caught:
@@ -272,7 +213,7 @@ def test_what_is_not_a_mapping_in_yaml_is_one_sentence(
     assert '\n' not in str(caught.value)
 
 
-def test_a_mapping_file_is_read_by_the_same_rules(tmp_path: Path) -> None:
+def test_a_mapping_file_is_read_by_the_same_rules(tmp_path: Path):
     path = tmp_path / 'map.yaml'
     path.write_text(yaml.safe_dump({'sensors': {'q': CHANNEL}}))
     assert load_mapping(path).sensors['q'].offset == 0.0
@@ -281,13 +222,13 @@ def test_a_mapping_file_is_read_by_the_same_rules(tmp_path: Path) -> None:
         load_mapping(path)
 
 
-def test_a_configuration_cannot_be_changed(load: Callable[..., CalibrationConfig]) -> None:
+def test_a_configuration_cannot_be_changed(load: Load):
     config = load()
     with pytest.raises(pydantic.ValidationError, match='frozen'):
         config.output = Path()
 
 
-def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
+def test_empty_topics_of_a_launch_file_are_no_topics():
     assert RecorderConfig(topics=('',)).topics == ()
     assert RecorderConfig(topics=('/a', '')).topics == ('/a',)
 
@@ -313,7 +254,7 @@ def test_empty_topics_of_a_launch_file_are_no_topics() -> None:
 )
 def test_parameters_of_nodes_follow_the_same_rules(
     schema: type[pydantic.BaseModel], values: dict[str, Any], complaint: str
-) -> None:
+):
     with pytest.raises(ConfigError, match=complaint):
         validate(schema, values, 'node')
 
@@ -323,7 +264,7 @@ def test_parameters_of_nodes_follow_the_same_rules(
 )
 def test_every_parameter_of_a_node_has_a_default_and_a_description(
     schema: type[pydantic.BaseModel],
-) -> None:
+):
     schema()
     for name, field in schema.model_fields.items():
         assert field.description, name

@@ -19,6 +19,7 @@ import mujoco
 import numpy as np
 import pytest
 
+from builders import bare_results
 from builders.plant_bags import record
 from sysid_ros import demo
 from sysid_ros.config.files import load_calibration
@@ -82,11 +83,8 @@ def test_the_demo_records_calibrates_and_refits(
     done = run_demo('--duration', 3, '--folder', tmp_path, '--assets', pendulum)
 
     assert (done.returncode, done.stderr) == (0, ''), done.stdout
-    assert sorted(path.name for path in (tmp_path / 'bags').iterdir()) == [
-        'train_1',
-        'train_2',
-        'validate_1',
-    ]
+    bags = {path.name for path in (tmp_path / 'bags').iterdir()}
+    assert bags == {'train_1', 'train_2', 'validate_1'}
     for name in ('result.json', 'report.html', 'mjcf/arm.xml'):
         assert (tmp_path / 'out' / 'current' / name).stat().st_size > 1000, name
     result = CalibrationResult.load(tmp_path / 'out' / 'current' / 'result.json')
@@ -115,28 +113,21 @@ def test_a_recorder_that_dies_ends_the_demo_with_2_and_the_reason(
 
     done = run_demo('--duration', 600, '--folder', tmp_path)
 
-    assert done.returncode == 2
-    assert done.stderr == ('demo: The recorder ended before the exciter; its lines say why.\n'), (
-        done.stdout
-    )
+    said = 'demo: The recorder ended before the exciter; its lines say why.\n'
+    assert (done.returncode, done.stderr) == (2, said), done.stdout
     assert re.search(r'\[recorder\] recorder: .*bags', done.stdout)
     assert 'Traceback' not in done.stdout
     assert not (tmp_path / 'out').exists()
 
 
-def test_missing_assets_are_one_sentence_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_missing_assets_are_one_sentence_and_ctrl_c_is_no_traceback(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     assert demo.main(['--assets', str(tmp_path), '--folder', str(tmp_path / 'new')]) == 2
-    assert capsys.readouterr().err == (
-        f"demo: Expected arm.xml in the folder '{tmp_path}' of --assets, found none.\n"
-    )
+    said = f"demo: Expected arm.xml in the folder '{tmp_path}' of --assets, found none.\n"
+    assert capsys.readouterr().err == said
     assert not (tmp_path / 'new').exists()
 
-
-def test_ctrl_c_is_exit_code_130_without_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -161,21 +152,12 @@ def test_the_truth_of_a_parameter_is_found_by_its_target(tmp_path: Path):
 
 def test_errors_are_judged_together_by_their_covariance():
     """Off by two of each's standard errors the way that they are correlated: χ² is far below 8."""
-    found = CalibrationResult.load(PENDULUM / 'baseline.json')
-    first, second = (
-        own.model_copy(
-            update={'name': name, 'value': value, 'low': value - 1.96, 'high': value + 1.96}
-        )
-        for own, name, value in zip(found.parameters, 'ab', (1.0, 5.0), strict=False)
-    )
+    parameters = tuple(bare_results.parameter(n, v, 1.96) for n, v in (('a', 1.0), ('b', 5.0)))
+    matrix = ((1.0, -0.9), (-0.9, 1.0))
     summary = InferenceSummary(
-        method='',
-        samples=9,
-        effective_samples=9.0,
-        covariance=((1.0, -0.9), (-0.9, 1.0)),
-        correlation=((1.0, -0.9), (-0.9, 1.0)),
+        method='', samples=9, effective_samples=9.0, covariance=matrix, correlation=matrix
     )
-    both = found.model_copy(update={'parameters': (first, second), 'inference': summary})
+    both = bare_results.bare_result(parameters=parameters, inference=summary)
     said = demo._judged(both, {'a': 3.0, 'b': 3.0})
     assert said.startswith('0 of 2 true values lie inside')
     assert 'χ² = 4.21 for 2, which right intervals exceed in 12 % of' in said
@@ -232,41 +214,15 @@ def test_the_demos_twenty_parameters_are_found_from_two_exact_seconds(tmp_path: 
     assert result.solver.rollouts < 600
 
 
-class _Recordings:
-    """Stands for the nodes: recordings of which so many commands were skipped."""
-
-    def __init__(self, *skipped: int | None) -> None:
-        self.skipped = list(skipped)
-        self.calibrated = False
-
-    def record(self, *_: Any) -> int | None:
-        return self.skipped.pop(0)
-
-    def calibrate(self, *_: object) -> None:
-        self.calibrated = True
-
-
-@pytest.fixture
-def recordings(monkeypatch: pytest.MonkeyPatch) -> Callable[..., _Recordings]:
-    """Return a function that has the demo record with these numbers of commands skipped."""
-
-    def use(*skipped: int | None) -> _Recordings:
-        made = _Recordings(*skipped)
-        monkeypatch.setattr(demo, 'record_one', made.record)
-        monkeypatch.setattr(demo, '_calibrate', made.calibrate)
-        monkeypatch.setattr(demo, '_refit', made.calibrate)
-        return made
-
-    return use
-
-
 def test_no_fit_is_made_to_a_recording_that_is_known_to_be_bad(
-    recordings: Callable[..., _Recordings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    made = recordings(0, 94, None, 94)
+    skipped = iter((0, 94, None, 94))
+    monkeypatch.setattr(demo, 'record_one', lambda *_: next(skipped))
+    for name in ('_calibrate', '_refit'):
+        monkeypatch.setattr(demo, name, lambda *_: pytest.fail('a fit is made'))
     assert demo.main(['--assets', str(ASSETS), '--folder', str(tmp_path / 'd')]) == 2
     out, err = capsys.readouterr()
-    assert not made.calibrated
     assert err.startswith('demo: This machine is too busy for a robot in real time: in each of 3 ')
     assert f'{tmp_path}/d/bags/train_2' in err
     assert 'in the last one 94 commands were skipped' in err

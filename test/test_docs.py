@@ -144,7 +144,6 @@ def _tables(checked: str) -> Iterator[list[list[str]]]:
 
 
 def _table(checked: str) -> list[list[str]]:
-    """Return the cells of the first such table."""
     for table in _tables(checked):
         return table
     pytest.fail(f'no page has a table that is checked as {checked}')
@@ -262,45 +261,23 @@ def test_launch_files_and_their_arguments_exist(page: str, words: list[str]):
 
 
 @pytest.mark.slow
-def test_services_that_are_called_exist():
+def test_services_and_topics_that_are_named_exist_with_their_types():
     interface = _interface()
-    calls = list(_commands_that_start_with('ros2', 'service', 'call'))
+    calls = [words for _, words in _commands_that_start_with('ros2', 'service', 'call')]
+    echoed = [words[-1] for _, words in _commands_that_start_with('ros2', 'topic', 'echo')]
+    table = r'^\| `(~?/\w+)` \| `([\w/]+)` \|'
+    rows = re.findall(table, _text(ROOT / 'docs/refit.md'), re.MULTILINE)
 
     assert calls
-    for _, (name, kind) in calls:
-        _, node, service = name.split('/')
-        assert node in _node_names(), name
-        assert interface['service', f'~/{service}'] == kind
-
-
-@pytest.mark.slow
-def test_topics_that_are_echoed_exist():
-    interface = _interface()
-    names = [words[-1] for _, words in _commands_that_start_with('ros2', 'topic', 'echo')]
-
-    assert names
-    for name in names:
-        _, node, topic = name.split('/')
-        assert node in _node_names(), name
-        assert ('topic', f'~/{topic}') in interface
-
-
-@pytest.mark.slow
-def test_the_tables_of_services_and_topics_name_their_types():
-    interface = {name: kind for (_, name), kind in _interface().items()}
-    rows = re.findall(
-        r'^\| `(~?/\w+)` \| `([\w/]+)` \|', _text(ROOT / 'docs/refit.md'), re.MULTILINE
-    )
-
-    assert {name for name, _ in rows} == {
-        '~/refit',
-        '~/cancel',
-        '~/parameters',
-        '~/mjcf',
-        '~/result',
-        '/diagnostics',
-    }
-    assert all(interface[name] == kind for name, kind in rows)
+    assert echoed
+    for name in (*(name for name, _ in calls), *echoed):
+        assert name.split('/')[1] in _node_names(), name
+    for name, kind in calls:
+        assert interface['service', f'~/{name.split("/")[2]}'] == kind
+    assert {('topic', f'~/{name.split("/")[2]}') for name in echoed} <= set(interface)
+    kinds = {name: kind for (_, name), kind in interface.items()}
+    names = ('~/refit', '~/cancel', '~/parameters', '~/mjcf', '~/result', '/diagnostics')
+    assert dict(rows) == {name: kinds[name] for name in names}
 
 
 @pytest.mark.parametrize('schema', SCHEMAS.values(), ids=lambda s: s.__name__)
@@ -439,8 +416,7 @@ def test_configurations_that_are_shown_are_valid(block: Block, tmp_path: Path):
         ), 'the example shows every key of its own'
     else:
         assert block.checked == 'workflow'
-        steps = str(document['jobs']['check']['steps'])
-        assert 'sysid check' in steps
+        assert 'sysid check' in str(document['jobs']['check']['steps'])
 
 
 def test_waypoints_in_csv_are_valid(tmp_path: Path):
@@ -486,7 +462,6 @@ def test_make_targets_exist(page: Path):
 
 
 def _spans(page: Path) -> list[str]:
-    """Return what stands between single backticks."""
     return re.findall(r'`([^`\n]+)`', _prose(page))
 
 
@@ -559,20 +534,10 @@ def test_names_of_python_in_the_text_exist(page: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    'span',
-    [
-        'DECODERS',
-        'no_such_name',
-        'CalibratedResult',
-        'fit_everything(model)',
-        'so.calibrates(model)',
-        'sysid_ros.identification.Parameters',
-        'sysid_ros.nothing',
-    ],
-)
-def test_a_name_that_is_gone_is_found(span: str):
-    assert _unknown(span)
+def test_a_name_that_is_gone_is_found():
+    names = 'DECODERS', 'no_such_name', 'CalibratedResult', 'sysid_ros.nothing'
+    dotted = 'sysid_ros.report.Parameters', 'fit_everything(model)', 'so.calibrates(model)'
+    assert all(map(_unknown, (*names, *dotted)))
 
 
 def test_the_table_of_packages_equals_their_order():

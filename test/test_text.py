@@ -21,15 +21,14 @@ import pytest
 import yaml
 
 from builders.bag_columns import Columns
-from builders.hostile import DANGEROUS, NAMES, model_spec, unseen
+from builders.hostile import DANGEROUS, EVERY, HARMLESS, NAMES, model_spec, poisoned, unseen
 from sysid_ros.alignment import Format, align, write_series
 from sysid_ros.alignment.pairing import map_columns
 from sysid_ros.alignment.pairs import PairRole, Unmapped, UnmappedKind
 from sysid_ros.alignment.proposal import Proposal, ProposedPair, to_yaml
-from sysid_ros.config.files import load_mapping
+from sysid_ros.config.files import load_mapping, read_yaml
 from sysid_ros.config.schema import MappingConfig
-from sysid_ros.errors import UNSEEN, AlignmentError, listed, nearest, one_line, short
-from sysid_ros.report import render_report
+from sysid_ros.errors import UNSEEN, AlignmentError, ConfigError, listed, nearest, one_line, short
 from sysid_ros.report.tables import (
     LiteralConsole,
     alignment_text,
@@ -41,18 +40,14 @@ from sysid_ros.report.tables import (
 )
 from sysid_ros.results.comparison import Case, CaseKind
 from sysid_ros.results.result import CalibrationResult
-from sysid_ros.text import file_stems, to_json
+from sysid_ros.text import block_entry, file_stems, parse_yaml, scalar, to_json
 from sysid_ros.workflows.excitation.motion import Motion, format_waypoints, read_waypoints
 from sysid_ros.workflows.export import actuators_text, drives_of, parameters_text
 
 RESULT = Path(__file__).parent / 'data' / 'pendulum' / 'baseline.json'
-#: Half of a pair of surrogates, too, which Python lets through and no file can hold.
-EVERY = (*NAMES, '\ud800', 'e\u0301', 'x\x00y')
-#: What a name of as many letters as any other is replaced by.
-HARMLESS = 'name'
 
 
-def test_what_is_unseen_is_what_unicode_says() -> None:
+def test_what_is_unseen_is_what_unicode_says():
     doing = re.compile(f'[{UNSEEN}]')
     letters = list(map(chr, range(sys.maxunicode + 1)))
     assert all(doing.match(a) for a in letters if unicodedata.category(a) in DANGEROUS)
@@ -61,7 +56,7 @@ def test_what_is_unseen_is_what_unicode_says() -> None:
     assert others <= {*DANGEROUS, 'Cn', 'Mn'}
 
 
-def test_a_line_shows_what_it_cannot_hold() -> None:
+def test_a_line_shows_what_it_cannot_hold():
     assert one_line('a\x1b[31m\nb\u202e\ud800') == r'a\x1b[31m\nb\u202e\ud800'
     assert one_line('Gelenk é 上 {} [red] 😀') == 'Gelenk é 上 {} [red] 😀'
     assert short('x' * 5000) == 'x' * 170 + '…' + 'x' * 85
@@ -78,7 +73,7 @@ def _printed(*names: str, width: int = 1000) -> str:
 
 
 @pytest.mark.parametrize('width', [40, 1000])
-def test_no_name_moves_the_cursor_or_begins_a_line(width: int) -> None:
+def test_no_name_moves_the_cursor_or_begins_a_line(width: int):
     shown = _printed(*EVERY, width=width)
     assert not unseen(shown)
     brief = [name for name in EVERY if len(name) < 100]
@@ -90,7 +85,7 @@ def test_no_name_moves_the_cursor_or_begins_a_line(width: int) -> None:
         assert warned == [f'warning: {one_line(name)}' for name in brief]
 
 
-def test_no_name_makes_more_of_an_error_than_a_sentence() -> None:
+def test_no_name_makes_more_of_an_error_than_a_sentence():
     for name in EVERY:
         error = AlignmentError(f'Joint {name} is not in {listed(NAMES)}; {nearest(name, NAMES)}.')
         assert not unseen(str(error))
@@ -98,7 +93,7 @@ def test_no_name_makes_more_of_an_error_than_a_sentence() -> None:
         assert len(str(error)) <= 1000
 
 
-def test_a_proposed_mapping_holds_the_names_and_nothing_else() -> None:
+def test_a_proposed_mapping_holds_the_names_and_nothing_else():
     pairs = [
         ProposedPair(role, name, name, name, labels, 2.0, 0.0, score, f'for {name}')
         for role, score in ((PairRole.SENSOR, 0.99), (PairRole.ACTUATOR, 0.1))
@@ -122,7 +117,7 @@ def test_a_proposed_mapping_holds_the_names_and_nothing_else() -> None:
     assert yaml.safe_load(confirmed) == {'sensors': sensors, 'actuators': actuators}
 
 
-def test_json_holds_the_names_and_shows_them() -> None:
+def test_json_holds_the_names_and_shows_them():
     document = {name: [name, {'x': name}] for name in EVERY}
     text = to_json(document, indent=1)
     assert not unseen(text)
@@ -132,7 +127,7 @@ def test_json_holds_the_names_and_shows_them() -> None:
 
 def test_csv_files_hold_the_names_and_the_description_of_them_their_lines(
     columns: Columns, tmp_path: Path
-) -> None:
+):
     def aligned(names: Sequence[str]) -> Any:
         model = model_spec(names).compile()
         times = np.arange(0, 0.6, 0.1)
@@ -156,59 +151,31 @@ def test_csv_files_hold_the_names_and_the_description_of_them_their_lines(
     assert text.count('\n') == alignment_text(harmless).count('\n')
 
 
-def test_waypoints_come_back_whatever_is_said_above_them(tmp_path: Path) -> None:
+def test_waypoints_come_back_whatever_is_said_above_them(tmp_path: Path):
     motion = Motion(np.array([0.0, 1.0]), np.zeros((2, len(NAMES))), NAMES)
     path = tmp_path / 'motion.csv'
     path.write_text(format_waypoints(model_spec(NAMES).compile(), motion, NAMES), newline='')
     assert list(read_waypoints(path).names) == [name.strip() for name in NAMES]
 
 
-def _poisoned(value: Any, name: str, key: str = '') -> Any:
-    """Put a name behind every free text of a result."""
-    if isinstance(value, dict):
-        return {k: _poisoned(item, name, k) for k, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return type(value)(_poisoned(item, name, key) for item in value)
-    return f'{value}{name}' if type(value) is str and key != 'role' else value
-
-
 @pytest.fixture(scope='module')
 def stored() -> CalibrationResult:
-    """Return a real result, with a plot."""
     result = CalibrationResult.load(RESULT)
     return result.model_copy(update={'plots': result.plots[:1]})
 
 
 def _with_name(stored: CalibrationResult, name: str) -> CalibrationResult:
-    return CalibrationResult.model_validate(_poisoned(stored.model_dump(), name))
+    return CalibrationResult.model_validate(poisoned(stored.model_dump(), name))
 
 
-def _structure(html: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the elements of a page and their attributes' names, but for breaks inside of names.
-
-    The parser puts each such break into the one before it, and gives up 256 levels below.
-    """
-    page = lxml.html.document_fromstring(html.replace('<wbr>', ''))
-    return [(str(element.tag), tuple(element.keys())) for element in page.iter()]
-
-
-def test_no_name_becomes_a_part_of_a_page(stored: CalibrationResult) -> None:
-    evil = _with_name(stored, HARMLESS + ''.join(short(name, 99) for name in EVERY))
-    harmless = _with_name(stored, HARMLESS)
-    page = render_report(evil)
-    page.encode()
-    assert not unseen(page)
-    assert _structure(page) == _structure(render_report(harmless))
-
-
-def test_no_name_of_a_result_does_anything_to_a_terminal(stored: CalibrationResult) -> None:
+def test_no_name_of_a_result_does_anything_to_a_terminal(stored: CalibrationResult):
     for width in (60, 1000):
         stream = io.StringIO()
         print_result(LiteralConsole(stream, width), _with_name(stored, ''.join(EVERY)))
         assert not unseen(stream.getvalue())
 
 
-def test_no_name_of_a_case_makes_another_one_in_continuous_integration() -> None:
+def test_no_name_of_a_case_makes_another_one_in_continuous_integration():
     cases = [Case(CaseKind.ERROR, name, name, passed=False, sentence=name) for name in EVERY]
     suite = lxml.etree.fromstring(junit(NAMES[0], cases))
     assert len(suite.findall('.//testcase')) == len(suite.findall('.//failure')) == len(EVERY)
@@ -221,7 +188,7 @@ def test_no_name_of_a_case_makes_another_one_in_continuous_integration() -> None
     assert not re.search('<[a-z/!]', page)
 
 
-def test_exports_hold_the_names(stored: CalibrationResult) -> None:
+def test_exports_hold_the_names(stored: CalibrationResult):
     drives, _ = drives_of(model_spec(NAMES).compile())
     document = yaml.safe_load(actuators_text(drives, NAMES[0]))
     assert all(list(joints) == [*NAMES] for joints in document.values())
@@ -233,7 +200,7 @@ def test_exports_hold_the_names(stored: CalibrationResult) -> None:
     assert [(row['name'], row['unit']) for row in rows] == [(name, name) for name in NAMES]
 
 
-def test_files_of_any_names_lie_in_their_folder_side_by_side(tmp_path: Path) -> None:
+def test_files_of_any_names_lie_in_their_folder_side_by_side(tmp_path: Path):
     names = [*EVERY, 'E\u0301', 'É', '', '.', '..', 'con', '*', 'a/b', 'a_b']
     stems = file_stems(names)
     assert len({unicodedata.normalize('NFKC', stem).casefold() for stem in stems}) == len(names)
@@ -245,8 +212,63 @@ def test_files_of_any_names_lie_in_their_folder_side_by_side(tmp_path: Path) -> 
     assert not any(stem.startswith(('.', '-')) or unseen(stem) for stem in stems)
 
 
-def test_a_mapping_of_names_that_yaml_would_cut_is_read(tmp_path: Path) -> None:
+def test_a_mapping_of_names_that_yaml_would_cut_is_read(tmp_path: Path):
     pair = ProposedPair(PairRole.SENSOR, 'x' * 2000, '/js', 'position', ('x',), 1.0, 0.0, 1.0, '')
     path = tmp_path / 'mapping.yaml'
     path.write_text(to_yaml(Proposal('bag', 1.0, (pair,), ()), 'model.xml'))
     assert list(load_mapping(path).sensors) == ['x' * 2000]
+
+
+# YAML of others
+
+
+def _each_of_the_last(start: str, form: str) -> str:
+    """Return ten anchors, each of ten times what the one before it stands for."""
+    lines = [f'a0: &a0 {start}']
+    for place in range(1, 10):
+        aliases = ', '.join([f'*a{place - 1}'] * 10)
+        lines.append(f'a{place}: &a{place} {form.format(aliases)}')
+    return '\n'.join(lines)
+
+
+ENDLESS = {
+    'deep in brackets': ('[' * 60 + ']' * 60, 'nested more than 50 deep'),
+    'deep in lines': ('- ' * 60 + 'x', 'nested more than 50 deep'),
+    'deeper than the parser goes': ('[' * 100_000, 'maximum nesting depth'),
+    'laughs': (_each_of_the_last('[x]', '[{}]'), 'stand for more than 1000000 values'),
+    'merged laughs': (_each_of_the_last('{x: 1}', '{{<<: [{}]}}'), 'for more than 1000000 values'),
+    'long laughs': (f'a: &a {"x" * 100_000}\nb: [{"*a, " * 200}]', 'for more than 1000000 values'),
+    'itself': ('a: &a [1, *a]', "alias 'a' contains itself"),
+    'a 13th month': ('a: 2001-13-13', 'a value is not what it looks like: month must be in 1..12'),
+    'digits': (f'a: {"9" * 5000}', 'a value is not what it looks like: Exceeds the limit'),
+}
+
+
+@pytest.mark.parametrize(('text', 'complaint'), ENDLESS.values(), ids=ENDLESS)
+def test_what_has_no_end_is_a_sentence(tmp_path: Path, text: str, complaint: str):
+    path = tmp_path / 'file.yaml'
+    path.write_text(text)
+    with pytest.raises(ConfigError, match='is not valid YAML: ') as raised:
+        read_yaml(path)
+    assert complaint in str(raised.value)
+
+
+def test_what_is_used_again_a_few_times_is_read():
+    assert parse_yaml('a: &a {x: [1, 2]}\nb: *a\nc: {<<: *a, y: 3}') == {
+        'a': {'x': [1, 2]},
+        'b': {'x': [1, 2]},
+        'c': {'x': [1, 2], 'y': 3},
+    }
+
+
+def test_texts_come_back_and_stay_on_a_line():
+    for text in ('elbow', '/joint_states', 'yes', '1e3', '', ' a', 'é 上', 'a: b\n#', '\u2028\x85'):
+        assert yaml.safe_load(f'{{a: {scalar(text)}, {scalar(text)}: 1}}') == {'a': text, text: 1}
+        assert len(scalar(text).splitlines()) == 1
+    assert scalar('é 上') == '"é 上"'
+
+
+def test_a_key_longer_than_yaml_allows_is_announced():
+    for key in ('a', 'x' * 2000):
+        text = '\n'.join(['b: 1', *block_entry(key, '{c: 1}')])
+        assert yaml.safe_load(text) == {'b': 1, key: {'c': 1}}

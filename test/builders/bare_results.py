@@ -6,7 +6,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from sysid_ros.results.result import CalibrationResult, Check, Level, Provenance, SolverSummary
+from sysid_ros.config.schema import VerdictKind
+from sysid_ros.results.result import (
+    CalibrationResult,
+    Check,
+    Level,
+    ParameterResult,
+    Provenance,
+    SensorError,
+    SolverSummary,
+)
 
 
 def verdict(text: str = '', *, accepted: bool = True) -> tuple[Check, ...]:
@@ -20,12 +29,32 @@ def rejected(result: CalibrationResult, text: str = 'It is worse.') -> Calibrati
     return result.model_copy(update={'checks': verdict(text, accepted=False)})
 
 
-def bare_result(**changes: Any) -> CalibrationResult:
-    """Return an accepted result without parameters, whose errors fell.
+def parameter(name: str, value: float, half_width: float = 0.0, **changes: Any) -> ParameterResult:
+    """Return an identified parameter with an interval of some half width."""
+    fields: dict[str, Any] = {
+        'name': name,
+        'targets': (name,),
+        'unit': 'N·m',
+        'initial': 1.0,
+        'value': value,
+        'low': value - half_width,
+        'high': value + half_width,
+        'bounds': (0.0, 100.0),
+        'verdict_kind': VerdictKind.IDENTIFIED,
+    }
+    return ParameterResult.model_validate({**fields, **changes})
 
-    Args:
-        **changes: Fields that are others.
-    """
+
+def sensor_error(
+    sensor: str, unit: str, role: str, before: float, after: float, **changes: Any
+) -> SensorError:
+    """Return the errors of a sensor over a hundred samples."""
+    fields = {'sensor': sensor, 'unit': unit, 'role': role, 'before': before, 'after': after}
+    return SensorError.model_validate({'samples': 100, **fields, **changes})
+
+
+def bare_result(**changes: Any) -> CalibrationResult:
+    """Return an accepted result without parameters, whose errors fell, with some fields changed."""
     fields: dict[str, Any] = {
         'model': 'arm.xml',
         'parameters': (),

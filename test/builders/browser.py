@@ -80,10 +80,7 @@ def scrolls_sideways(page: Page) -> list[str]:
 
 
 def violations(page: Page, *rules: str) -> list[str]:
-    """Return what axe finds hard for people who do not see, or do not use a mouse.
-
-    Of some of its rules, or of all.
-    """
+    """Return what some or all rules of axe find hard for people who see or point badly."""
     options: dict[str, object] = {'resultTypes': ['violations']}
     if rules:
         options['runOnly'] = list(rules)

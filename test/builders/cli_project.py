@@ -75,13 +75,7 @@ class Project:
 def run_process(
     *arguments: str | Path, folder: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Outcome:
-    """Run ``sysid`` as a user does, in a process of its own.
-
-    Args:
-        *arguments: Of the command.
-        folder: Where; in the working directory of the test unless given.
-        env: What the environment has besides that of the test.
-    """
+    """Run ``sysid`` in a process of its own, in a folder, with more in its environment."""
     done = subprocess.run(
         [sys.executable, '-m', 'sysid_ros.cli', *map(str, arguments)],
         capture_output=True,

@@ -24,11 +24,7 @@ def commands(group: Any = SYSID, path: str = '') -> Iterator[tuple[str, Any]]:
 
 
 def parse(words: Sequence[str]) -> tuple[Any, dict[str, Any]]:
-    """Return the command that words mean, and its parameters by the names in the code.
-
-    Raises:
-        typer.BadParameter: Or what it is derived from: they mean nothing.
-    """
+    """Return the command that words mean, and its parameters by the names in the code."""
     # Options of the command itself, such as --install-completion, act while they are parsed.
     assert words[0][0] != '-', words
     context = SYSID.make_context('sysid', list(words))

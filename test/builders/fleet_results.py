@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from builders.bare_results import bare_result, verdict
+from builders.bare_results import bare_result, parameter, verdict
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.results.result import CalibrationResult, InferenceSummary, ParameterResult
+from sysid_ros.results.result import CalibrationResult, InferenceSummary
 
 
 def robot_result(
@@ -20,20 +20,9 @@ def robot_result(
     accepted: bool = True,
 ) -> CalibrationResult:
     """Return a result with values and standard errors by name, which do not hang together."""
+    kinds = verdicts or {}
     parameters = tuple(
-        ParameterResult.model_validate(
-            {
-                'name': name,
-                'targets': (name,),
-                'unit': 'N·m',
-                'initial': 1.0,
-                'value': value,
-                'low': value - 1.96 * error,
-                'high': value + 1.96 * error,
-                'bounds': (0.0, 100.0),
-                'verdict_kind': (verdicts or {}).get(name, VerdictKind.IDENTIFIED),
-            }
-        )
+        parameter(name, value, 1.96 * error, verdict_kind=kinds.get(name, VerdictKind.IDENTIFIED))
         for name, (value, error) in values.items()
     )
     covariance = np.diag([error**2 for _, error in values.values()]).tolist()

@@ -17,12 +17,7 @@ STARTS = {'ann': 0.0, 'bob': 0.4}
 
 
 def make_fleet(folder: Path, **robots: dict[str, Any]) -> Path:
-    """Write a fleet whose robots take a second or two each, and return its ``fleet.yaml``.
-
-    Args:
-        folder: New folder for model, bags and configuration.
-        **robots: Keys of more robots by name.
-    """
+    """Write a fleet whose robots take a second or two each, and return its ``fleet.yaml``."""
     shutil.copytree(FOLDER, folder)
     base = {
         'model': 'arm.xml',

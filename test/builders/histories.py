@@ -9,15 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from builders.bare_results import bare_result, verdict
-from sysid_ros.config.schema import VerdictKind
+from builders.bare_results import bare_result, parameter, sensor_error, verdict
 from sysid_ros.results import store
-from sysid_ros.results.result import (
-    CalibrationResult,
-    InferenceSummary,
-    ParameterResult,
-    SensorError,
-)
+from sysid_ros.results.result import CalibrationResult, InferenceSummary
 
 #: Parameters of a joint, their usual values, and standard errors of those.
 NAMES = ('joint/elbow/armature', 'joint/elbow/damping', 'joint/elbow/frictionloss')
@@ -31,30 +25,13 @@ _MANY = 1e6
 def make_result(
     *values: float, accepted: bool = True, correlation: float = 0.0, **changes: Any
 ) -> CalibrationResult:
-    """Return a result of an elbow.
-
-    Args:
-        *values: Of the parameters; the usual ones unless given.
-        accepted: By the gate.
-        correlation: Of the last two estimates.
-        **changes: Other fields.
-    """
+    """Return a result of an elbow, in which the last two estimates are correlated."""
     mixed = np.eye(len(NAMES))
     mixed[1, 2] = mixed[2, 1] = correlation
     covariance = mixed * np.outer(ERRORS, ERRORS)
     fields: dict[str, Any] = {
         'parameters': tuple(
-            ParameterResult(
-                name=name,
-                targets=(name,),
-                unit=unit,
-                initial=1.0,
-                value=value,
-                low=value - 1.96 * error,
-                high=value + 1.96 * error,
-                bounds=(0.0, 10.0),
-                verdict_kind=VerdictKind.IDENTIFIED,
-            )
+            parameter(name, value, 1.96 * error, unit=unit, bounds=(0.0, 10.0))
             for name, unit, value, error in zip(NAMES, UNITS, values or VALUES, ERRORS, strict=True)
         ),
         'inference': InferenceSummary(
@@ -66,16 +43,7 @@ def make_result(
         ),
         'checks': verdict('It fell.' if accepted else 'It did not fall.', accepted=accepted),
         'held_out_after': 1.25,
-        'errors': (
-            SensorError(
-                sensor='elbow_position',
-                unit='rad',
-                role='validate',
-                before=0.02,
-                after=0.002,
-                samples=100,
-            ),
-        ),
+        'errors': (sensor_error('elbow_position', 'rad', 'validate', 0.02, 0.002),),
     }
     return bare_result(**{**fields, **changes})
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -40,6 +41,20 @@ NAMES = (
     'a',
     'long' * 1250,
 )
+
+#: Half of a pair of surrogates, too, which Python lets through and no file can hold.
+EVERY = (*NAMES, '\ud800', 'e\u0301', 'x\x00y', '\ufffe', '::error::', '|`<b>')
+#: What a name of as many letters as any other is replaced by.
+HARMLESS = 'name'
+
+
+def poisoned(value: Any, name: str, key: str = '') -> Any:
+    """Put a name behind every free text of a result."""
+    if isinstance(value, dict):
+        return {k: poisoned(item, name, k) for k, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return type(value)(poisoned(item, name, key) for item in value)
+    return f'{value}{name}' if type(value) is str and key != 'role' else value
 
 
 def unseen(text: str) -> set[str]:

@@ -20,12 +20,7 @@ TIMES = {'train': ((0.0, 2.0),), 'validate': ((0.0, 1.5),)}
 
 
 def calibration(output: Path, **changes: object) -> CalibrationConfig:
-    """Return a calibration of few parameters from the first seconds of both bags.
-
-    Args:
-        output: Where it would be written.
-        **changes: Other values of the configuration's fields.
-    """
+    """Return a calibration of few parameters from the first seconds of both bags."""
     update = {
         'parameters': FEW,
         'segments': SegmentsConfig(times=TIMES),

@@ -56,18 +56,7 @@ def record(
     noise: float = 0.2,
     seed: int = 0,
 ) -> list[ServoLog]:
-    """Return a log for each motion and run, a run being mass, length and gain.
-
-    Args:
-        servo: The laws.
-        values: Its true coefficients.
-        motions: Names of the motions.
-        runs: Mass in kg, length in m, gain kp.
-        dt: Time between samples, s.
-        seconds: Of each log.
-        noise: Standard deviation of what shakes the encoder, counts.
-        seed: Of that.
-    """
+    """Return a log for each motion and run, a run being mass in kg, length in m and gain."""
     rng = np.random.default_rng(seed)
     times = np.arange(round(seconds / dt)) * dt
     truth = np.array([[values[name] for name in servo.coefficients]])

@@ -24,14 +24,7 @@ def rewrite(
     *,
     seconds: float = float('inf'),
 ) -> Path:
-    """Write a bag anew.
-
-    Args:
-        source: The bag.
-        target: Folder of the copy.
-        change: Takes topic and message and returns what is written instead; None for nothing.
-        seconds: So much of the beginning is kept.
-    """
+    """Write a bag anew, of each message what ``change`` returns; nothing for None."""
     with AnyReader([source], default_typestore=_STORE) as reader, BagWriter(target) as writer:
         for connection in reader.connections:
             writer.add_topic(connection.topic, connection.msgtype)

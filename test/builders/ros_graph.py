@@ -203,33 +203,33 @@ class NodeProcess:
         self._reader.join(TIMEOUT)
 
 
-def as_arguments(**parameters: object) -> list[str]:
-    """Return the arguments of a node that set its parameters."""
-    pairs = [f'{name}:={value}' for name, value in parameters.items()]
-    return ['--ros-args', *(word for pair in pairs for word in ('-p', pair))] if pairs else []
+def as_arguments(namespace: object = '', **parameters: object) -> list[str]:
+    """Return the arguments of a node that set its namespace and its parameters."""
+    words = ['-r', f'__ns:={namespace}'] if namespace else []
+    for name, value in parameters.items():
+        words += ['-p', f'{name}:={value}']
+    return ['--ros-args', *words] if words else []
 
 
 class StartNode(Protocol):
     """Starts ``python -m sysid_ros.nodes NODE …``, or ``python FILE.py …``."""
 
-    def __call__(self, program: str | Path, *arguments: str | Path) -> NodeProcess:
+    def __call__(
+        self, program: str | Path, *arguments: str | Path, **parameters: object
+    ) -> NodeProcess:
         """Return the process."""
 
 
 @contextmanager
 def node_processes(env: Mapping[str, str], folder: Path) -> Iterator[StartNode]:
-    """Yield a function that starts processes; those that still run at the end are killed.
-
-    Args:
-        env: Their environment.
-        folder: Where what they print is kept.
-    """
+    """Yield a function that starts processes; those that still run at the end are killed."""
     started: list[NodeProcess] = []
 
-    def start(program: str | Path, *arguments: str | Path) -> NodeProcess:
+    def start(program: str | Path, *arguments: str | Path, **parameters: object) -> NodeProcess:
         name = str(program)
         log = folder / f'{len(started)}_{Path(name).name}.log'
-        started.append(NodeProcess(name, [str(argument) for argument in arguments], env, log))
+        words = [*map(str, arguments), *as_arguments(**parameters)]
+        started.append(NodeProcess(name, words, env, log))
         return started[-1]
 
     try:
@@ -285,7 +285,7 @@ class RosClient:
             QoSProfile(depth=_LONGEST_QUEUE, durability=durability),
         )
         try:
-            return self._finish(found, timeout, topic)
+            return self.finish(found, topic, timeout)
         finally:
             self.node.destroy_subscription(subscription)
 
@@ -321,7 +321,14 @@ class RosClient:
         for _ in range(_LONGEST_QUEUE):
             self._executor.spin_once(timeout_sec=0)
 
-    def _finish(self, future: Any, timeout: float, name: str) -> Any:
+    def wait(self, process: NodeProcess) -> int:
+        """Take what comes until a process has ended, and return its exit code."""
+        # What is not taken when its sender leaves is lost.
+        self.spin_until(lambda: process.process.poll() is not None)
+        return process.wait()
+
+    def finish(self, future: Any, name: str, timeout: float = TIMEOUT) -> Any:
+        """Return what a future becomes."""
         self._executor.spin_until_future_complete(future, timeout)
         assert future.done(), f'nothing from {name} within {timeout:g} s'
         return future.result()

@@ -11,16 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from builders.bare_results import verdict
+from builders.bare_results import parameter, verdict
 from sysid_ros.files import sha256
 from sysid_ros.model.loading import add_actuators, compile_spec, read_model
 from sysid_ros.model.targets import resolve
-from sysid_ros.results.result import (
-    CalibrationResult,
-    FileHash,
-    InferenceSummary,
-    ParameterResult,
-)
+from sysid_ros.results.result import CalibrationResult, FileHash, InferenceSummary
 
 #: A calibration of another model: what a test does not say is from there.
 _RECORD = Path(__file__).parents[1] / 'data' / 'pendulum' / 'baseline.json'
@@ -44,24 +39,25 @@ def store(
     servos: tuple[str, ...] = (),
     accepted: bool = True,
 ) -> Path:
-    """Store a result of a model.
-
-    Args:
-        folder: Where result.json is written.
-        model: The nominal model.
-        found: Targets, and what was found for each.
-        correlation: (p, p) of the estimates; none unless given.
-        servos: Names of actuators that are implied.
-        accepted: Whether the result was.
-    """
+    """Store what was found for the targets of a model, and return the path of the result."""
     entries = {
         name: entry if isinstance(entry, Found) else Found(entry) for name, entry in found.items()
     }
     spec = read_model(model).spec
     add_actuators(spec, servos)
     compiled = compile_spec(spec, model)
-    parameters = [_parameter(name, resolve(name, compiled, spec=spec)[0].unit, entry)
-                  for name, entry in entries.items()]  # fmt: skip
+    parameters = [
+        parameter(
+            name,
+            entry.value,
+            1.96 * entry.deviation,
+            unit=resolve(name, compiled, spec=spec)[0].unit,
+            initial=entry.value,
+            bounds=entry.bounds,
+            verdict_kind='identified' if np.isfinite(entry.deviation) else 'not excited',
+        )
+        for name, entry in entries.items()
+    ]
     deviation = np.array([entry.deviation for entry in entries.values()])
     matrix = np.eye(len(entries)) if correlation is None else correlation
     covariance = matrix * np.outer(deviation, deviation)
@@ -87,20 +83,3 @@ def store(
     path = folder / 'result.json'
     record.save(path)
     return path
-
-
-def _parameter(name: str, unit: str, entry: Found) -> ParameterResult:
-    half = 1.96 * entry.deviation
-    return ParameterResult.model_validate(
-        {
-            'name': name,
-            'targets': (name,),
-            'unit': unit,
-            'initial': entry.value,
-            'value': entry.value,
-            'low': entry.value - half,
-            'high': entry.value + half,
-            'bounds': entry.bounds,
-            'verdict_kind': 'identified' if np.isfinite(half) else 'not excited',
-        }
-    )

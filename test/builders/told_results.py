@@ -6,49 +6,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders.bare_results import bare_result, verdict
-from sysid_ros.config.schema import VerdictKind
+from builders.bare_results import bare_result, parameter, sensor_error, verdict
 from sysid_ros.results.result import (
     CalibrationResult,
     FileHash,
     NoiseScale,
-    ParameterResult,
     Provenance,
-    SensorError,
 )
-
-
-def _error(sensor: str, unit: str, before: float, after: float, role: str) -> SensorError:
-    return SensorError.model_validate(
-        {
-            'sensor': sensor,
-            'unit': unit,
-            'role': role,
-            'before': before,
-            'after': after,
-            'samples': 100,
-        }
-    )
-
-
-def _damping() -> ParameterResult:
-    return ParameterResult(
-        name='joint/elbow/damping',
-        targets=('joint/elbow/damping',),
-        unit='N·m·s/rad',
-        initial=1.0,
-        value=2.0,
-        low=1.9,
-        high=2.1,
-        bounds=(0.0, 5.0),
-        verdict_kind=VerdictKind.IDENTIFIED,
-    )
 
 
 def arm(**changes: Any) -> CalibrationResult:
     """Return an accepted result of an arm of one joint, with one recording held out."""
     errors = [
-        _error(sensor, unit, factor * before, factor * after, role)
+        sensor_error(sensor, unit, role, factor * before, factor * after)
         for role, factor in (('train', 1.0), ('validate', 1.1))
         for sensor, unit, before, after in (
             ('elbow_position', 'rad', 0.08, 0.002),
@@ -64,9 +34,10 @@ def arm(**changes: Any) -> CalibrationResult:
             for name in ('metadata.yaml', f'{bag}_0.mcap')
         ),
     )
+    damping = parameter('joint/elbow/damping', 2.0, 0.1, unit='N·m·s/rad', bounds=(0.0, 5.0))
     fields: dict[str, Any] = {
         'model': 'arm/arm.xml',
-        'parameters': (_damping(),),
+        'parameters': (damping,),
         'mjcf': 'mjcf/arm.xml',
         'checks': verdict('Held-out error fell.'),
         'held_out_before': 40.0,

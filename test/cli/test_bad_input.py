@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rosbags.rosbag2 import Reader
-from rosbags.typesys import Stores, get_typestore
 
+from builders.cli_project import Project, Sysid
 from builders.commands import commands, options
-from sysid_ros.bags.writer import BagWriter
+from builders.rewritten import rewrite
 
 STATES = '/joint_states'
+EXCITE = ('excite', 'arm.xml', '-o', 'motion.csv')
 #: Words of Python, of the validator and of nobody else.
 JARGON = (
     'Traceback',
@@ -35,7 +35,7 @@ JARGON = (
 
 
 @pytest.fixture
-def refused(project: Any, sysid: Callable[..., Any]) -> Callable[..., str]:
+def refused(project: Project, sysid: Sysid) -> Callable[..., str]:
     """Return a function that runs what must be refused, and returns the sentence."""
 
     def run(*arguments: str) -> str:
@@ -57,19 +57,7 @@ def refused(project: Any, sysid: Callable[..., Any]) -> Callable[..., str]:
 
 def _rewrite(bag: Path, change: Callable[[str, Any], Any]) -> None:
     """Write a bag again; ``change`` gets topic and message and returns it, or None."""
-    store = get_typestore(Stores.ROS2_JAZZY)
-    copy = bag.with_name('copy')
-    with Reader(bag) as reader, BagWriter(copy) as writer:
-        known = set()
-        for connection, stamp, data in reader.messages():
-            kind = connection.msgtype
-            message = change(connection.topic, store.deserialize_cdr(data, kind))
-            if message is None:
-                continue
-            if connection.topic not in known:
-                writer.add_topic(connection.topic, kind)
-                known.add(connection.topic)
-            writer.write(connection.topic, stamp, bytes(store.serialize_cdr(message, kind)))
+    copy = rewrite(bag, bag.with_name('copy'), change)
     shutil.rmtree(bag)
     copy.rename(bag)
 
@@ -95,15 +83,13 @@ def _rewrite(bag: Path, change: Callable[[str, Any], Any]) -> None:
     ],
 )
 def test_files_and_actuators_that_are_not_there(
-    project: Any, refused: Callable[..., str], keys: dict[str, Any], sentence: str
+    project: Project, refused: Callable[..., str], keys: dict[str, Any], sentence: str
 ):
     project.change(**keys)
     assert refused() == sentence
 
 
-def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(
-    project: Any, sysid: Callable[..., Any]
-):
+def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(project: Project, sysid: Sysid):
     file = project.folder / 'train' / 'train.mcap'
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
@@ -113,40 +99,45 @@ def test_a_truncated_bag_is_read_as_far_as_it_goes_and_named(
     assert 'unfinished' in sysid('preflight', 'calibration.yaml').out
 
 
-def test_a_bag_without_the_state(project: Any, refused: Callable[..., str]):
-    _rewrite(project.folder / 'train', lambda topic, m: None if topic == STATES else m)
-    assert 'Expected a topic of type sensor_msgs/msg/JointState' in refused()
+def _without_state(topic: str, message: Any) -> Any:
+    return None if topic == STATES else message
 
 
-def _without_efforts(message: Any) -> Any:
+def _without_efforts_and_commands(topic: str, message: Any) -> Any:
+    if topic != STATES:
+        return None
     message.effort = np.zeros(0)
     return message
 
 
-def test_a_bag_without_commands(project: Any, refused: Callable[..., str]):
-    _rewrite(project.folder / 'train', lambda t, m: _without_efforts(m) if t == STATES else None)
-    assert refused('preflight', 'calibration.yaml').startswith(
-        "Expected commands for every actuator in bag 'train', found none for shoulder, elbow, "
-        'whose joints move by up to 1.8 rad: record them or map them, as `sysid map BAG MODEL` '
-        "proposes; if the motors were off, say undriven: ['*'] in the configuration"
-    )
+def _without_elbow(topic: str, message: Any) -> Any:
+    if topic != STATES:
+        message.data = np.array([message.data[0], np.nan])
+    return message
 
 
 @pytest.mark.slow
-def test_a_bag_with_one_actuator_silent(project: Any, refused: Callable[..., str]):
-    def silence(topic: str, message: Any) -> Any:
-        if topic != STATES:
-            message.data = np.array([message.data[0], np.nan])
-        return message
-
-    _rewrite(project.folder / 'train', silence)
-    sentence = refused()
-    assert "in bag 'train', found none for elbow, whose joint moves by" in sentence
-    assert 'say undriven: [elbow] in' in sentence
+@pytest.mark.parametrize(
+    ('change', 'parts'),
+    [
+        (_without_state, ('Expected a topic of type sensor_msgs/msg/JointState',)),
+        (
+            _without_efforts_and_commands,
+            ("in bag 'train', found none for shoulder, elbow", '`sysid map', "undriven: ['*'] in"),
+        ),
+        (_without_elbow, ('found none for elbow, whose joint moves', 'undriven: [elbow] in')),
+    ],
+)
+def test_a_bag_that_lacks_state_or_commands(
+    project: Project, refused: Callable[..., str], change: Any, parts: tuple[str, ...]
+):
+    _rewrite(project.folder / 'train', change)
+    sentence = refused('preflight', 'calibration.yaml')
+    assert all(part in sentence for part in parts), sentence
 
 
 @pytest.mark.slow
-def test_simulated_time_is_said_before_the_work(project: Any, sysid: Callable[..., Any]):
+def test_simulated_time_is_said_before_the_work(project: Project, sysid: Sysid):
     def simulate(topic: str, message: Any) -> Any:
         if topic == STATES:
             message.header.stamp.sec %= 1000
@@ -173,45 +164,31 @@ def _channel(**keys: Any) -> dict[str, Any]:
         (_channel(topic='/joint_state'), "'/joint_state', which is not in the bag; nearest: /joi"),
         (_channel(field='positions'), 'which it does not have; nearest: position.'),
         (_channel(label='elbwo'), 'which it does not have; nearest: elbow.'),
-        (_channel(unit='deg'), "Unknown key 'mapping.sensors.elbow_position.unit'"),
         ({'sensors': {'elbw': _channel()['sensors']['elbow_position']}}, 'nearest: elbow_'),
         ({'sensors': {}}, 'The mapping names no sensor'),
-        (3, 'Expected auto, a mapping or the name of a mapping file, found 3'),
         ('aut', "There is no file 'aut'"),
     ],
 )
 def test_a_mapping_that_does_not_fit(
-    project: Any, refused: Callable[..., str], mapping: object, complaint: str
+    project: Project, refused: Callable[..., str], mapping: object, complaint: str
 ):
     project.change(mapping=mapping)
     assert complaint in refused()
 
 
-@pytest.mark.parametrize(
-    ('text', 'complaint'),
-    [
-        ('sensors: {elbow: [', "'map.yaml' is not valid YAML: did not find expected node content"),
-        ('', "Expected keys and values in 'map.yaml', found nothing."),
-        ('sensor: {}', "Unknown key 'sensor' in map.yaml; nearest: sensors."),
-    ],
-)
-def test_a_damaged_mapping_file(
-    project: Any, refused: Callable[..., str], text: str, complaint: str
-):
-    (project.folder / 'map.yaml').write_text(text)
+def test_a_damaged_mapping_file(project: Project, refused: Callable[..., str]):
+    (project.folder / 'map.yaml').write_text('sensor: {}')
     project.change(mapping='map.yaml')
-    assert complaint in refused()
-    assert complaint in refused('convert', 'train', 'arm.xml', '--mapping', 'map.yaml')
+    for arguments in ((), ('convert', 'train', 'arm.xml', '--mapping', 'map.yaml')):
+        assert "Unknown key 'sensor' in map.yaml; nearest: sensors." in refused(*arguments)
 
 
-def test_no_joint_name_in_common(project: Any, refused: Callable[..., str]):
+def test_no_joint_name_in_common(project: Project, refused: Callable[..., str]):
     project.replace_in_model('"shoulder"', '"sholder"')
     project.replace_in_model('"elbow"', '"elbwo"')
-    assert refused() == (
-        'No joint name in common: the bag has shoulder, elbow, the model has sholder, elbwo; '
-        'nearest: shoulder and sholder, elbow and elbwo; '
-        '`sysid map BAG MODEL` proposes a mapping.'
-    )
+    sentence = refused()
+    assert sentence.startswith('No joint name in common: the bag has shoulder, elbow, the model ')
+    assert 'nearest: shoulder and sholder, elbow and elbwo; `sysid map' in sentence
 
 
 # Model
@@ -226,7 +203,7 @@ def test_no_joint_name_in_common(project: Any, refused: Callable[..., str]):
     ],
 )
 def test_a_model_that_does_not_compile_is_explained_by_mujoco(
-    project: Any, refused: Callable[..., str], old: str, new: str, complaint: str
+    project: Project, refused: Callable[..., str], old: str, new: str, complaint: str
 ):
     project.replace_in_model(old, new)
     sentence = refused()
@@ -244,23 +221,21 @@ def test_a_model_that_does_not_compile_is_explained_by_mujoco(
         ({'target': 'joint/elbow/armatur'}, 'nearest: armature.'),
         ({'target': 3}, "Bad value 3 for 'parameters.0.target'"),
         ({'bounds': [1, 0]}, 'reversed: expected lower < upper, got [1, 0].'),
-        ({'bounds': [0, 1, 2]}, 'expected at most 2 values.'),
         ({'bounds': [-1, 1]}, 'leave what is physical: [0, inf].'),
         ({'initial': 3.0}, 'starts at 3 (initial), outside its bounds [0, 1].'),
         ({'initial': 'big'}, "Bad value 'big' for 'parameters.0.initial'"),
-        ({'targte': 'x'}, "Unknown key 'parameters.0.targte' in calibration.yaml; nearest: target"),
         ({'name': 'tip_mass', 'shared': True}, "Two parameters are named 'tip_mass'"),
     ],
 )
 def test_a_parameter_that_cannot_be(
-    project: Any, refused: Callable[..., str], keys: dict[str, Any], complaint: str
+    project: Project, refused: Callable[..., str], keys: dict[str, Any], complaint: str
 ):
     project.change_parameter(**keys)
     assert complaint in refused()
 
 
 @pytest.mark.slow
-def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., str]):
+def test_a_parameter_that_touches_nothing(project: Project, refused: Callable[..., str]):
     project.change(parameters=[{'target': 'option/gravity[1]', 'bounds': [-1, 1]}])
     assert "changes with any parameter ('option/gravity[1]')" in refused()
 
@@ -272,44 +247,21 @@ def test_a_parameter_that_touches_nothing(project: Any, refused: Callable[..., s
 @pytest.mark.parametrize(
     ('keys', 'complaint'),
     [
-        ({'bags': []}, 'Expected at least one bag with role train in bags, found none'),
         ({'bags': [{'path': 'train', 'role': 'validate'}]}, 'role train in bags, found none'),
-        ({'bags': [{'path': 'train', 'role': 'trian'}]}, "found 'trian'; nearest: train."),
         ({'bags': ['train']}, "for 'bags.0' in calibration.yaml: expected keys and values (path,"),
         ({'bags': None}, "Missing key 'bags' in calibration.yaml."),
         ({'model': None}, "Expected a robot_description in 'train', found none; name a model"),
         ({'parameters': None}, 'Expected at least one entry in parameters'),
         ({'solver': {'los': 'huber'}}, "Unknown key 'solver.los' in calibration.yaml; nearest: l"),
-        ({'solver': {'loss': 'hubr'}}, "found 'hubr'; nearest: huber."),
-        ({'solver': {'max_iterations': 0}}, 'expected at least 1.'),
-        ({'stamps': 'recieve'}, 'nearest: receive.'),
-        (
-            {'sensors': []},
-            "Bad value [] for 'sensors' in calibration.yaml: expected at least 1 values",
-        ),
+        ({'sensors': []}, "Bad value [] for 'sensors' in calibration.yaml: expected at least 1"),
         ({'sensors': ['elbow_positon']}, 'is not mapped in bag'),
         ({'output': 'arm.xml/out'}, "Cannot write into 'arm.xml/out': 'arm.xml' is not a folder."),
     ],
 )
 def test_a_configuration_that_cannot_be(
-    project: Any, refused: Callable[..., str], keys: dict[str, Any], complaint: str
+    project: Project, refused: Callable[..., str], keys: dict[str, Any], complaint: str
 ):
     project.change(**keys)
-    assert complaint in refused()
-
-
-@pytest.mark.parametrize(
-    ('content', 'complaint'),
-    [
-        (b'model: [', 'is not valid YAML: did not find expected node content'),
-        (b'', 'found nothing.'),
-        (b'model: \xff', 'byte 7 is not UTF-8 text.'),
-    ],
-)
-def test_a_file_that_is_no_configuration(
-    project: Any, refused: Callable[..., str], content: bytes, complaint: str
-):
-    project.config.write_bytes(content)
     assert complaint in refused()
 
 
@@ -318,11 +270,23 @@ def test_a_file_that_is_no_configuration(
     [
         (['calibrate', 'calibratoin.yaml'], "There is no file 'calibratoin.yaml'; nearest: calib"),
         (['calibrate', 'train'], "Cannot read 'train': Is a directory."),
+        (['fleet', 'calibration.yaml'], "Missing key 'base' in"),
         (['calibrate', 'calibration.yaml', '--set', 'loss'], 'Expected --set KEY=VALUE'),
         (['calibrate', 'calibration.yaml', '--set', 'solver.los=1'], "Unknown key 'solver.los'"),
         (['calibrate', 'calibration.yaml', '--set', 'model.x=1'], "'model' is not a section."),
         (['calibrate', 'calibration.yaml', '-o', 'arm.xml/out'], 'is not a folder.'),
         (['convert', 'train', 'arm.xml', '-o', 'arm.xml/out'], "'arm.xml' is not a folder."),
+        (['inspect', 'trian'], "There is no bag 'trian'; nearest: train"),
+        (['inspect', 'train', '--mapping', 'm.yaml'], 'Expected MODEL beside --mapping m.yaml'),
+        (['inspect', 'arm.xml'], 'arm.xml'),
+        (['predict', 'arm.xml', 'validate', '-o', 'arm.xml'], 'exists already'),
+        (['predict', 'arm.xml', 'valdate', '-o', 'v'], 'nearest: validate'),
+        (['predict', 'out', 'validate', '-o', 'v'], "No model file 'out'"),
+        (['predict', 'gone.json', 'validate', '-o', 'v'], "There is no result 'gone.json'"),
+        ([*EXCITE, '--for', 'joint/elbo/armature'], 'nearest: elbow'),
+        ([*EXCITE, '--for', 'joint/*/armature', '--margin', '2'], "'--margin': expected less than"),
+        ([*EXCITE, '--for', 'joint/*/armature', '--duration', '2.2'], 'a duration of at least'),
+        ([*EXCITE, '--for', 'joint/*/armature', '-o', 'm.txt'], 'an output file ending in'),
     ],
 )
 def test_arguments_that_cannot_be(

@@ -65,18 +65,13 @@ def test_a_process_finds_the_hidden_values_and_writes_all_its_files(
 
 
 def test_values_given_on_the_command_line_replace_the_files(quick: Project, sysid: Sysid):
-    done = sysid(
-        'calibrate',
-        'calibration.yaml',
-        '--set',
+    values = (
         'solver.loss=huber',
-        '--set',
         'solver.max_iterations=30',
-        '--set',
         'parameters=[{target: joint/elbow/armature}]',
-        '--output',
-        'elsewhere/deep',
     )
+    given = [word for value in values for word in ('--set', value)]
+    done = sysid('calibrate', 'calibration.yaml', *given, '--output', 'elsewhere/deep')
     assert done.code == 0
     result = CalibrationResult.load(quick.folder / 'elsewhere/deep/current/result.json')
     assert [parameter.name for parameter in result.parameters] == ['joint/elbow/armature']
@@ -99,16 +94,11 @@ def test_a_limit_of_time_is_kept_and_said(quick: Project, sysid: Sysid):
 def test_quiet_says_where_the_result_is_and_the_verdict(quick: Project, sysid: Sysid):
     done = sysid('calibrate', 'calibration.yaml', '--quiet', '-o', 'small')
     assert (done.code, done.err) == (0, '')
-    lines = done.out.splitlines()
-    assert [line.partition(':')[0] for line in lines] == [
-        'identified MJCF',
-        'result',
-        'report',
-        'kept in',
-        'ACCEPTED WITH RESERVATIONS',
-    ]
-    kept = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
-    assert lines[-2].split()[-1] == str(kept)
+    *files, kept, verdict = done.out.splitlines()
+    assert [line.partition(':')[0] for line in files] == ['identified MJCF', 'result', 'report']
+    folder = (quick.folder / 'small' / 'current').resolve().relative_to(quick.folder)
+    assert kept.split()[-1] == str(folder)
+    assert verdict.startswith('ACCEPTED')
 
 
 @pytest.mark.usefixtures('quick')

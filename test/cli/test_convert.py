@@ -1,17 +1,17 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid convert`` on a recorded bag."""
+"""``sysid map`` and ``sysid convert`` on a recorded bag."""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+
+from builders.cli_project import Project, Sysid
 
 SENSORS = [
     f'{joint}_{what}'
@@ -27,7 +27,7 @@ def _section(text: str, title: str) -> list[str]:
     return block.splitlines()[2:]
 
 
-def test_it_says_what_is_mapped_at_which_rate(project: Any, sysid: Callable[..., Any]):
+def test_it_says_what_is_mapped_at_which_rate(project: Project, sysid: Sysid):
     done = sysid('convert', project.folder / 'train', project.folder / 'arm.xml')
     assert (done.code, done.err) == (0, '')
     mapped = [line.split() for line in _section(done.out, 'Mapped')]
@@ -42,7 +42,7 @@ def test_it_says_what_is_mapped_at_which_rate(project: Any, sysid: Callable[...,
     assert not (project.folder / 'out').exists()
 
 
-def test_what_has_no_counterpart_is_named(project: Any, sysid: Callable[..., Any]):
+def test_what_has_no_counterpart_is_named(project: Project, sysid: Sysid):
     project.replace_in_model(
         '<jointpos name="elbow_position" joint="elbow"/>',
         '<accelerometer name="imu" site="s"/>',
@@ -55,9 +55,7 @@ def test_what_has_no_counterpart_is_named(project: Any, sysid: Callable[..., Any
     assert any('/joint_states.position[elbow]' in row for row in rows)
 
 
-def test_the_series_load_without_pickle_and_agree_with_the_tables(
-    project: Any, sysid: Callable[..., Any]
-):
+def test_the_series_load_without_pickle_and_agree_with_the_tables(project: Project, sysid: Sysid):
     done = sysid('convert', 'train', 'arm.xml', '-o', 'series')
     assert done.code == 0
     written = {line.removeprefix('wrote ') for line in done.out.splitlines() if 'wrote ' in line}
@@ -77,11 +75,33 @@ def test_the_series_load_without_pickle_and_agree_with_the_tables(
 
 
 @pytest.mark.parametrize('name', ['npz', 'csv'])
-def test_a_format_is_written_alone_when_it_is_named(
-    project: Any, sysid: Callable[..., Any], name: str
-):
+def test_a_format_is_written_alone_when_it_is_named(project: Project, sysid: Sysid, name: str):
     done = sysid('convert', 'train', 'arm.xml', '-o', 'series', '--format', name, '--json')
     assert done.code == 0
     assert all(Path(file).is_file() for file in json.loads(done.out)['files'])
     kinds = {''.join(path.suffixes) for path in (project.folder / 'series').iterdir()}
     assert kinds == {f'.{name}', '.json'}
+
+
+@pytest.mark.slow
+def test_the_file_it_writes_is_a_mapping_for_the_other_commands(project: Project, sysid: Sysid):
+    done = sysid('map', 'train', 'arm.xml', '--output', 'mapping.yaml')
+    assert (done.code, done.err) == (0, '')
+    assert done.out.startswith('8 of 8 pairs are certain\n')
+    shown = sysid('convert', 'train', 'arm.xml', '--mapping', 'mapping.yaml')
+    named = sysid('convert', 'train', 'arm.xml')
+    assert shown.out.partition('\n\n')[0] == named.out.partition('\n\n')[0]
+    again = sysid('map', 'train', 'arm.xml', '--output', 'mapping.yaml')
+    assert again.code == 2
+    assert "'mapping.yaml' exists already" in again.err
+    assert project.files().keys() >= {'mapping.yaml'}
+
+
+@pytest.mark.slow
+def test_without_a_file_it_prints_the_mapping_or_json(project: Project, sysid: Sysid):
+    text = sysid('map', 'train', 'arm.xml').out
+    assert '  elbow_position: {topic: /joint_states, field: position, label: elbow}' in text
+    pairs = json.loads(sysid('map', 'train', 'arm.xml', '--json').out)['pairs']
+    assert {pair['name'] for pair in pairs if pair['role'] == 'actuator'} == {'shoulder', 'elbow'}
+    assert sysid('map', 'nothing', 'arm.xml').code == 2
+    assert 'mapping.yaml' not in project.files()

@@ -8,14 +8,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from builders.ros_graph import StartNode, as_arguments
+from builders.cli_project import Sysid
+from builders.ros_graph import StartNode
 from sysid_ros.nodes import doctor
 from sysid_ros.nodes.doctor import (
     Check,
@@ -39,19 +39,19 @@ def seen(messages: int, memory: str = '') -> dict[str, Check]:
 
 
 @pytest.fixture
-def undrawn_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn_doctor(monkeypatch: pytest.MonkeyPatch):
     """Draw nothing: that takes a second."""
     drawn = Check('rendering', State.OK, '')
     monkeypatch.setattr(doctor, '_rendering', lambda: drawn)
 
 
-def test_joint_states_that_arrive_are_told_with_their_rate() -> None:
+def test_joint_states_that_arrive_are_told_with_their_rate():
     found = seen(200)
     assert found.keys() == {'/joint_states'}
     assert '100 Hz' in found['/joint_states'].found
 
 
-def test_joint_states_that_do_not_arrive_have_a_remedy() -> None:
+def test_joint_states_that_do_not_arrive_have_a_remedy():
     check = seen(0)['joint states']
     assert 'nothing arrives' in check.found
     assert 'FASTDDS_BUILTIN_TRANSPORTS=UDPv4' in check.remedy
@@ -60,7 +60,7 @@ def test_joint_states_that_do_not_arrive_have_a_remedy() -> None:
 
 def test_where_nobody_publishes_domain_and_range_are_named(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.setenv('ROS_DOMAIN_ID', '42')
     monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', 'LOCALHOST')
     check = said(checks_of([], 2.0, ''))['joint states']
@@ -68,7 +68,7 @@ def test_where_nobody_publishes_domain_and_range_are_named(
     assert 'export ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET' in check.remedy
 
 
-def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path) -> None:
+def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path):
     (tmp_path / 'fastrtps_1').touch()
     assert strange_memory(tmp_path, os.getuid()) == ''
     assert 'run as that user' in strange_memory(tmp_path, os.getuid() + 1)
@@ -78,14 +78,14 @@ def test_shared_memory_of_another_user_is_told_from_ones_own(tmp_path: Path) -> 
 @pytest.mark.usefixtures('undrawn_doctor')
 def test_of_two_mujocos_in_one_folder_the_one_that_is_imported_counts(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     monkeypatch.setattr('mujoco.__version__', '3.3.0')
     check = said(check_installation())['mujoco-core']
     assert check.state is State.MISSING
     assert check.found.startswith('3.3.0, expected')
 
 
-def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: None)
     (check,) = check_ros()
     assert check.state is State.OPTIONAL
@@ -94,7 +94,7 @@ def test_without_rclpy_the_rest_still_works(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_middleware_that_hangs_is_told_and_not_waited_for(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     def hang(command: list[str], **options: Any) -> None:
         assert options['timeout'] < 60
         raise subprocess.TimeoutExpired(command, options['timeout'])
@@ -107,7 +107,7 @@ def test_a_middleware_that_hangs_is_told_and_not_waited_for(
 @pytest.mark.usefixtures('undrawn_doctor')
 def test_what_is_missing_or_too_old_has_a_line_to_type(
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+):
     needed = ['numpy>=99', 'absent-thing>=1.0', 'absent-too; extra == "fleet"']
     monkeypatch.setattr(metadata, 'requires', lambda _: needed)
     found = said(check_installation())
@@ -121,8 +121,8 @@ def test_what_is_missing_or_too_old_has_a_line_to_type(
 @pytest.mark.slow
 @pytest.mark.usefixtures('undrawn_doctor')
 def test_the_command_ends_with_0_where_all_that_is_needed_is_there(
-    sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    sysid: Sysid, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(doctor.importlib.util, 'find_spec', lambda _: None)
     done = sysid('doctor', '--json')
     found = {check['subject']: check for check in json.loads(done.out)['checks']}
@@ -135,9 +135,9 @@ def test_the_command_ends_with_0_where_all_that_is_needed_is_there(
 @pytest.mark.patient
 def test_a_topic_is_seen_with_its_rate_in_its_own_domain(
     start_node: StartNode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     arm = ROOT / 'config' / 'demo' / 'arm.xml'
-    robot = start_node('simulated_robot', *as_arguments(model=arm))
+    robot = start_node('simulated_robot', model=arm)
     robot.wait_for_line('simulated robot ready')
     found: dict[str, Check] = {}
     # On a busy machine discovery takes longer than anyone wants to wait on another.

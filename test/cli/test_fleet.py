@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from builders.cli_project import Sysid, run_process
+from builders.cli_project import run_process
 from builders.fleets import STARTS, make_fleet
 from sysid_ros.config.files import load_fleet
 from sysid_ros.config.schema import Fleet
@@ -114,15 +114,3 @@ def test_a_wrong_file_is_told_in_one_sentence(
 ):
     with pytest.raises(ConfigError, match=sentence):
         load(robot, **changes)
-
-
-def test_a_command_with_a_wrong_file_has_exit_code_2_and_writes_nothing(
-    sysid: Sysid, tmp_path: Path
-):
-    (tmp_path / 'fleet.yaml').write_text('robots: []\n')
-
-    done = sysid('fleet', tmp_path / 'fleet.yaml')
-
-    assert done.code == 2
-    assert done.err.count('\n') == 1
-    assert [path.name for path in tmp_path.iterdir()] == ['fleet.yaml']

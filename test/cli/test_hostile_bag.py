@@ -69,16 +69,12 @@ def test_a_proposed_mapping_names_what_is_there_and_is_used(folder: Path, sysid:
     assert 'a\\nevil: {topic: /x}\\n#_pos' in _harmless(done)
 
 
-def test_pictures_lie_in_their_folder(folder: Path, sysid: Sysid):
+def test_pictures_and_what_is_saved_lie_in_their_folders(folder: Path, sysid: Sysid):
     _harmless(sysid('inspect', 'bag', '--plots', 'pictures'))
     files = list((folder / 'pictures').iterdir())
     assert len(files) == len(NAMES)
     assert not [path for path in files if path.name.startswith(('-', '.'))]
-
-
-def test_recover_names_what_it_saved(folder: Path, sysid: Sysid):
-    text = _harmless(sysid('recover', 'bag', '-o', 'saved'))
-    assert '/\\x1b[31mjoints\\n[red]' in text
+    assert '/\\x1b[31mjoints\\n[red]' in _harmless(sysid('recover', 'bag', '-o', 'saved'))
     assert (folder / 'saved').is_dir()
 
 
@@ -126,7 +122,7 @@ def test_a_reader_that_went_away_is_no_traceback(folder: Path, arguments: tuple[
     assert process.returncode == 141
 
 
-def test_a_full_disk_is_a_sentence(folder: Path):
+def test_a_full_disk_is_a_sentence_and_closed_streams_are_as_if_nobody_read(folder: Path):
     with open('/dev/full', 'wb') as full:  # noqa: PTH123 (a device)
         with _process(folder, '--help', stdout=full, stderr=subprocess.PIPE) as process:
             complaint = process.communicate()[1].decode()
@@ -134,11 +130,9 @@ def test_a_full_disk_is_a_sentence(folder: Path):
         assert process.returncode == 2
         assert _process(folder, 'bogus', stdout=full, stderr=full).wait() == 2
 
-
-def test_closed_streams_are_as_if_nobody_read(folder: Path):
     def close() -> None:
         os.close(1)
         os.close(2)
 
-    assert _process(folder, '--help', preexec_fn=close).wait() == 0
-    assert _process(folder, 'bogus', preexec_fn=close).wait() == 2
+    for arguments, code in (('--help', 0), ('bogus', 2)):
+        assert _process(folder, arguments, preexec_fn=close).wait() == code

@@ -20,6 +20,7 @@ from builders.rewritten import rewrite
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
 
+Begin = Callable[..., None]
 _MODEL = (FOLDER / 'arm.xml').read_text()
 #: The pendulum as most models are: without sensors.
 _BARE = re.sub('<sensor>.*</sensor>', '', _MODEL, flags=re.DOTALL)
@@ -40,7 +41,7 @@ _OTHER = """
 
 
 @pytest.fixture
-def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
     """Return a function that makes a folder with ``arm.xml`` and ``bags``, and goes there."""
 
     def make(
@@ -83,14 +84,14 @@ def follow(sysid: Sysid, done: Outcome) -> Outcome:
     return sysid(*first)
 
 
-def test_a_model_without_sensors_needs_none(begin: Callable[..., None], sysid: Sysid) -> None:
+def test_a_model_without_sensors_needs_none(begin: Begin, sysid: Sysid):
     begin(model=_BARE)
     done = sysid('init', 'bags', 'arm.xml')
     assert (done.code, 'It has no sensors of its joints' in done.out) == (0, True)
     assert 'would be identified by these bags' in follow(sysid, done).out
 
 
-def test_names_that_differ_get_a_mapping(begin: Callable[..., None], sysid: Sysid) -> None:
+def test_names_that_differ_get_a_mapping(begin: Begin, sysid: Sysid):
     def rename(message: Any) -> None:
         message.name = ['a_motor' if name == 'shoulder' else 'b_motor' for name in message.name]
 
@@ -110,9 +111,7 @@ def test_names_that_differ_get_a_mapping(begin: Callable[..., None], sysid: Sysi
     assert follow(sysid, done).code in (0, 1)
 
 
-def test_the_unit_of_efforts_that_are_no_torques_is_asked_for(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
+def test_the_unit_of_efforts_that_are_no_torques_is_asked_for(begin: Begin, sysid: Sysid):
     def amperes(message: Any) -> None:
         message.effort = 1e3 * message.effort
 
@@ -128,9 +127,7 @@ def test_the_unit_of_efforts_that_are_no_torques_is_asked_for(
     assert 'mass' not in {item['target'] for item in yaml.safe_load(text)['parameters']}
 
 
-def test_one_bag_is_enough_to_begin_and_the_next_is_named(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
+def test_one_bag_is_enough_to_begin_and_the_next_is_named(begin: Begin, sysid: Sysid):
     begin(names=('train_1',))
     done = sysid('init', 'bags/train_1', 'arm.xml')
     assert 'record.launch.xml output:=bags/validate_1' in done.out
@@ -139,9 +136,12 @@ def test_one_bag_is_enough_to_begin_and_the_next_is_named(
     result = sysid(*calibrate, '--set', 'solver.max_iterations=4')
     assert result.code in (0, 1)
     assert 'result:' in result.out
+    found = json.loads(sysid('init', 'bags/train_1', 'arm.xml', '--force', '--json').out)
+    assert [bag['role'] for bag in found['bags']] == ['train']
+    assert (found['written'], found['mapping']) == (['calibration.yaml'], None)
 
 
-def test_the_model_of_another_robot_is_told(begin: Callable[..., None], sysid: Sysid) -> None:
+def test_the_model_of_another_robot_is_told(begin: Begin, sysid: Sysid):
     begin(model=_OTHER)
     done = sysid('init', 'bags', 'arm.xml')
     said = done.out + done.err
@@ -150,18 +150,14 @@ def test_the_model_of_another_robot_is_told(begin: Callable[..., None], sysid: S
     assert 'measured joints of the bag: shoulder, elbow' in said
 
 
-def test_a_bag_without_commands_is_fitted_by_its_forces(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
+def test_a_bag_without_commands_is_fitted_by_its_forces(begin: Begin, sysid: Sysid):
     begin(lambda topic, message: message if topic == '/joint_states' else None)
     done = sysid('init', 'bags', 'arm.xml')
     assert (done.code, 'no commands' in done.out) == (0, True)
     assert 'forces along the measured motion' in follow(sysid, done).out
 
 
-def test_a_bag_without_commands_and_forces_says_what_to_record_or_set(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
+def test_a_bag_without_commands_and_forces_says_what_to_record_or_set(begin: Begin, sysid: Sysid):
     def change(topic: str, message: Any) -> Any:
         if topic != '/joint_states':
             return None
@@ -171,30 +167,13 @@ def test_a_bag_without_commands_and_forces_says_what_to_record_or_set(
     begin(change)
     done = sysid('init', 'bags', 'arm.xml')
     assert "undriven: ['*']" in done.out
-    told = sysid(
-        'preflight',
-        'calibration.yaml',
-        '--set',
-        "undriven=['*']",
-        '--set',
-        'parameters=[{target: joint/*/damping}]',
-    )
-    assert told.code in (0, 1)
+    settings = ('--set', "undriven=['*']", '--set', 'parameters=[{target: joint/*/damping}]')
+    assert sysid('preflight', 'calibration.yaml', *settings).code in (0, 1)
 
 
-def test_a_bag_that_is_too_short_says_how_to_record_a_longer_one(
-    begin: Callable[..., None], sysid: Sysid
-) -> None:
+def test_a_bag_that_is_too_short_says_how_to_record_a_longer_one(begin: Begin, sysid: Sysid):
     begin(seconds=0.4)
     done = sysid('init', 'bags', 'arm.xml')
     assert (done.code, '0.39 s long' in done.out) == (1, True)
     (excite,) = last_commands(done)
     assert sysid(*excite, '--duration', '2.5').code == 0
-
-
-def test_what_was_chosen_is_one_json_document(begin: Callable[..., None], sysid: Sysid) -> None:
-    begin(seconds=0.4)
-    done = sysid('init', 'bags', 'arm.xml', '--json')
-    found = json.loads(done.out)
-    assert [bag['role'] for bag in found['bags']] == ['train', 'validate']
-    assert (found['written'], found['mapping']) == (['calibration.yaml'], None)

@@ -4,18 +4,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 import yaml
 
 import sysid_ros
+from builders.cli_project import Sysid, run_process
 from builders.commands import commands, options, parse
 from sysid_ros.cli.app import overrides_of
 from sysid_ros.config.files import validate
@@ -40,7 +38,7 @@ def test_help_imports_nothing_heavy(command: list[str]):
     assert done.stderr.strip() == ''
 
 
-def test_the_example_is_a_valid_configuration(sysid: Callable[..., Any]):
+def test_the_example_is_a_valid_configuration(sysid: Sysid):
     done = sysid('calibrate', '--example')
     assert done.code == 0
     config = validate(CalibrationConfig, yaml.safe_load(done.out), 'the example')
@@ -57,7 +55,7 @@ def test_a_namespace_is_a_value_of_the_configuration(command: str):
     }
 
 
-def test_every_command_is_listed_once(sysid: Callable[..., Any]):
+def test_every_command_is_listed_once(sysid: Sysid):
     text = sysid('--help').out + sysid('servo', '--help').out
     listed = re.findall(r'^  ([a-z]+)  ', text, re.MULTILINE)
     assert sorted(listed) == sorted(['servo', *(path.split()[-1] for path, _ in commands())])
@@ -65,7 +63,7 @@ def test_every_command_is_listed_once(sysid: Callable[..., Any]):
 
 @pytest.mark.parametrize('path', ['', 'servo', *(path for path, _ in commands())])
 def test_help_fits_80_columns_and_ends_with_examples_that_are_understood(
-    sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, path: str
+    sysid: Sysid, monkeypatch: pytest.MonkeyPatch, path: str
 ):
     monkeypatch.setenv('COLUMNS', '80')
     text = sysid(*path.split(), '--help').out
@@ -84,20 +82,13 @@ def test_every_command_says_what_it_found_as_json_and_output_has_one_name():
         assert ('-o' in options(command)) is ('--output' in options(command)), path
 
 
-def test_the_version_is_the_one_of_the_package(sysid: Callable[..., Any]):
+def test_the_version_is_the_one_of_the_package(sysid: Sysid):
     assert sysid('--version').out == f'sysid_ros {sysid_ros.__version__}\n'
 
 
 def test_a_shell_completes_commands():
     asked = {'_SYSID_COMPLETE': 'complete_bash', 'COMP_WORDS': 'sysid cal', 'COMP_CWORD': '1'}
-    done = subprocess.run(
-        [sys.executable, '-m', 'sysid_ros.cli'],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **asked},
-        check=False,
-    )
-    assert done.stdout.split() == ['calibrate']
+    assert run_process(env=asked).out.split() == ['calibrate']
 
 
 @pytest.mark.parametrize(
@@ -115,9 +106,7 @@ def test_a_shell_completes_commands():
         (['doctor', '--seconds', 'soon'], "found 'soon'"),
     ],
 )
-def test_a_wrong_command_line_is_one_line(
-    sysid: Callable[..., Any], arguments: list[str], complaint: str
-):
+def test_a_wrong_command_line_is_one_line(sysid: Sysid, arguments: list[str], complaint: str):
     done = sysid(*arguments)
     assert (done.code, done.out) == (2, '')
     assert complaint in done.err

@@ -1,6 +1,6 @@
 # Copyright 2026 The sysid_ros authors
 # SPDX-License-Identifier: Apache-2.0
-"""``sysid preflight``."""
+"""``sysid preflight`` and ``sysid excite``: what recordings say, and which would say more."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from builders.cli_project import Project, Sysid
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.cli.tables import print_preflight
 from sysid_ros.config.schema import VerdictKind
@@ -25,31 +24,33 @@ from sysid_ros.workflows.preflight import (
     SourceKind,
 )
 
+
+def _parameter(
+    name: str, unit: str, value: float, half: float = math.nan, with_: str = ''
+) -> PredictedParameter:
+    kind = VerdictKind.CONFOUNDED if with_ else VerdictKind.IDENTIFIED
+    said = f'confounded with {with_}' if with_ else 'identified'
+    explanation = 'Only a ratio.' if with_ else ''
+    return PredictedParameter(name, unit, value, half, said, explanation, kind)
+
+
+def _source(kind: SourceKind, name: str, *growth: float) -> InformationSource:
+    return InformationSource(kind, name, (*growth, math.nan, math.nan))
+
+
 FOUND = Preflight(
     parameters=(
-        PredictedParameter(
-            'damping', 'N·m·s/rad', 2.0, 0.02, 'identified', '', VerdictKind.IDENTIFIED
-        ),
-        PredictedParameter('friction', 'N·m', 0.0, 0.003, 'identified', '', VerdictKind.IDENTIFIED),
-        *(
-            PredictedParameter(
-                name,
-                unit,
-                1.0,
-                math.nan,
-                f'confounded with {other}',
-                'Only a ratio.',
-                VerdictKind.CONFOUNDED,
-            )
-            for name, unit, other in (('mass', 'kg', 'gear'), ('gear', '', 'mass'))
-        ),
+        _parameter('damping', 'N·m·s/rad', 2.0, 0.02),
+        _parameter('friction', 'N·m', 0.0, 0.003),
+        _parameter('mass', 'kg', 1.0, with_='gear'),
+        _parameter('gear', '', 1.0, with_='mass'),
     ),
     combinations=(Combination(('mass', 'gear'), 'mass/gear', 1.0, 0.9, 1.1),),
     sources=(
-        InformationSource(SourceKind.SENSOR, 'q', (math.inf, 3.0, math.nan, math.nan)),
-        InformationSource(SourceKind.SENSOR, 'v', (1.0, 1.01, math.nan, math.nan)),
-        InformationSource(SourceKind.BAG, 'first', (1.2, 2.5, math.nan, math.nan)),
-        InformationSource(SourceKind.BAG, 'second', (math.inf, 1.5, math.nan, math.nan)),
+        _source(SourceKind.SENSOR, 'q', math.inf, 3.0),
+        _source(SourceKind.SENSOR, 'v', 1.0, 1.01),
+        _source(SourceKind.BAG, 'first', 1.2, 2.5),
+        _source(SourceKind.BAG, 'second', math.inf, 1.5),
     ),
     noise={'q': 1e-3, 'v': 1e-2},
     health=(HealthFinding('first', 'first', FindingKind.GAP, 2, '0.3 s'),),
@@ -78,23 +79,19 @@ def test_parameters_are_printed_with_what_tells_them():
 
 
 def test_links_that_are_alike_are_one_line():
+    kinds = {body: [VerdictKind.PRIOR_DOMINATED] * 10 for body in ('upper', 'fore', 'hand')}
+    kinds['hand'][0] = VerdictKind.IDENTIFIED
     numbers = [
-        PredictedParameter(
-            f'body/{body}/inertia[{index}]', '1', 0.0, 0.5, str(kind), 'Prior.', kind
-        )
-        for body in ('upper', 'fore', 'hand')
-        for index in range(10)
-        for kind in [
-            VerdictKind.IDENTIFIED if body == 'hand' and index == 0 else VerdictKind.PRIOR_DOMINATED
-        ]
+        PredictedParameter(f'body/{body}/inertia[{i}]', '1', 0.0, 0.5, str(kind), 'Prior.', kind)
+        for body, own in kinds.items()
+        for i, kind in enumerate(own)
     ]
     of_links = Combination((numbers[0].name, numbers[1].name), 'a + b', 1.0, 0.9, 1.1)
-    sources = [s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.sources]
     found = dataclasses.replace(
         FOUND,
         parameters=(*FOUND.parameters, *numbers),
         combinations=(*FOUND.combinations, of_links),
-        sources=tuple(sources),
+        sources=tuple(s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.sources),
     )
     lines = _printed(found)
     assert 'upper, fore: 10 prior-dominated' in lines
@@ -126,7 +123,7 @@ def test_of_simulations_that_diverge_nothing_is_said_but_what_to_do():
 
 
 @pytest.mark.slow
-def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..., Any]):
+def test_what_a_fit_would_say_is_told_before_it(project: Project, sysid: Sysid):
     project.change(parameters=[{'target': 'joint/*/damping'}, {'target': 'body/tip/mass'}])
     done = sysid('preflight', project.config, '--json')
     assert (done.code, done.err.splitlines()[0].split()[0]) == (0, 'reading')
@@ -137,7 +134,7 @@ def test_what_a_fit_would_say_is_told_before_it(project: Any, sysid: Callable[..
 
 
 @pytest.mark.slow
-def test_doubt_is_told_by_the_exit_code(project: Any, sysid: Callable[..., Any]):
+def test_doubt_is_told_by_the_exit_code(project: Project, sysid: Sysid):
     # Only efforts and velocities tell the stiffness of a servo from the inertia that it moves.
     project.make_quick()
     project.change(parameters=[{'target': 'actuator/elbow/kp'}, {'target': 'joint/elbow/armature'}])
@@ -147,3 +144,21 @@ def test_doubt_is_told_by_the_exit_code(project: Any, sysid: Callable[..., Any])
     assert (done.code, done.err, done.out.count('\n')) == (1, '', 1)
     names = 'actuator/elbow/kp, joint/elbow/armature'
     assert done.out.splitlines()[-1] == f'Not identified by these bags: {names}.'
+
+
+@pytest.mark.slow
+def test_an_excitation_is_one_document(
+    project: Project, sysid: Sysid, monkeypatch: pytest.MonkeyPatch
+):
+    for name, value in (('_RANDOM', 3), ('_CHANGED', 1), ('_CHECKED', 2)):
+        monkeypatch.setattr(f'sysid_ros.workflows.excitation.design.{name}', value)
+    asked = ('--for', 'joint/elbow/armature', '--duration', '3', '--rate', '20')
+    done = sysid('excite', 'arm.xml', *asked, '-o', 'motion.csv', '--quiet', '--json')
+    assert (done.code, done.err) == (0, '')
+    found = json.loads(done.out)
+    assert found['file'] == 'motion.csv'
+    assert (project.folder / 'motion.csv').is_file()
+    (told,) = found['parameters']
+    assert (told['name'], told['unit']) == ('joint/elbow/armature', 'kg·m²')
+    assert told['half_width'] > 0
+    assert {limit['name'] for limit in found['limits']} == {'shoulder', 'elbow'}

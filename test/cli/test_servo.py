@@ -6,14 +6,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import mujoco
 import pytest
 from PIL import Image
 
+from builders.cli_project import Sysid
 from builders.recordings import M1, record
 from sysid_ros.servos.logs import write_log
 from sysid_ros.simulation.servo import Servo, write_parameters
@@ -41,9 +40,7 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob('*') if path.is_file()}
 
 
-def test_a_fit_ends_with_the_table_the_error_and_the_files(
-    folder: Path, sysid: Callable[..., Any]
-) -> None:
+def test_a_fit_ends_with_the_table_the_error_and_the_files(folder: Path, sysid: Sysid):
     done = sysid(*FIT, '-o', 'servo.json')
     assert done.code == 0
     for said in ('friction_viscous', 'identified', 'Mean absolute error of 4 logs', 'servo.json'):
@@ -53,7 +50,7 @@ def test_a_fit_ends_with_the_table_the_error_and_the_files(
 
 
 @pytest.mark.usefixtures('folder')
-def test_a_file_of_coefficients_is_evaluated(sysid: Callable[..., Any]) -> None:
+def test_a_file_of_coefficients_is_evaluated(sysid: Sysid):
     lines = sysid(*FIT, '--eval', 'm1.json').out.splitlines()
     assert len(lines) == 5
     mean = float(lines[-1].split()[-2])
@@ -63,15 +60,12 @@ def test_a_file_of_coefficients_is_evaluated(sysid: Callable[..., Any]) -> None:
     assert len(found['errors']) == 4
 
 
-def test_trials_are_kept_and_go_on(folder: Path, sysid: Callable[..., Any]) -> None:
-    tried = (*FIT, '--method', 'nsgaii', '-o', 'out/servo.json')
-    done = sysid(*tried, '--trials', '20', '--workers', '2')
+def test_trials_are_kept(folder: Path, sysid: Sysid):
+    tried = (*FIT, '--method', 'nsgaii', '--trials', '20', '--workers', '2')
+    done = sysid(*tried, '-o', 'out/servo.json')
     assert done.code == 0
     assert 'the best of 20 trials of nsgaii' in ' '.join(done.out.split())
     assert (folder / 'out' / 'study.journal').is_file()
-    again = sysid(*tried, '--trials', '25', '--load-study', 'out/study.journal')
-    assert again.code == 0
-    assert 'the best of 25 trials of nsgaii' in ' '.join(again.out.split())
 
 
 @pytest.mark.parametrize(
@@ -79,8 +73,6 @@ def test_trials_are_kept_and_go_on(folder: Path, sysid: Callable[..., Any]) -> N
     [
         (('--model', 'm8'), "no friction model 'm8'"),
         (('--fix', 'kt'), 'name=number'),
-        (('--fix', 'kT=1'), 'nearest: kt'),
-        (('--validation-kp', '3'), '200'),
         (('--reset-period', '-1'), 'reset_period'),
         (('--method', 'cma'), "'cma' is not one of 'least-squares', 'cmaes'"),
         (('--trials', '10'), 'with trials, found least-squares'),
@@ -88,8 +80,8 @@ def test_trials_are_kept_and_go_on(folder: Path, sysid: Callable[..., Any]) -> N
     ],
 )
 def test_a_bad_fit_is_one_sentence_and_exit_code_2(
-    folder: Path, sysid: Callable[..., Any], arguments: tuple[str, ...], said: str
-) -> None:
+    folder: Path, sysid: Sysid, arguments: tuple[str, ...], said: str
+):
     before = _files(folder)
     done = sysid(*FIT, *arguments, '--quiet')
     assert done.code == 2
@@ -99,8 +91,8 @@ def test_a_bad_fit_is_one_sentence_and_exit_code_2(
 
 
 def test_without_optuna_least_squares_still_work(
-    folder: Path, sysid: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    folder: Path, sysid: Sysid, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(sys.modules, 'optuna', None)
     done = sysid(*FIT, '--method', 'cmaes')
     assert done.code == 2
@@ -109,7 +101,7 @@ def test_without_optuna_least_squares_still_work(
     assert (folder / 'params.json').is_file()
 
 
-def test_errors_of_laws_are_side_by_side(folder: Path, sysid: Callable[..., Any]) -> None:
+def test_errors_of_laws_are_side_by_side(folder: Path, sysid: Sysid):
     known = tuple(f'--fix={name}={M1[name]}' for name in ('R', 'q_offset', 'armature', 'kt'))
     usual = ('servo', 'compare', *LOGS, *known, '--models', 'm1, m3', '--validation-kp', '200')
     done = sysid(*usual, '-o', 'laws')
@@ -121,23 +113,18 @@ def test_errors_of_laws_are_side_by_side(folder: Path, sysid: Callable[..., Any]
     assert [law['held_out'] < 1e-3 for law in found['models']] == [True, True]
 
 
-def test_predictions_are_drawn_over_the_logs_and_their_errors_told(
-    folder: Path, sysid: Callable[..., Any]
-) -> None:
-    usual = ('servo', 'plot', '--logdir', 'logs', '--params', 'm1.json')
-    usual = (*usual, '--params', 'm3.json', '-o', 'new')
-    done = sysid(*usual)
+def test_predictions_are_drawn_over_the_logs_and_their_errors_told(folder: Path, sysid: Sysid):
+    usual = ('servo', 'plot', '--logdir', 'logs', '--params', 'm1.json', '--params', 'm3.json')
+    done = sysid(*usual, '-o', 'new')
     assert (done.code, done.err) == (0, '')
     assert len(_files(folder / 'new')) == 4
     with Image.open(next((folder / 'new').iterdir())) as image:
         colours = {colour for _, colour in image.convert('RGB').getcolors(1 << 24)}
     assert {(11, 92, 173), (194, 87, 12)} <= colours
-    rows = {line.split()[0]: line.split()[1:] for line in done.out.splitlines() if line.strip()}
-    assert rows['log'] == ['m1', 'm3']
-    m1, m3 = map(float, rows['mean'])
+    (means,) = [line.split()[1:] for line in done.out.splitlines() if line.startswith('mean')]
+    m1, m3 = map(float, means)
     assert m1 < 0.5 < m3
-    found = json.loads(sysid(*usual, '--json').out)
-    errors = found['errors']['m1'].values()
+    errors = json.loads(sysid(*usual, '-o', 'new', '--json').out)['errors']['m1'].values()
     assert 1e3 * sum(errors) / len(errors) == pytest.approx(m1, rel=0.01)
 
 
@@ -151,8 +138,8 @@ def test_predictions_are_drawn_over_the_logs_and_their_errors_told(
     ],
 )
 def test_what_cannot_be_drawn_is_one_line_and_nothing_is_written(
-    folder: Path, sysid: Callable[..., Any], arguments: list[str], said: str
-) -> None:
+    folder: Path, sysid: Sysid, arguments: list[str], said: str
+):
     (folder / 'empty').mkdir()
     servo = Servo.named('mx106', 'm1')
     write_parameters(Path('mx.json'), servo, dict.fromkeys(servo.coefficients, 0.1))
@@ -163,7 +150,7 @@ def test_what_cannot_be_drawn_is_one_line_and_nothing_is_written(
     assert _files(folder) == before
 
 
-def test_a_servo_is_exported_with_what_is_lost(folder: Path, sysid: Callable[..., Any]) -> None:
+def test_a_servo_is_exported_with_what_is_lost(folder: Path, sysid: Sysid):
     done = sysid('servo', 'export', '--params', 'm3.json', '-o', 'servo.xml')
     assert (done.code, done.err) == (0, '')
     joint, drive, note, last = done.out.splitlines()

@@ -14,7 +14,7 @@ import pytest
 from rosbags.rosbag2 import Reader
 from rosbags.typesys import Stores, get_typestore
 
-from builders.ros_graph import RosClient, StartNode, as_arguments
+from builders.ros_graph import RosClient, StartNode
 
 #: What imports ROS is left out where there is none, except in CI.
 collect_ignore_glob = (
@@ -81,7 +81,7 @@ class Graph:
 
     def record(self, program: str | Path = RECORDER, **parameters: object) -> Any:
         """Start a recorder, or a script that runs one, with parameters."""
-        return self.start(program, *as_arguments(**parameters))
+        return self.start(program, **parameters)
 
     def read_numbers(self, bag: Path) -> dict[str, list[int]]:
         """Return the numbers in the messages of each topic, read by rosbags."""

@@ -26,7 +26,6 @@ from builders.ros_graph import (
     NodeProcess,
     RosClient,
     StartNode,
-    as_arguments,
     client_node,
     node_processes,
     own_domain,
@@ -106,17 +105,10 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp('recordings')
     model = folder / 'arm.xml'
     model.write_text(PENDULUM)
-    for seed, (name, truth, seconds) in enumerate(
-        [
-            ('train_1', TRUTH, 3.0),
-            ('train_2', TRUTH, 3.0),
-            ('validate', TRUTH, 2.0),
-            ('other', OTHER_TRUTH, 2.0),
-            ('worn', WORN_TRUTH, 3.0),
-            ('long', TRUTH, 60.0),
-        ]
-    ):
-        _simulate(model, folder / name, truth, seconds, seed)
+    lengths = {'train_1': 3.0, 'train_2': 3.0, 'validate': 2.0, 'other': 2.0, 'worn': 3.0}
+    truths = {'other': OTHER_TRUTH, 'worn': WORN_TRUTH}
+    for seed, (name, seconds) in enumerate({**lengths, 'long': 60.0}.items()):
+        _simulate(model, folder / name, truths.get(name, TRUTH), seconds, seed)
     return folder
 
 
@@ -133,7 +125,6 @@ def make_problem(recordings: Path, folder: Path) -> Path:
 
 @pytest.fixture
 def problem(recordings: Path, tmp_path: Path) -> Path:
-    """Return a calibration.yaml of this test."""
     return make_problem(recordings, tmp_path / 'problem')
 
 
@@ -161,12 +152,18 @@ class Node:
 
     def ask(self, service: str) -> tuple[bool, str]:
         """Call ``~/refit`` or ``~/cancel`` and return success and message."""
-        response = self.begin(service).answer()
-        return response.success, response.message
+        return self.answer(self.begin(service))
 
-    def begin(self, service: str) -> Call:
-        """Call a service without waiting for the answer."""
-        return Call(self.client, f'/calibrator/{service}')
+    def begin(self, service: str) -> Any:
+        """Call a service without waiting for the answer, and return its future."""
+        caller = self.client.node.create_client(Trigger, f'/calibrator/{service}')
+        assert caller.wait_for_service(30.0), f'there is no service {service}'
+        return caller.call_async(Trigger.Request())
+
+    def answer(self, call: Any) -> tuple[bool, str]:
+        """Wait for the answer to a service and return success and message."""
+        response = self.client.finish(call, 'the calibrator', FIT_TIMEOUT)
+        return response.success, response.message
 
     def latched(self, topic: str) -> Any:
         """Return what a subscriber gets that comes now."""
@@ -196,38 +193,13 @@ class Node:
         return self.client.set_parameter('/calibrator', name, value)
 
 
-class Call:
-    """A service that was called and has not answered yet."""
-
-    def __init__(self, client: RosClient, name: str) -> None:
-
-        self._client = client
-        self._name = name
-        caller = client.node.create_client(Trigger, name)
-        assert caller.wait_for_service(30.0), f'there is no service {name}'
-        self._future = caller.call_async(Trigger.Request())
-
-    @property
-    def answered(self) -> bool:
-        """Whether the answer has come."""
-        return bool(self._future.done())
-
-    def answer(self) -> Any:
-        """Wait for the answer."""
-        return self._client._finish(self._future, FIT_TIMEOUT, self._name)
-
-
 @pytest.fixture(scope='module')
 def running(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """Return the calibrator that tests share: its process takes longer to start than to fit."""
     folder = tmp_path_factory.mktemp('running')
     config = make_problem(recordings, folder / 'problem')
-    with (
-        own_domain() as env,
-        node_processes(env, folder) as start,
-        client_node(env) as client,
-    ):
-        process = start(CALIBRATOR, *as_arguments(config=config))
+    with own_domain() as env, node_processes(env, folder) as start, client_node(env) as client:
+        process = start(CALIBRATOR, config=config)
         process.wait_for_line(READY, FIT_TIMEOUT)
         yield Node(process, client)
 
@@ -315,13 +287,11 @@ def test_while_it_fits_it_answers_refuses_a_second_refit_and_can_be_cancelled(
     success, message = node.ask('refit')
     assert not success
     assert message.startswith('A refit is running already (iteration ')
-    assert not call.answered
+    assert not call.done()
     cancelled, message = node.ask('cancel')
-    answer = call.answer()
-
     assert cancelled
     assert CANCELLED.fullmatch(message)['stage'].startswith('iteration ')
-    assert (answer.success, answer.message) == (False, message)
+    assert node.answer(call) == (False, message)
     assert _files(long_problem.parent) == before
     assert node.status('cancelled')[1]['fitting'] == 'false'
 
@@ -333,11 +303,7 @@ def test_a_fit_that_is_killed_is_told_and_the_node_goes_on(node: Node, long_prob
 
     os.kill(node.child(), signal.SIGKILL)
 
-    answer = call.answer()
-    assert (answer.success, answer.message) == (
-        False,
-        'The fit failed unexpectedly (exit code -9).',
-    )
+    assert node.answer(call) == (False, 'The fit failed unexpectedly (exit code -9).')
     assert node.status('unexpectedly')[0] == ERROR
     assert _files(long_problem.parent) == before
     shutil.rmtree(long_problem.parent / 'train_long')
@@ -374,7 +340,7 @@ def test_it_publishes_what_is_current_at_its_start_and_answers_a_caller_at_its_e
     long_problem.write_text(CALIBRATION.replace('train_*', 'train_1'))
     (long_problem.parent / 'arm.xml').write_text(PENDULUM)
     folder = calibrate(load_calibration(long_problem)).folder
-    process = start_node(CALIBRATOR, *as_arguments(config=long_problem))
+    process = start_node(CALIBRATOR, config=long_problem)
     process.wait_for_line(f'current is {folder}', FIT_TIMEOUT)
     node = Node(process, ros_client)
     assert node.result() == json.loads((folder / 'result.json').read_text())
@@ -387,9 +353,9 @@ def test_it_publishes_what_is_current_at_its_start_and_answers_a_caller_at_its_e
 
     assert process.stop() == 0
 
-    answer = call.answer()
-    assert not answer.success
-    assert CANCELLED.fullmatch(answer.message)['stage'].startswith('iteration ')
+    success, message = node.answer(call)
+    assert not success
+    assert CANCELLED.fullmatch(message)['stage'].startswith('iteration ')
     assert 'Traceback' not in process.output
     assert 'never retrieved' not in process.output
     assert _files(long_problem.parent) == before
@@ -478,7 +444,7 @@ def test_a_bad_configuration_at_the_start_is_one_line_and_exit_code_2(
     start_node: StartNode, problem: Path, text: str, sentence: str
 ):
     problem.write_text(text)
-    process = start_node(CALIBRATOR, *as_arguments(**({'config': problem} if text else {})))
+    process = start_node(CALIBRATOR, **({'config': problem} if text else {}))
     assert process.wait() == 2
     assert sentence in process.output
     assert process.output.startswith('calibrator: ')

@@ -24,14 +24,12 @@ PENDULUM = Path(__file__).parents[1] / 'data' / 'pendulum'
 
 @pytest.fixture
 def quick(tmp_path: Path) -> Project:
-    """Return a calibration that takes a second."""
     project = Project(tmp_path / 'project')
     project.make_quick()
     return project
 
 
 def child_of(project: Project) -> Child:
-    """Return the refit of a project."""
     return Child(project.config, load_calibration(project.config))
 
 

@@ -32,8 +32,6 @@ class Talker:
     """A reliable publisher of texts."""
 
     def __init__(self, client: RosClient, topic: str) -> None:
-
-        self._kind = String
         self._publisher = client.node.create_publisher(String, topic, QoSProfile(depth=1000))
 
     def wait_for_listener(self, count: int = 1) -> None:
@@ -52,7 +50,7 @@ class Talker:
 
     def chatter(self, text: str) -> None:
         """Publish, whoever hears it."""
-        self._publisher.publish(self._kind(data=text))
+        self._publisher.publish(String(data=text))
 
 
 class Heard:
@@ -77,20 +75,18 @@ class Heard:
         return [self.messages.get()[2] for _ in range(self.messages.qsize())]
 
 
-@pytest.fixture
-def string() -> Any:
-    """Return the message class std_msgs/String."""
-    return String
+Failures = queue.SimpleQueue[BaseException]
+Talkers = Callable[[str], Talker]
 
 
 @pytest.fixture
-def failures() -> queue.SimpleQueue[BaseException]:
+def failures() -> Failures:
     """Return what the listeners of a test reported."""
     return queue.SimpleQueue()
 
 
 @pytest.fixture
-def listener(ros_env: dict[str, str], failures: queue.SimpleQueue[BaseException]) -> Iterator[Any]:
+def listener(ros_env: dict[str, str], failures: Failures) -> Iterator[Any]:
     """Return a listener, which is closed at the end of the test if it still runs."""
     rclpy.init(
         domain_id=int(ros_env['ROS_DOMAIN_ID']), signal_handler_options=SignalHandlerOptions.NO
@@ -106,17 +102,17 @@ def listener(ros_env: dict[str, str], failures: queue.SimpleQueue[BaseException]
 
 
 @pytest.fixture
-def talker(ros_client: RosClient) -> Callable[[str], Talker]:
+def talker(ros_client: RosClient) -> Talkers:
     """Return a function that makes a publisher, which is not in the listener's context."""
     return lambda topic: Talker(ros_client, topic)
 
 
 def test_stamps_tell_when_a_message_was_sent_and_arrived_however_late_python_is(
-    listener: Any, talker: Callable[[str], Talker], string: Any
+    listener: Any, talker: Talkers
 ):
     heard = Heard()
     heard.go_on.clear()
-    listener.subscribe(string, '/words', heard, 10)
+    listener.subscribe(String, '/words', heard, 10)
     words = talker('/words')
     words.wait_for_listener()
     published, arrived = words.say('first')
@@ -133,10 +129,7 @@ def test_stamps_tell_when_a_message_was_sent_and_arrived_however_late_python_is(
 
 
 def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other_topics(
-    listener: Any,
-    talker: Callable[[str], Talker],
-    string: Any,
-    failures: queue.SimpleQueue[BaseException],
+    listener: Any, talker: Talkers, failures: Failures
 ):
     steady, passing = Heard(), Heard()
     # On a busy machine the listener may wait long for its turn; its queue must not run over.
@@ -146,7 +139,7 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
         steady(received, sent, cdr)
         room.release()
 
-    listener.subscribe(string, '/steady', hear, 1000)
+    listener.subscribe(String, '/steady', hear, 1000)
     words = talker('/steady')
     words.wait_for_listener()
     stop = threading.Event()
@@ -162,7 +155,7 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
     talking.start()
     for number in range(20):
         assert steady.next()[2] == str(number)
-        listener.unsubscribe(listener.subscribe(string, '/passing', passing, 10))
+        listener.unsubscribe(listener.subscribe(String, '/passing', passing, 10))
     stop.set()
     talking.join()
     assert [steady.next()[2] for _ in said[20:]] == said[20:]
@@ -174,14 +167,11 @@ def test_subscribing_and_unsubscribing_while_messages_arrive_loses_none_on_other
 
 
 def test_closing_takes_what_has_arrived_and_ends_while_more_arrives(
-    listener: Any,
-    talker: Callable[[str], Talker],
-    string: Any,
-    failures: queue.SimpleQueue[BaseException],
+    listener: Any, talker: Talkers, failures: Failures
 ):
     heard = Heard()
     heard.go_on.clear()
-    listener.subscribe(string, '/words', heard, 1000)
+    listener.subscribe(String, '/words', heard, 1000)
     words = talker('/words')
     words.wait_for_listener()
     numbers = [str(number) for number in range(100)]
@@ -211,7 +201,7 @@ def test_closing_takes_what_has_arrived_and_ends_while_more_arrives(
 
 
 def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
-    listener: Any, talker: Callable[[str], Talker], string: Any, monkeypatch: pytest.MonkeyPatch
+    listener: Any, talker: Talkers, monkeypatch: pytest.MonkeyPatch
 ):
     heard = Heard()
     took, go_on = threading.Event(), threading.Event()
@@ -223,7 +213,7 @@ def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
         assert go_on.wait(TIMEOUT)
 
     monkeypatch.setattr(listener, '_take', take_and_pause)
-    listener.subscribe(string, '/words', heard, 10)
+    listener.subscribe(String, '/words', heard, 10)
     assert took.wait(TIMEOUT)
     words = talker('/words')
     words.wait_for_listener()
@@ -236,17 +226,14 @@ def test_what_came_before_closing_is_taken_even_if_no_wait_comes_any_more(
 
 
 def test_an_error_in_a_callback_is_reported_once_and_ends_the_thread(
-    listener: Any,
-    talker: Callable[[str], Talker],
-    string: Any,
-    failures: queue.SimpleQueue[BaseException],
+    listener: Any, talker: Talkers, failures: Failures
 ):
     error = InvalidHandle('of a publisher, say')
 
     def refuse(*_: object) -> None:
         raise error
 
-    listener.subscribe(string, '/words', refuse, 10)
+    listener.subscribe(String, '/words', refuse, 10)
     words = talker('/words')
     words.wait_for_listener()
     words.say('once')

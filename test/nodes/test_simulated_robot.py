@@ -17,15 +17,22 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Float64MultiArray, String
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
-from builders.ros_graph import RosClient, StartNode, as_arguments
+from builders.ros_graph import NodeProcess, RosClient, StartNode
 
 DEMO = Path(__file__).resolve().parents[2] / 'config' / 'demo'
 ARM = DEMO / 'arm.xml'
+ARRAYS = '/forward_position_controller/commands'
+TRAJECTORIES = '/joint_trajectory_controller/joint_trajectory'
 ROBOT = 'simulated_robot'
-READY = 'simulated robot ready'
 HOME = [0, -1.1, 1.4, -0.4, 0, 0]
 
 pytestmark = pytest.mark.ros
+
+
+def _start(start_node: StartNode, **parameters: object) -> NodeProcess:
+    robot = start_node(ROBOT, model=ARM, **parameters)
+    robot.wait_for_line('simulated robot ready')
+    return robot
 
 
 def _stamp_ns(message: Any) -> int:
@@ -43,6 +50,14 @@ def _states(client: RosClient, count: int) -> list[Any]:
     return states
 
 
+def _reach(client: RosClient, joint: int, place: float, within: float) -> Any:
+    """Return the first state in which a joint is near to a place."""
+    return client.message(
+        *(JointState, '/joint_states', lambda m: abs(m.position[joint] - place) < within),
+        latched=False,
+    )
+
+
 def _publisher(client: RosClient, kind: Any, topic: str) -> Any:
     publisher = client.node.create_publisher(kind, topic, 10)
     # A state that arrives after the match proves that the robot has seen this publisher's topic.
@@ -54,8 +69,7 @@ def _publisher(client: RosClient, kind: Any, topic: str) -> Any:
 def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
     start_node: StartNode, ros_client: RosClient
 ):
-    robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
-    robot.wait_for_line(READY)
+    robot = _start(start_node, truth=DEMO / 'truth.yaml')
     states: list[Any] = []
     sent: list[int] = []
 
@@ -81,13 +95,12 @@ def test_stamps_are_exactly_a_period_apart_and_follow_the_clock(
 def test_commands_of_both_types_move_the_joints_that_they_name(
     start_node: StartNode, ros_client: RosClient
 ):
-    robot = start_node(ROBOT, *as_arguments(model=ARM))
-    robot.wait_for_line(READY)
+    robot = _start(start_node)
     applied: list[Any] = []
     ros_client.node.create_subscription(
         JointState, '/simulated_robot/applied_commands', applied.append, 10
     )
-    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    arrays = _publisher(ros_client, Float64MultiArray, ARRAYS)
     before = time.time_ns()
     arrays.publish(Float64MultiArray(data=[0.3, *HOME[1:]]))
     ros_client.spin_until(lambda: bool(applied))
@@ -95,17 +108,11 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
     assert [applied[0].name[0], applied[0].position[0]] == ['shoulder_pan', pytest.approx(0.3)]
     assert [*applied[0].position[1:]] == pytest.approx(HOME[1:])
     assert not applied[0].effort
-    ros_client.message(
-        JointState, '/joint_states', lambda m: abs(m.position[0] - 0.3) < 0.03, latched=False
-    )
-    trajectories = _publisher(
-        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
-    )
+    _reach(ros_client, 0, 0.3, 0.03)
+    trajectories = _publisher(ros_client, JointTrajectory, TRAJECTORIES)
     point = JointTrajectoryPoint(positions=[0.4, 0.2])
     trajectories.publish(JointTrajectory(joint_names=['wrist_3', 'wrist_2'], points=[point]))
-    moved = ros_client.message(
-        JointState, '/joint_states', lambda m: abs(m.position[5] - 0.4) < 0.05, latched=False
-    )
+    moved = _reach(ros_client, 5, 0.4, 0.05)
     assert moved.position[0] == pytest.approx(0.3, abs=0.05)
     assert robot.stop() == 0
 
@@ -114,15 +121,12 @@ def test_commands_of_both_types_move_the_joints_that_they_name(
 def test_commands_that_do_not_fit_are_ignored_with_one_warning_in_one_line(
     start_node: StartNode, ros_client: RosClient
 ):
-    robot = start_node(ROBOT, *as_arguments(model=ARM))
-    robot.wait_for_line(READY)
-    arrays = _publisher(ros_client, Float64MultiArray, '/forward_position_controller/commands')
+    robot = _start(start_node)
+    arrays = _publisher(ros_client, Float64MultiArray, ARRAYS)
     for data in ([1.0], [1.0, 2.0], [math.nan] * 6):
         arrays.publish(Float64MultiArray(data=data))
     robot.wait_for_line('expected one value per actuator, 6, found 1')
-    trajectories = _publisher(
-        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
-    )
+    trajectories = _publisher(ros_client, JointTrajectory, TRAJECTORIES)
     point = JointTrajectoryPoint(positions=[0.4])
     name = '\x1b[31mred\x1b]0;title\x07\n[ERROR] forged'
     trajectories.publish(JointTrajectory(joint_names=[name], points=[point]))
@@ -139,7 +143,7 @@ def test_commands_that_do_not_fit_are_ignored_with_one_warning_in_one_line(
 def test_the_model_is_latched_and_a_signal_while_it_is_suspended_ends_it_afterwards(
     start_node: StartNode, ros_client: RosClient
 ):
-    robot = start_node(ROBOT, *as_arguments(model=ARM, truth=DEMO / 'truth.yaml'))
+    robot = start_node(ROBOT, model=ARM, truth=DEMO / 'truth.yaml')
     assert ros_client.message(String, '/simulated_robot/mjcf').data == ARM.read_text()
     for number in (signal.SIGSTOP, signal.SIGINT, signal.SIGCONT):
         robot.process.send_signal(number)
@@ -147,35 +151,11 @@ def test_the_model_is_latched_and_a_signal_while_it_is_suspended_ends_it_afterwa
 
 
 @pytest.mark.patient
-@pytest.mark.parametrize(
-    ('values', 'sentence'),
-    [
-        ({}, "Expected an MJCF file in parameter 'model' (-p model:=FILE), found none."),
-        ({'model': ARM, 'truth': '{truth}'}, 'nearest: elbow'),
-        ({'model': ARM, 'rate': 1000.0}, 'Expected a rate of at most 500 Hz'),
-    ],
-)
-def test_bad_input_ends_it_with_one_line_and_code_2(
-    start_node: StartNode, values: dict[str, object], sentence: str, tmp_path: Path
-):
-    truth = tmp_path / 'truth.yaml'
-    truth.write_text('joint/elbo/damping: 1.0\n')
-    given = {name: str(value).format(truth=truth) for name, value in values.items()}
-    robot = start_node(ROBOT, *as_arguments(**given))
-    assert robot.wait() == 2
-    assert sentence in robot.output
-    assert len(robot.output.splitlines()) == 1
-
-
-@pytest.mark.patient
 def test_trajectories_are_followed_and_bad_ones_are_ignored(
     start_node: StartNode, ros_client: RosClient
 ):
-    robot = start_node(ROBOT, *as_arguments(model=ARM))
-    robot.wait_for_line(READY)
-    publisher = _publisher(
-        ros_client, JointTrajectory, '/joint_trajectory_controller/joint_trajectory'
-    )
+    robot = _start(start_node)
+    publisher = _publisher(ros_client, JointTrajectory, TRAJECTORIES)
     points = [
         JointTrajectoryPoint(positions=[0.5], time_from_start=Duration(nanosec=500_000_000)),
         JointTrajectoryPoint(positions=[0.0], velocities=[0.0], time_from_start=Duration(sec=1)),

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser
 
-from builders.bare_results import verdict
+from builders.bare_results import bare_result as bare
+from builders.bare_results import parameter, sensor_error, verdict
 from builders.browser import headless
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema import Role, VerdictKind
@@ -34,7 +35,6 @@ from sysid_ros.results.result import (
     RecordedSequence,
     SensorError,
     SignalPlot,
-    SolverSummary,
     TraceEntry,
 )
 from sysid_ros.uncertainty.verdicts import Combination
@@ -94,17 +94,8 @@ def _parameters() -> Iterator[ParameterResult]:
         kind: VerdictKind = VerdictKind.IDENTIFIED,
         **more: Any,
     ) -> ParameterResult:
-        fields = {'low': value - half, 'high': value + half, **more}
-        return ParameterResult(
-            name=name,
-            targets=(name,),
-            unit=unit,
-            initial=initial,
-            value=value,
-            bounds=bounds,
-            verdict_kind=kind,
-            **fields,
-        )
+        own = {'unit': unit, 'initial': initial, 'bounds': bounds, 'verdict_kind': kind}
+        return parameter(name, value, half, **own, **more)
 
     values = np.random.default_rng(3).uniform(0.4, 2.4, (len(JOINTS), 3))
     for joint, (armature, damping, friction) in zip(JOINTS, values, strict=True):
@@ -125,15 +116,15 @@ def _parameters() -> Iterator[ParameterResult]:
 
 
 def _changes(parameters: tuple[ParameterResult, ...]) -> Iterator[ModelChange]:
-    for parameter in parameters[:3]:
-        element, _, attribute = parameter.name.rpartition('/')
+    for own in parameters[:3]:
+        element, _, attribute = own.name.rpartition('/')
         yield ModelChange(
             file='models/six_axis_arm.xml',
             line=12,
             element=element,
             attribute=attribute,
-            old=f'{parameter.initial:g}' if parameter.initial else '',
-            new=repr(parameter.value),
+            old=f'{own.initial:g}' if own.initial else '',
+            new=repr(own.value),
         )
 
 
@@ -144,13 +135,12 @@ def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
     covariance = root @ root.T
     covariance[-3] = covariance[:, -3] = NAN
     deviation = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(deviation, deviation)
     return InferenceSummary(
         method='cluster-robust over 8 bags',
         samples=270_000,
         effective_samples=1840.0,
-        covariance=tuple(tuple(row) for row in covariance.tolist()),
-        correlation=tuple(tuple(row) for row in correlation.tolist()),
+        covariance=covariance.tolist(),
+        correlation=(covariance / np.outer(deviation, deviation)).tolist(),
         notes=('Residuals are alike over 0.08 s.',),
     )
 
@@ -158,40 +148,21 @@ def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
 def _folds(parameters: tuple[ParameterResult, ...]) -> Iterator[Fold]:
     rng = np.random.default_rng(9)
     for sequence, _ in SEQUENCES:
-        yield Fold(
-            name=sequence,
-            before=17.4,
-            after=1.1,
-            values=tuple(
-                p.value + (0.0 if math.isnan(p.half_width) else p.half_width) * rng.normal()
-                for p in parameters
-            ),
-        )
+        values = [p.value + np.nan_to_num(p.half_width) * rng.normal() for p in parameters]
+        yield Fold(name=sequence, before=17.4, after=1.1, values=tuple(values))
 
 
 def _horizon() -> Iterator[HorizonPoint]:
-    roles: tuple[Role, ...] = ('train', 'validate')
-    for role in roles:
+    roles: dict[Role, float] = {'train': 1.0, 'validate': 1.1}
+    for role, size in roles.items():
         for seconds in (0.1, 0.2, 0.5, 1.0, 2.0, 5.0):
-            size = 1.1 if role == 'validate' else 1.0
-            yield HorizonPoint(
-                seconds=seconds,
-                role=role,
-                before=size * (1 + 6 * seconds**0.7),
-                after=size * (1 + 0.1 * seconds),
-            )
+            errors = {'before': size * (1 + 6 * seconds**0.7), 'after': size * (1 + 0.1 * seconds)}
+            yield HorizonPoint(seconds=seconds, role=role, **errors)
 
 
 def _drift() -> Drift:
-    friction = Compared(
-        name='joint/elbow/frictionloss',
-        unit='N·m',
-        before=3.5,
-        after=5.1,
-        deviations=9.1,
-        changed=True,
-    )
-    same = {'name': 'joint/elbow/damping', 'before': 7.0, 'after': 7.05, 'deviations': 0.6}
+    friction = {'name': 'joint/elbow/frictionloss', 'before': 3.5, 'after': 5.1, 'deviations': 9.1}
+    damping = {'name': 'joint/elbow/damping', 'before': 7.0, 'after': 7.05, 'deviations': 0.6}
     return Drift(
         previous='out/result.json of 2026-01-05',
         statistic=92.4,
@@ -199,7 +170,10 @@ def _drift() -> Drift:
         p_value=1.3e-10,
         changed=True,
         sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
-        parameters=(friction, friction.model_copy(update={**same, 'changed': False})),
+        parameters=(
+            Compared(unit='N·m', changed=True, **friction),
+            Compared(unit='N·m', changed=False, **damping),
+        ),
     )
 
 
@@ -207,16 +181,10 @@ def _errors() -> Iterator[SensorError]:
     for role, factor in (('train', 1.0), ('validate', 1.13)):
         for joint in JOINTS:
             for name, unit, size in KINDS:
-                after = 0.012 * size * factor * (22 if joint == 'wrist_3' and name == 'vel' else 1)
-                yield SensorError(
-                    sensor=f'{joint}_{name}',
-                    unit=unit,
-                    role=role,
-                    before=0.21 * size * factor,
-                    after=after,
-                    samples=7500 * (2 if role == 'train' else 1),
-                    inside=0.947 if role == 'validate' else NAN,
-                )
+                worse = 22 if (joint, name) == ('wrist_3', 'vel') else 1
+                before, after = 0.21 * size * factor, 0.012 * size * factor * worse
+                inside = 0.947 if role == 'validate' else NAN
+                yield sensor_error(f'{joint}_{name}', unit, role, before, after, inside=inside)
 
 
 def _bag_contents() -> Iterator[TopicRate]:
@@ -241,7 +209,9 @@ def rich_result() -> CalibrationResult:
         for k, cost in enumerate(costs)
     ]
     parameters = tuple(_parameters())
-    return CalibrationResult(
+    ends = {'initial_cost': costs[0], 'final_cost': costs[-1]}
+    counts = {'iterations': 8, 'rollouts': 594, 'seconds': 74.318, 'trace': tuple(trace)}
+    return bare(
         model='models/six_axis_arm.xml',
         parameters=parameters,
         checks=(
@@ -282,20 +252,7 @@ def rich_result() -> CalibrationResult:
                 'bags/held', 'gripper effort', FindingKind.DEAD_CHANNEL, 1, 'every sample is 0'
             ),
         ),
-        solver=SolverSummary(
-            backend='mujoco',
-            loss='linear',
-            status='converged',
-            message='The step became smaller than the tolerance.',
-            success=True,
-            iterations=8,
-            rollouts=594,
-            diverged=1,
-            initial_cost=costs[0],
-            final_cost=costs[-1],
-            seconds=74.318,
-            trace=tuple(trace),
-        ),
+        solver=bare().solver.model_copy(update={**ends, **counts}),
         provenance=Provenance(
             created='2026-02-03T14:05:06+00:00',
             versions={'sysid_ros': '0.1.0', 'mujoco': '4.0.0', 'numpy': '2.3.1', 'python': '3.11'},
@@ -317,11 +274,9 @@ def rich_result() -> CalibrationResult:
         inference=_inference(parameters),
         combinations=(
             Combination(
-                parameters=('actuator/elbow/kp', 'joint/elbow/stiffness'),
-                expression='actuator/elbow/kp + joint/elbow/stiffness',
-                value=531.2,
-                low=529.9,
-                high=532.5,
+                ('actuator/elbow/kp', 'joint/elbow/stiffness'),
+                'actuator/elbow/kp + joint/elbow/stiffness',
+                *(531.2, 529.9, 532.5),
             ),
         ),
         folds=tuple(_folds(parameters)),
@@ -344,17 +299,15 @@ def rich_result() -> CalibrationResult:
 @pytest.fixture
 def bare_result(rich_result: CalibrationResult) -> CalibrationResult:
     """A result with nothing in it that could be left out."""
-    provenance = rich_result.provenance
-    empty = ('parameters', 'errors', 'noise', 'plots', 'topics', 'health')
+    provenance = rich_result.provenance.model_copy(
+        update={'versions': {}, 'files': (), 'config': {}, 'command': ''}
+    )
     unknown = ('held_out_before', 'held_out_after', 'training_before', 'training_after')
-    return CalibrationResult(
+    return bare(
         model=rich_result.model,
         checks=verdict('Nothing was identified.', accepted=False),
         solver=rich_result.solver.model_copy(update={'trace': (), 'final_cost': NAN}),
-        provenance=provenance.model_copy(
-            update={'versions': {}, 'files': (), 'config': {}, 'command': ''}
-        ),
-        **dict.fromkeys(empty, ()),
+        provenance=provenance,
         **dict.fromkeys(unknown, NAN),
     )
 

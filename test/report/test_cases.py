@@ -5,12 +5,7 @@
 from __future__ import annotations
 
 import math
-from html.parser import HTMLParser
 from xml.etree import ElementTree as ET
-
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sysid_ros.report.tables import junit, markdown, said, workflow_commands
 from sysid_ros.results.comparison import Case, CaseKind, Place
@@ -29,7 +24,6 @@ WRONG = Case(
     sentence='moved by 0.4',
     place=Place('robot/arm.xml', 7),
 )
-TEXT = st.text(max_size=40) | st.sampled_from(['\ufffe', 'a\x00\x1b[0m', '::error::', '|`<b>'])
 
 
 def test_junit_has_the_numbers_as_properties_and_what_failed():
@@ -41,13 +35,9 @@ def test_junit_has_the_numbers_as_properties_and_what_failed():
     assert right.find('failure') is None
     assert (wrong.get('file'), wrong.get('line')) == ('robot/arm.xml', '7')
     numbers = {p.get('name'): p.get('value') for p in wrong.iter('property')}
-    assert numbers == {
-        'value': '2.4',
-        'baseline': '2.0',
-        'limit': '0.1',
-        'low': '2.3',
-        'high': '2.5',
-        'unit': 'N·m·s/rad',
+    assert numbers.pop('unit') == WRONG.unit
+    assert {name: float(number or '') for name, number in numbers.items()} == {
+        name: getattr(WRONG, name) for name in ('value', 'baseline', 'limit', 'low', 'high')
     }
     failure = wrong.find('failure')
     assert failure is not None
@@ -72,30 +62,3 @@ def test_markdown_lists_what_failed():
 
 def test_an_infinite_limit_and_a_missing_number_are_left_out():
     assert said(Case(CaseKind.ERROR, 'q', 'run', value=math.nan)) == 'q in run: as it has to be'
-
-
-class _Tags(HTMLParser):
-    """Collects what a browser would take for elements."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-
-    def handle_starttag(self, tag: str, _: object) -> None:
-        """Note an element."""
-        self.tags.append(tag)
-
-
-@pytest.mark.slow
-@settings(deadline=None)
-@given(name=TEXT, bag=TEXT, sentence=TEXT, note=TEXT)
-def test_no_text_becomes_markup(name: str, bag: str, sentence: str, note: str):
-    case = WRONG._replace(name=name, bag=bag, sentence=sentence, place=Place(name, 3))
-    ET.fromstring(junit(name, [case]))  # noqa: S314 (our own text)
-    (command,) = workflow_commands([case])
-    assert len(command.splitlines()) == 1
-    text = markdown(name, [case], [note])
-    tags = _Tags()
-    tags.feed(text)
-    assert tags.tags == []
-    assert len(text.splitlines()) == 4

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.slow
 
 
 def _axes(result: CalibrationResult, *changes: dict[str, object]) -> Axes:
-    """Return the axes of changed copies of a parameter."""
     parameters = tuple(result.parameters[0].model_copy(update=change) for change in changes)
     (axes,) = figures.draw_parameters(result.model_copy(update={'parameters': parameters})).axes
     return axes
@@ -60,10 +59,7 @@ def test_an_interval_that_goes_on_ends_in_arrows(rich_result: CalibrationResult)
     assert 1.5 < right < 3.0
     assert (_markers(axes)['<'], _markers(axes)['>']) == ([left], [right])
 
-
-def test_a_negative_nominal_value_keeps_the_interval_in_order(
-    rich_result: CalibrationResult,
-) -> None:
+    # Nor does a negative nominal value turn it round.
     axes = _axes(rich_result, {'initial': -9.0, 'value': -9.8, 'low': -10.0, 'high': -9.6})
     ((begin, end),) = (segment[:, 0] for segment in axes.collections[0].get_segments())
     assert 1.0 < begin < _markers(axes)['o'][0] < end
@@ -144,13 +140,11 @@ def test_events_are_of_their_bag_and_the_worst_is_told_first_and_drawn_last(
     )
     recordings = (_bag('long', 10.0), _bag('short', 6.0))
     result = bare_result.model_copy(update={'health': health, 'recordings': recordings})
-    (_, found), (_, nothing) = figures.events(result)
+    (_, (spikes, gap, missing)), (_, nothing) = figures.events(result)
     assert nothing == ()
-    assert [(event.what, event.when) for event in found] == [
-        ('spikes in /js', '5.00 s'),
-        ('gap in /js', '2.00 s, 4.00 s'),
-        ('missing values in /js', '1.00 s, 2.00 s, 3.00 s, 4.00 s, 5.00 s, 6.00 s and 3 more'),
-    ]
+    assert (spikes.what, spikes.when) == ('spikes in /js', '5.00 s')
+    assert (gap.what, gap.when) == ('gap in /js', '2.00 s, 4.00 s')
+    assert (missing.what, missing.when[-10:]) == ('missing values in /js', 'and 3 more')
     (axes,) = figures.draw_recordings(result, 9).axes
     assert axes.get_xlim() == (0.0, 10.0)
     whole, _, *marks = [bars.get_paths() for bars in axes.collections]

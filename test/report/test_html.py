@@ -9,7 +9,6 @@ import hashlib
 import json
 import math
 import re
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ import lxml.html
 import numpy as np
 import pytest
 
+from builders.hostile import EVERY, HARMLESS, poisoned, unseen
+from sysid_ros.errors import short
 from sysid_ros.report.figures import curves_json, limits, packed, sequences
 from sysid_ros.report.html import model_diff, render_report, strong_pairs, write_report
 from sysid_ros.report.numbers import MISSING
@@ -33,7 +34,6 @@ from sysid_ros.results.result import (
 
 pytestmark = pytest.mark.slow
 
-EVIL = '</script><script>evil()</script><img src=x onerror=evil()> & "quoted" {{ 7 * 7 }} '
 LIMIT = 1_600_000  # bytes
 
 
@@ -45,7 +45,6 @@ def few(rich_result: CalibrationResult) -> CalibrationResult:
 
 @pytest.fixture(scope='session')
 def page(few: CalibrationResult) -> lxml.html.HtmlElement:
-    """Its page."""
     return _page(few)
 
 
@@ -76,26 +75,13 @@ def _row(page: lxml.html.HtmlElement, section: str, name: str) -> str:
     return next(_text(row) for row in rows if _text(row.find('th')) == name)
 
 
-def _poisoned(value: object, key: str = '') -> object:
-    """Put markup in front of every free text of a result."""
-    if isinstance(value, dict):
-        return {k: _poisoned(v, k) for k, v in value.items()}
-    if isinstance(value, tuple | list):
-        return type(value)(_poisoned(v, key) for v in value)
-    free = isinstance(value, str) and not isinstance(value, StrEnum) and key != 'role'
-    return f'{EVIL}{value}' if free else value
-
-
-def test_a_page_of_54_signals_is_small(rich_result: CalibrationResult, tmp_path: Path) -> None:
-    write_report(rich_result, tmp_path / 'report.html')
-    assert len(rich_result.plots) == 54
-    assert (tmp_path / 'report.html').stat().st_size < LIMIT
-
-
-def test_nothing_is_loaded_and_only_the_two_scripts_of_the_page_may_run(
-    few: CalibrationResult,
+def test_a_page_of_54_signals_is_small_loads_nothing_and_runs_its_two_scripts_only(
+    rich_result: CalibrationResult, tmp_path: Path
 ) -> None:
-    text = render_report(few)
+    write_report(rich_result, tmp_path / 'report.html')
+    text = (tmp_path / 'report.html').read_text('utf-8')
+    assert len(rich_result.plots) == 54
+    assert len(text.encode()) < LIMIT
     page = lxml.html.document_fromstring(text)
     links = [link for _, _, link, _ in page.iterlinks()]
     assert all(link.startswith(('#', 'data:image/svg+xml;base64,')) for link in links)
@@ -120,10 +106,7 @@ def test_the_outcome_comes_first_and_links_lead_to_all_sections(
     for said in ('training error 1.06', '19 identified, 1 at bound, 1 not excited, 1 confounded'):
         assert said in _text(facts)
     ids = page.xpath('//h2/@id')
-    assert ids == [
-        *('parameters', 'next', 'drift', 'gate', 'validation', 'errors', 'health', 'signals'),
-        *('noise', 'solver', 'provenance'),
-    ]
+    assert (ids[0], ids[-1], len(ids)) == ('parameters', 'provenance', 11)
     assert [link[1:] for link in page.xpath('//nav/a/@href')] == ids
     assert '17.4 → 1.07 times the noise (from differences of' in _section(page, 'errors')
 
@@ -238,15 +221,10 @@ def test_topics_findings_noise_and_files_are_listed(
     row = _row(page, 'health', 'gap')
     assert row.startswith('gap ! caution 2 /joint_states in bags/train_fast (2): longest 0.011 s')
     assert 'A command that is lost in a gap is not simulated. Record on the robot itself' in row
-    for said in (
-        '2 cautions.',
-        'bags/train_fast training, 15 s ! caution gap in /joint_states 4.00 to 4.01 s, 9.00 to',
-        'every sample is 0',
-    ):
-        assert said in health
+    event = 'bags/train_fast training, 15 s ! caution gap in /joint_states 4.00 to 4.01 s, 9.00 to'
+    assert all(said in health for said in ('2 cautions.', event, 'every sample is 0'))
     noise = _section(page, 'noise')
-    assert 'From mapping file' in noise
-    assert 'elbow_torque 0.120 N·m' in noise
+    assert all(said in noise for said in ('From mapping file', 'elbow_torque 0.120 N·m'))
     provenance = _section(page, 'provenance')
     assert all(file.sha256 in provenance for file in few.provenance.files)
 
@@ -355,14 +333,23 @@ def test_a_prediction_that_diverges_hides_nothing_and_takes_no_steps_from_the_ot
     assert _unpacked(found['residual'])[0] == pytest.approx(-0.1, abs=1e-3)
 
 
-def test_markup_in_any_text_stays_text(few: CalibrationResult) -> None:
-    text = render_report(CalibrationResult.model_validate(_poisoned(few.model_dump())))
-    page = lxml.html.document_fromstring(text)
-    assert len(page.xpath('//script')) == 3
-    assert page.xpath('//img[not(starts-with(@src, "data:image/svg+xml"))] | //*[@onerror]') == []
-    assert page.xpath('//h1')[0].text_content().count('<img src=x onerror=evil()>') == 1
-    assert '{{ 7 * 7 }}' in page.xpath('string(//h1)')
-    assert len(json.loads(page.xpath('string(//script[@id="curves"])'))['plots']) == 3
+def _structure(html: str) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the elements of a page and their attributes' names, but for breaks inside of names.
+
+    The parser puts each such break into the one before it, and gives up 256 levels below.
+    """
+    page = lxml.html.document_fromstring(html.replace('<wbr>', ''))
+    return [(str(element.tag), tuple(element.keys())) for element in page.iter()]
+
+
+def test_no_name_becomes_a_part_of_a_page(few: CalibrationResult) -> None:
+    def named(name: str) -> str:
+        return render_report(CalibrationResult.model_validate(poisoned(few.model_dump(), name)))
+
+    page = named(HARMLESS + ''.join(short(name, 99) for name in EVERY))
+    page.encode()
+    assert not unseen(page)
+    assert _structure(page) == _structure(named(HARMLESS))
 
 
 def test_a_rejected_result_with_nothing_in_it_is_a_page(bare_result: CalibrationResult) -> None:
@@ -422,15 +409,13 @@ def test_attributes_of_an_element_are_one_change_and_files_are_apart(
     assert files['world.xml'][0].new == 'gravity="0 0 \N{MINUS SIGN}9.8"'
 
 
-def test_only_the_numbers_that_are_new_are_rounded(few: CalibrationResult) -> None:
-    change = _edit('geom/foot', 'friction', '1 0.00512345 .1', '0.123456789 0.00512345 .1')
-    ((hunk,),) = model_diff(_with_changes(few, change)).values()
-    assert hunk.new == 'friction="0.1235 0.00512345 .1"'
-
-
-def test_a_value_in_other_units_keeps_its_relative_digits(few: CalibrationResult) -> None:
-    degrees = _edit('joint/elbow', 'ref', '0', '7.073552937')
-    other = _edit('joint/wrist', 'ref', '0', '7.073552937', line=9)
-    (hunks,) = model_diff(_with_changes(few, degrees, other)).values()
-    # ± 0.002 of 0.1235 rad are ± 0.11°; of the other nothing is known.
-    assert [hunk.new for hunk in hunks] == ['ref="7.07"', 'ref="7.074"']
+def test_only_new_numbers_are_rounded_to_their_relative_digits(few: CalibrationResult) -> None:
+    changes = (
+        _edit('geom/foot', 'friction', '1 0.00512345 .1', '0.123456789 0.00512345 .1'),
+        # ± 0.002 of 0.1235 rad are ± 0.11°; of the other nothing is known.
+        _edit('joint/elbow', 'ref', '0', '7.073552937', line=6),
+        _edit('joint/wrist', 'ref', '0', '7.073552937', line=9),
+    )
+    (hunks,) = model_diff(_with_changes(few, *changes)).values()
+    new = ['friction="0.1235 0.00512345 .1"', 'ref="7.07"', 'ref="7.074"']
+    assert [hunk.new for hunk in hunks] == new

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -41,25 +42,37 @@ def test_a_value_is_rounded_to_the_second_digit_of_its_interval(
 
 
 @pytest.mark.parametrize(
-    ('value', 'text'),
+    ('write', 'arguments', 'text'),
     [
-        (1.0, '1'),
-        (500.04, '500'),
-        (82180.0, '82180'),
-        (123456.0, '123500'),
-        (0.00012346, '1.235×10⁻⁴'),
-        (9.99996, '10'),
-        (math.inf, '∞'),
-        (-math.inf, '−∞'),
-        (math.nan, '–'),
+        (numbers.significant, (1.0,), '1'),
+        (numbers.significant, (500.04,), '500'),
+        (numbers.significant, (82180.0,), '82180'),
+        (numbers.significant, (123456.0,), '123500'),
+        (numbers.significant, (0.00012346,), '1.235×10⁻⁴'),
+        (numbers.significant, (9.99996,), '10'),
+        (numbers.significant, (math.inf,), '∞'),
+        (numbers.significant, (-math.inf,), '−∞'),
+        (numbers.significant, (math.nan,), '–'),
+        # Numbers of a column keep their zeros.
+        (numbers.padded, (0.21,), '0.210'),
+        (numbers.padded, (0.0339,), '0.0339'),
+        (numbers.padded, (12.0,), '12.0'),
+        (numbers.bounds, (0, math.inf), '[0, ∞)'),
+        (numbers.bounds, (-math.inf, 0.5), '(−∞, 0.5]'),
+        (numbers.duration, (0.4212,), '0.42 s'),
+        (numbers.duration, (59.4,), '59 s'),
+        (numbers.duration, (74.3,), '1 min 14 s'),
+        (numbers.duration, (7800,), '2 h 10 min'),
+        # A change from nothing is not a factor.
+        (numbers.times, (0.2, 0.03), '×0.15'),
+        (numbers.times, (0.0, 0.03), '–'),
+        (numbers.times, (math.nan, 0.03), '–'),
     ],
 )
-def test_a_plain_number_has_four_significant_digits(value: float, text: str) -> None:
-    assert numbers.significant(value) == text
-
-
-def test_numbers_of_a_column_keep_their_zeros() -> None:
-    assert [numbers.padded(x) for x in (0.21, 0.0339, 12.0)] == ['0.210', '0.0339', '12.0']
+def test_numbers_are_written_as_people_do(
+    write: Callable[..., str], arguments: tuple[float, ...], text: str
+) -> None:
+    assert write(*arguments) == text
 
 
 @pytest.mark.parametrize(
@@ -74,25 +87,6 @@ def test_numbers_of_a_column_keep_their_zeros() -> None:
 )
 def test_both_ends_of_an_interval_are_written_alike(low: float, high: float, text: str) -> None:
     assert numbers.interval(low, high) == text
-
-
-def test_an_infinite_bound_is_open() -> None:
-    assert numbers.bounds(0, math.inf) == '[0, ∞)'
-    assert numbers.bounds(-math.inf, 0.5) == '(−∞, 0.5]'
-
-
-@pytest.mark.parametrize(
-    ('seconds', 'text'),
-    [(0.4212, '0.42 s'), (59.4, '59 s'), (74.3, '1 min 14 s'), (7800, '2 h 10 min')],
-)
-def test_durations_are_written_in_the_largest_fitting_units(seconds: float, text: str) -> None:
-    assert numbers.duration(seconds) == text
-
-
-def test_a_change_from_nothing_is_not_a_factor() -> None:
-    assert numbers.times(0.2, 0.03) == '×0.15'
-    assert numbers.times(0.0, 0.03) == '–'
-    assert numbers.times(math.nan, 0.03) == '–'
 
 
 @pytest.mark.slow

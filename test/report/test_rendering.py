@@ -209,14 +209,12 @@ def test_what_does_not_fit_is_told_in_one_sentence(change: dict[str, object], me
 
 
 def test_without_opengl_the_error_names_what_to_install(monkeypatch: pytest.MonkeyPatch):
+    with monkeypatch.context() as switched:
+        switched.setenv('MUJOCO_GL', 'off')
+        with pytest.raises(ModelError, match="got 'off'"):
+            render_rollout(_model(), None, np.zeros((1, 1, 3)), 30)
     monkeypatch.setattr('sysid_ros.report.rendering._backends', lambda: ('missing',))
     with pytest.raises(ModelError, match=r'^Rendering needs OpenGL .* apt install libegl1 libgl1'):
-        render_rollout(_model(), None, np.zeros((1, 1, 3)), 30)
-
-
-def test_mujoco_gl_can_switch_rendering_off(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv('MUJOCO_GL', 'off')
-    with pytest.raises(ModelError, match="got 'off'"):
         render_rollout(_model(), None, np.zeros((1, 1, 3)), 30)
 
 

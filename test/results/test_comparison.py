@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from builders.bare_results import bare_result, verdict
+from builders.bare_results import parameter as built
 from builders.histories import ERRORS, NAMES, VALUES, keep, make_result
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import ResultError
@@ -39,7 +40,7 @@ WORN = (*VALUES[:2], VALUES[2] + 0.7)
 # In standard errors
 
 
-def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() -> None:
+def test_a_change_beyond_chance_is_named_with_percent_and_standard_errors() -> None:
     drift = compare(make_result(), make_result(*WORN), 'before')
     assert (drift.previous, drift.changed) == ('before', True)
     # Independent estimates: the variance of the difference is the sum of both.
@@ -48,13 +49,10 @@ def test_a_change_is_named_with_percent_and_standard_errors_of_the_difference() 
     said = 'joint/elbow/frictionloss from 3.5 to 4.2 N·m (+20 %), 4.9 standard errors'
     assert drift.sentence == f'The robot changed: {said}; nothing else did.'
     assert changes(drift.parameters) == said
-
-
-def test_what_may_be_chance_is_no_change() -> None:
-    drift = compare(make_result(), make_result(0.051, 0.7, 3.6))
-    assert not drift.changed
-    assert drift.sentence.startswith('The robot did not change by more than chance: 3 compared')
-    assert changes(drift.parameters) == ''
+    chance = compare(make_result(), make_result(0.051, 0.7, 3.6))
+    assert not chance.changed
+    assert chance.sentence.startswith('The robot did not change by more than chance: 3 compared')
+    assert changes(chance.parameters) == ''
 
 
 def test_the_statistic_is_the_mahalanobis_distance() -> None:
@@ -119,17 +117,7 @@ def test_what_cannot_be_compared_has_no_deviation(result: CalibrationResult, com
 
 
 def parameter(name: str, value: float, low: float, high: float, **changes: Any) -> ParameterResult:
-    fields: dict[str, Any] = {
-        'name': name,
-        'targets': (name,),
-        'unit': 'N·m',
-        'initial': 0.0,
-        'value': value,
-        'low': low,
-        'high': high,
-        'bounds': (0.0, 100.0),
-    }
-    return ParameterResult(**{**fields, 'verdict_kind': VerdictKind.IDENTIFIED, **changes})
+    return built(name, value, initial=0.0, low=low, high=high, **changes)
 
 
 def make(*parameters: ParameterResult, **changes: Any) -> CalibrationResult:
@@ -222,8 +210,8 @@ def test_held_out_error_may_grow_by_the_factor(after: float, passed: bool) -> No
 
 def test_where_nothing_is_held_out_training_error_counts() -> None:
     baseline = make(held_out_after=NAN, training_after=2.0)
-    found = cases(make(held_out_after=0.0, training_after=2.3), baseline)
-    assert {name: case.passed for name, case in found.items()} == {'training error': False}
+    (case,) = cases(make(held_out_after=0.0, training_after=2.3), baseline).values()
+    assert (case.name, case.passed) == ('training error', False)
 
 
 def test_a_condition_that_is_no_longer_met_is_a_case() -> None:
@@ -322,15 +310,10 @@ def test_each_accepted_result_is_compared_with_the_accepted_one_before(tmp_path:
     assert [entry.current for entry in entries] == [False, False, False, True]
 
 
-def test_a_result_that_was_fitted_with_memory_says_itself_what_changed(tmp_path: Path) -> None:
+def test_a_result_says_itself_what_changed_and_of_what_its_error_is(tmp_path: Path) -> None:
     keep(tmp_path, make_result())
     own = compare(make_result(), make_result(*WORN), 'elsewhere')
-    keep(tmp_path, make_result(drift=own))
-    assert read_history(tmp_path)[1].drift == own
-
-
-def test_the_error_is_the_held_out_one_or_said_to_be_of_training(tmp_path: Path) -> None:
-    keep(tmp_path, make_result())
-    keep(tmp_path, make_result(held_out_after=NAN))
-    errors = [entry.error for entry in read_history(tmp_path)]
-    assert errors == ['2 mrad', '1 times the noise (training)']
+    keep(tmp_path, make_result(drift=own, held_out_after=NAN))
+    first, second = read_history(tmp_path)
+    assert second.drift == own
+    assert (first.error, second.error) == ('2 mrad', '1 times the noise (training)')

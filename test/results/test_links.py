@@ -10,7 +10,7 @@ import mujoco
 import numpy as np
 import pytest
 
-from sysid_ros.config.schema import VerdictKind
+from builders.bare_results import parameter
 from sysid_ros.model.inertia import Inertial, body_from_theta, theta_from_body
 from sysid_ros.results.links import base_parameters, links
 from sysid_ros.results.result import BaseParameter, InferenceSummary, ParameterResult
@@ -25,17 +25,7 @@ def parameters(
     names: Sequence[str], values: np.ndarray, deviations: np.ndarray
 ) -> list[ParameterResult]:
     return [
-        ParameterResult(
-            name=name,
-            targets=(name,),
-            unit='1',
-            initial=float(value),
-            value=float(value),
-            low=float(value - QUANTILE * deviation),
-            high=float(value + QUANTILE * deviation),
-            bounds=(-10.0, 10.0),
-            verdict_kind=VerdictKind.IDENTIFIED,
-        )
+        parameter(name, float(value), float(QUANTILE * deviation))
         for name, value, deviation in zip(names, values, deviations, strict=True)
     ]
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime as dt
 import fcntl
+import io
 import multiprocessing
 import os
 import signal
@@ -27,7 +28,6 @@ FILES = ('report.html', 'mjcf/arm.xml', 'mjcf/meshes/link.stl', 'servos/elbow.js
 
 @pytest.fixture(scope='module')
 def result() -> CalibrationResult:
-    """Return some accepted result."""
     return CalibrationResult.load(RECORD).without_curves()
 
 
@@ -49,7 +49,7 @@ def texts(folder: Path) -> set[str]:
     return {(folder / name).read_text() for name in FILES}
 
 
-def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_there(
+def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_to_accepted_ones(
     tmp_path: Path, result: CalibrationResult
 ):
     before = dt.datetime.now(dt.UTC).replace(microsecond=0)
@@ -58,8 +58,10 @@ def test_a_result_gets_a_folder_of_its_time_in_utc_and_current_leads_there(
     time = dt.datetime.strptime(folder.name, '%Y-%m-%dT%H-%M-%S%z')
     assert before <= time <= dt.datetime.now(dt.UTC)
     assert str((tmp_path / 'current').readlink()) == folder.name
-    assert texts(tmp_path / 'current') == {'one'}
     assert not (tmp_path / 'rejected').exists()
+    worse = put(tmp_path, rejected(result), 'bad')
+    assert (tmp_path / 'rejected').resolve() == worse
+    assert (texts(tmp_path / 'current'), texts(worse)) == ({'one'}, {'bad'})
 
 
 @pytest.mark.slow
@@ -78,21 +80,14 @@ def test_results_of_one_second_are_numbered_and_stay_in_order(
     assert [entry.name for entry in store.history(tmp_path) if entry.current] == names[-1:]
 
 
-def test_a_rejected_result_is_kept_and_never_becomes_current(
-    tmp_path: Path, result: CalibrationResult
-):
-    accepted = put(tmp_path, result, 'good')
-    worse = put(tmp_path, rejected(result), 'bad')
-    assert (tmp_path / 'current').resolve() == accepted
-    assert (tmp_path / 'rejected').resolve() == worse
-    assert texts(accepted) == {'good'}
-    assert texts(worse) == {'bad'}
-
-
 def test_a_folder_that_is_not_kept_leaves_nothing(tmp_path: Path):
+    with pytest.raises(ResultError, match='there is no such folder'):
+        store.history(tmp_path / 'nowhere')
     with store.draft(tmp_path) as begun:
         (begun.folder / 'report.html').write_text('half')
     assert [entry.name for entry in tmp_path.iterdir()] == ['.lock']
+    with pytest.raises(ResultError, match='found none'):
+        store.history(tmp_path)
 
 
 def test_a_path_means_the_file_its_folder_or_the_current_result(
@@ -141,28 +136,15 @@ def test_the_oldest_results_are_removed_but_never_those_in_use(
     assert texts(first) == {''}
 
 
-def test_a_folder_without_results_is_told(tmp_path: Path):
-    with pytest.raises(ResultError, match='found none'):
-        store.history(tmp_path)
-    with pytest.raises(ResultError, match='there is no such folder'):
-        store.history(tmp_path / 'nowhere')
-
-
 #: What a write does to the disk.
-OPERATIONS = (
-    *(f'os.{name}' for name in ('open', 'mkdir', 'rename', 'replace', 'symlink', 'fsync')),
-    *(f'os.{name}' for name in ('unlink', 'rmdir')),
-    'io.open',
-)
+OPERATIONS = {
+    os: ('open', 'mkdir', 'rename', 'replace', 'symlink', 'fsync', 'unlink', 'rmdir'),
+    io: ('open',),
+}
 
 
 def write_and_die(output: Path, result: CalibrationResult, number: int, told: Any) -> None:
-    """Write a new result, but be killed right before the so-manieth operation on the disk.
-
-    With 0, say how many operations there are.
-    """
-    import io  # noqa: PLC0415 (what is patched)
-
+    """Write a new result, killed before an operation on the disk; with 0, tell their number."""
     count = 0
 
     def patch(module: Any, name: str) -> None:
@@ -177,9 +159,9 @@ def write_and_die(output: Path, result: CalibrationResult, number: int, told: An
 
         setattr(module, name, counting)
 
-    for operation in OPERATIONS:
-        module, name = operation.split('.')
-        patch({'os': os, 'io': io}[module], name)
+    for module, names in OPERATIONS.items():
+        for name in names:
+            patch(module, name)
     put(output, result, 'new')
     told.send(count)
 

@@ -84,7 +84,6 @@ def test_friction_holds_a_loaded_joint_where_it_is():
     for _ in range(2000):
         controller.update()
         mujoco.mj_step(joints.model, data)
-
     assert data.qfrc_bias[0] == pytest.approx(0.125, abs=0.005)
     assert data.qpos[0] == pytest.approx(0.2, abs=1e-4)
 
@@ -125,20 +124,17 @@ def goals(amplitude: float = 1.4) -> NDArray[np.float64]:
     return amplitude * np.sin(6.0 * times[:, None] + np.array([0.5, 0.0]))
 
 
+START = (0.1, 0.2, 0.3), (1.0, 0.0, -1.0)
+SIZES = {'qpos': 3, 'sensordata': 4, 'qfrc_actuator': 3}
+
+
 def one_by_one(
-    joints: ServoJoints,
-    wanted: NDArray[np.float64],
-    control: NDArray[np.float64],
+    joints: ServoJoints, wanted: NDArray[np.float64], control: NDArray[np.float64]
 ) -> dict[str, NDArray[np.float64]]:
-    """Step a simulation by hand."""
     data = mujoco.MjData(joints.model)
-    data.qpos[:], data.qvel[:] = (0.1, 0.2, 0.3), (1.0, 0.0, -1.0)
+    data.qpos[:], data.qvel[:] = START
     controller = ServoController(joints, data)
-    found: dict[str, list[NDArray[np.float64]]] = {
-        'qpos': [],
-        'sensordata': [],
-        'qfrc_actuator': [],
-    }
+    found: dict[str, list[NDArray[np.float64]]] = {name: [] for name in SIZES}
     limited = 0
     for row in range(STEPS):
         data.ctrl[:] = control[row]
@@ -152,7 +148,6 @@ def one_by_one(
     return {name: np.array(rows) for name, rows in found.items()}
 
 
-START = (0.1, 0.2, 0.3), (1.0, 0.0, -1.0)
 BASES, QUADS = np.array([0.0, 0.02, 0.1]), np.array([0.0, 0.5, 2.0])
 
 
@@ -167,8 +162,7 @@ def stepped(
     batch.bind('qpos')[:], batch.bind('qvel')[:] = START
     told = np.tile(control, (count, 1, 1))
     told[:, :, joints.controls] = wanted[:count]
-    sizes = {'qpos': 3, 'sensordata': 4, 'qfrc_actuator': 3}
-    found = {name: np.empty((count, STEPS, size)) for name, size in sizes.items()}
+    found = {name: np.empty((count, STEPS, size)) for name, size in SIZES.items()}
     stepper = ServoStepper(joints, joints.model, columns)
     stepper.roll(batch, told, np.column_stack([BASES, QUADS])[:count], found)
     return found

@@ -24,7 +24,6 @@ SERVO = Servo.named('xl330', 'm1')
 
 @pytest.fixture(scope='module')
 def logs() -> list[ServoLog]:
-    """Return six logs of 4 s."""
     return record(SERVO, M1)
 
 
@@ -42,7 +41,6 @@ def test_intervals_hold_the_truth_and_are_narrow(usual: Identification) -> None:
 
 @pytest.fixture(scope='module')
 def usual(logs: list[ServoLog]) -> Identification:
-    """Return the fit from four starts."""
     return fit_servo(SERVO, logs, starts=4)
 
 
@@ -104,13 +102,9 @@ def test_steps_of_all_unknowns_in_one_batch_equal_those_one_by_one(logs: list[Se
 
 
 def test_logs_of_different_lengths_count_their_own_samples(logs: list[ServoLog]) -> None:
-    short = dataclasses.replace(
-        logs[0],
-        position=logs[0].position[:200],
-        goal=logs[0].goal[:200],
-        enabled=logs[0].enabled[:200],
-        speed=None if logs[0].speed is None else logs[0].speed[:200],
-    )
+    signals = ('position', 'goal', 'enabled', 'speed')
+    begin = {name: getattr(logs[0], name)[:200] for name in signals}
+    short = dataclasses.replace(logs[0], **begin)
     both = LogResiduals(SERVO, stack_logs(SERVO, [short, logs[1]]), ['a', 'b'], 1e-3)
     x = np.array([[M1[u.name] for u in both.unknowns]])
     alone = [LogResiduals(SERVO, stack_logs(SERVO, [log]), ['a'], 1e-3) for log in (short, logs[1])]
@@ -125,12 +119,5 @@ def test_the_noise_floor_of_simulated_recordings_is_reached(shared_data: Path) -
     found = fit_servo(SERVO, logs)
     values = dict(zip((u.name for u in found.parameters), found.solution.x, strict=True))
     assert np.mean(list(errors_by_log(SERVO, values, logs).values())) < 0.36e-3
-    truth = {
-        'kt': 0.38670,
-        'R': 4.01713,
-        'armature': 0.00181417,
-        'q_offset': 0.030871,
-        'friction_base': 0.0128327,
-        'friction_viscous': 0.00366167,
-    }
-    assert values == pytest.approx(truth, rel=0.02)
+    truth = (0.38670, 4.01713, 0.00181417, 0.030871, 0.0128327, 0.00366167)
+    assert values == pytest.approx(dict(zip(M1, truth, strict=True)), rel=0.02)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
+from builders.recordings import M1
 from sysid_ros.errors import ConfigError, ParameterError
 from sysid_ros.servos.logs import ServoLog
 from sysid_ros.servos.pendulum import simulate, stack_logs
@@ -24,23 +27,28 @@ from sysid_ros.simulation.servo import (
     FRICTION_LAWS,
     UNITS,
     Coefficient,
+    Scheme,
     Servo,
+    read_parameters,
+    write_parameters,
 )
 
+STRIBECK = ('dtheta_stribeck', 'alpha', 'friction_viscous')
+LOADS = (
+    *('friction_base', 'friction_stribeck', 'load_friction_motor', 'load_friction_external'),
+    *('load_friction_motor_stribeck', 'load_friction_external_stribeck'),
+)
 #: Names and order in BAM's parameter files, after those of the motor.
 FRICTION_NAMES = {
-    'm1': 'friction_base friction_viscous',
-    'm2': 'friction_base friction_stribeck dtheta_stribeck alpha friction_viscous',
-    'm3': 'friction_base load_friction_base friction_viscous',
-    'm4': 'friction_base friction_stribeck load_friction_base load_friction_stribeck '
-    'dtheta_stribeck alpha friction_viscous',
-    'm5': 'friction_base friction_stribeck load_friction_motor load_friction_external '
-    'load_friction_motor_stribeck load_friction_external_stribeck '
-    'dtheta_stribeck alpha friction_viscous',
-    'm6': 'friction_base friction_stribeck load_friction_motor load_friction_external '
-    'load_friction_motor_stribeck load_friction_external_stribeck '
-    'load_friction_motor_quad load_friction_external_quad '
-    'dtheta_stribeck alpha friction_viscous',
+    'm1': ('friction_base', 'friction_viscous'),
+    'm2': ('friction_base', 'friction_stribeck', *STRIBECK),
+    'm3': ('friction_base', 'load_friction_base', 'friction_viscous'),
+    'm4': (
+        *('friction_base', 'friction_stribeck', 'load_friction_base', 'load_friction_stribeck'),
+        *STRIBECK,
+    ),
+    'm5': (*LOADS, *STRIBECK),
+    'm6': (*LOADS, 'load_friction_motor_quad', 'load_friction_external_quad', *STRIBECK),
 }
 MX = {'kt': (1.6, 1, 3), 'R': (2, 1, 5), 'armature': (0.005, 0.001, 0.05)}
 XL330 = {'kt': (1.6, 0.1, 3), 'R': (2.6, 2, 5), 'armature': (0.005, 0.0001, 0.05)}
@@ -69,9 +77,10 @@ MOTORS = {
         'armature': (0.005, 0.00001, 2),
     },
 }
+MX_CONSTANTS = {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625}
 CONSTANTS = {
-    'mx64': {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625},
-    'mx106': {'vin': 15, 'kp': 32, 'error_gain': 0.158, 'max_pwm': 0.9625},
+    'mx64': MX_CONSTANTS,
+    'mx106': MX_CONSTANTS,
     'xl320': {'vin': 7.5, 'kp': 32, 'error_gain': 0.05048199, 'max_pwm': 1},
     'xl330': {'vin': 7.5, 'kp': 400, 'error_gain': COUNTS / 256 / 885, 'max_pwm': 1},
     'xl330i': {'vin': 7.5, 'kp': 400, 'error_gain': 0.01},
@@ -111,7 +120,7 @@ def _friction(name: str, most: tuple[float, float, float]) -> tuple[float, float
 @pytest.mark.parametrize('name', MOTORS)
 def test_coefficients_of_every_servo_are_those_of_bam_in_the_order_of_its_files(name: str):
     for model in FRICTION_LAWS:
-        names = FRICTION_NAMES[model].split()
+        names = FRICTION_NAMES[model]
         expected = {'q_offset': (0.0, -0.1, 0.1), **MOTORS[name]}
         order = [*MOTORS[name], *(() if 'q_offset' in MOTORS[name] else ('q_offset',)), *names]
         expected |= {key: _friction(key, MOST.get(name, (0.2, 0.5, 1))) for key in names}
@@ -164,10 +173,7 @@ friction:
 
 @pytest.fixture
 def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Return a function that writes the servo, changed by ``section__name=value`` (None: without).
-
-    The name of the file has no folder, so that sentences can be compared.
-    """
+    """Return a function that writes the servo, changed by ``section__name=value``."""
     monkeypatch.chdir(tmp_path)
 
     def write(**changes: Any) -> str:
@@ -239,3 +245,110 @@ def test_a_bad_number_or_name_costs_one_sentence(
 ):
     with pytest.raises(ConfigError, match=said):
         Servo.named(define(**changes), 'm1')
+
+
+# Files of parameters
+
+
+NAMES = {'model': 'm1', 'actuator': 'xl330'}
+CUSTOM = """
+name: my_servo
+law: voltage
+constants: {vin: 12, kp: 10, error_gain: 0.1, max_pwm: 1}
+coefficients:
+  kt: [0.5, 0.1, 1]
+  R: [2, 1, 5]
+  armature: [0.01, 0.001, 0.1]
+"""
+
+
+def _file(folder: Path, document: object, name: str = 'params.json') -> Path:
+    path = folder / name
+    path.write_text(json.dumps(document))
+    return path
+
+
+def _values(servo: Servo) -> dict[str, float]:
+    """Return a value for every coefficient, each another one."""
+    return {name: 0.125 + number for number, name in enumerate(servo.coefficients)}
+
+
+@pytest.mark.parametrize('actuator', ACTUATORS)
+def test_what_is_written_is_read(tmp_path: Path, actuator: str):
+    for model in FRICTION_LAWS:
+        servo = Servo.named(actuator, model)
+        write_parameters(tmp_path / 'params.json', servo, _values(servo))
+        assert read_parameters(tmp_path / 'params.json') == (servo, _values(servo))
+        written = json.loads((tmp_path / 'params.json').read_text())
+        assert list(written) == [*servo.coefficients, 'model', 'actuator']
+
+
+# The keys of the files that were published with BAM: kt first, then what its laws had by then.
+@pytest.mark.parametrize(
+    ('actuator', 'model', 'lacking', 'initial'),
+    [
+        ('erob80_100', 'm6', ('R', 'q_offset'), (2.0, 0.0)),
+        ('mx106', 'm3', ('q_offset',), (0.0,)),
+        ('sts3215', 'm1', ('error_gain_ratio', 'max_velocity'), (1.0, 5.2155)),
+    ],
+)
+def test_coefficients_that_older_files_lack_have_their_initial_values(
+    tmp_path: Path,
+    actuator: str,
+    model: str,
+    lacking: tuple[str, ...],
+    initial: tuple[float, ...],
+):
+    values = _values(Servo.named(actuator, model))
+    kept = {name: value for name, value in values.items() if name not in lacking}
+    path = _file(tmp_path, {**kept, 'model': model, 'actuator': actuator})
+    _, found = read_parameters(path)
+    assert list(found) == list(values)
+    assert [found.pop(name) for name in lacking] == pytest.approx(initial, abs=1e-4)
+    assert found == kept
+
+
+def test_a_servo_of_ones_own_is_read_with_the_file_that_defines_it(tmp_path: Path):
+    own = tmp_path / 'servo.yaml'
+    own.write_text(CUSTOM)
+    servo = Servo.named(str(own), 'm2')
+    path = tmp_path / 'params.json'
+    write_parameters(path, servo, _values(servo))
+    assert json.loads(path.read_text())['actuator'] == 'my_servo'
+    assert read_parameters(path, str(own)) == (servo, _values(servo))
+    with pytest.raises(ParameterError, match=r"no actuator 'my_servo'.*give a YAML file"):
+        read_parameters(path)
+
+
+@pytest.mark.parametrize(
+    ('document', 'said'),
+    [
+        ([1], 'Expected keys and values'),
+        ({}, 'no model, actuator'),
+        ({**M1, 'model': 'm1', 'actuater': 'xl330'}, 'nearest: actuater'),
+        ({**M1, **NAMES, 'model': 'm7'}, 'no friction model'),
+        ({**M1, **NAMES, 'fricton_base': 1}, 'nearest: friction_base'),
+        ({**M1, **NAMES, 'kt': float('nan')}, "NaN for 'kt'"),
+        ({**M1, **NAMES, 'R': '4'}, '"4" for \'R\''),
+        ({**M1, **NAMES, 'scheme': 'euler'}, 'expected bam or leapfrog'),
+    ],
+)
+def test_a_file_that_cannot_be_used_costs_a_sentence(tmp_path: Path, document: object, said: str):
+    with pytest.raises(ParameterError, match=said):
+        read_parameters(_file(tmp_path, document))
+
+
+@pytest.mark.parametrize('changes', [{'kt': None}, {'alpha': 1.0}, {'R': float('nan')}])
+def test_values_that_do_not_belong_are_not_written(tmp_path: Path, changes: dict[str, Any]):
+    values = {key: value for key, value in {**M1, **changes}.items() if value is not None}
+    with pytest.raises(ParameterError):
+        write_parameters(tmp_path / 'params.json', Servo.named('xl330', 'm1'), values)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_from_raw_logs_says_so(tmp_path: Path):
+    servo = dataclasses.replace(Servo.named('xl330', 'm1'), scheme=Scheme.LEAPFROG)
+    values = {**M1, 'command_delay': -0.002}
+    write_parameters(tmp_path / 'params.json', servo, values)
+    assert json.loads((tmp_path / 'params.json').read_text())['scheme'] == 'leapfrog'
+    assert read_parameters(tmp_path / 'params.json') == (servo, values)

@@ -93,14 +93,7 @@ def test_a_law_needs_its_own_coefficients_and_no_other():
 
 
 VOLTAGE = {'kt': 0.5, 'R': 2.0, 'kp': 10.0, 'vin': 10.0, 'error_gain': 0.1, 'max_pwm': 0.8}
-CURRENT = {
-    'kt': 0.5,
-    'R': 2.0,
-    'kp': 10.0,
-    'vin': 10.0,
-    'error_gain': 0.1,
-    'current_limit': 3.0,
-}
+CURRENT = {**{name: VOLTAGE[name] for name in VOLTAGE if name != 'max_pwm'}, 'current_limit': 3.0}
 DAMPED = {'kt': 2.0, 'R': 4.0, 'kp': 25.0, 'damping': 0.1, 'max_amps': 10.0, 'max_volts': 20.0}
 TORQUE = {'ratio': 2.0, 'max_torque': 4.0, 'kp': 3.0, 'damping': 0.5}
 NUMBERS: dict[str, dict[str, float]] = {

@@ -69,7 +69,6 @@ def _logs(bag: BagColumns, **changes: Any) -> tuple[ServoLog, ...]:
 @pytest.mark.slow
 def test_each_run_is_a_log_with_its_numbers():
     first, second = _logs(_bag())
-
     assert [first.name, second.name] == ['bench_00_lift_kp100', 'bench_01_lift_kp100']
     assert first.trajectory == 'lift'
     assert first.constants == {'kp': 100.0, 'vin': 7.1}

@@ -26,7 +26,6 @@ from sysid_ros.workflows.excitation.design import (
     rehearse,
     sensor_noise,
 )
-from sysid_ros.workflows.excitation.design import design as designing
 from sysid_ros.workflows.excitation.drives import Guard, Limits, drives
 from sysid_ros.workflows.excitation.motion import Waypoints, follow
 
