@@ -35,12 +35,14 @@ from sysid_ros.fit.solver import (
 from sysid_ros.fit.windows import (
     LOST,
     ROUGH,
+    UNEXPLAINED,
     GrownWindows,
     compared,
     is_stuck,
     roughness_at,
     solve_in_stages,
     solve_in_windows,
+    unexplained,
 )
 from sysid_ros.model.targets import Unknown
 
@@ -352,6 +354,8 @@ def _by_windows(
             whole is not None
             and whole.success
             and roughness_at(residuals, whole.x, len(whole.x)) <= LOST
+            # A robot that has fallen moves smoothly, too.
+            and unexplained(residuals, whole.x) <= UNEXPLAINED
         ):
             better = known is None or whole.cost < known.cost
             return FirstSolution(residuals, whole, found) if better else None

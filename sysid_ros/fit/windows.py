@@ -29,7 +29,7 @@ from sysid_ros.errors import FitError
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import STEP, scales
 from sysid_ros.fit.motion import measured_joints, smoothed
-from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST, measured
+from sysid_ros.fit.noise import FEWEST_SAMPLES, SMALLEST, estimate_noise, measured
 from sysid_ros.fit.nuisances import states_at_start
 from sysid_ros.fit.residuals import MOST_NUMBERS, Residuals
 from sysid_ros.fit.solver import (
@@ -151,6 +151,31 @@ def compared(residuals: Residuals, x: Array, count: int) -> tuple[Array, float]:
             size = float(np.sqrt(np.mean(change**2))) * residuals.noise[sensor]
             found.append(size / extents[sensor])
     return at, float(np.median(found)) / STEP if found else 0.0
+
+
+#: Simulations that leave more of the variance of the motion than this do not follow it.
+UNEXPLAINED = 0.5
+#: A sensor moves when what it reads spreads by so many times its noise.
+_MOVES = 10.0
+
+
+def unexplained(residuals: Residuals, x: Array) -> float:
+    """Return the share of the variance of the motion that a (p,) candidate leaves.
+
+    It is the median over the sensors that move. Errors are counted up to some ranges of each
+    sensor, whatever a simulation does beyond.
+    """
+    noise = estimate_noise(residuals.runs)
+    squares = residuals(x[None])[:, 0] ** 2
+    variance: dict[str, float] = {}
+    for sensor, values in measured(residuals.runs):
+        variance[sensor] = max(variance.get(sensor, 0.0), float(np.var(values)))
+    left = []
+    for place, sensor in enumerate(residuals.samples.sensors):
+        own = squares[residuals.samples.sensor == place]
+        if len(own) and variance.get(sensor, 0.0) > (_MOVES * noise.get(sensor, np.inf)) ** 2:
+            left.append(float(np.mean(own)) * residuals.noise[sensor] ** 2 / variance[sensor])
+    return float(np.median(left)) if left else 0.0
 
 
 #: The stages before the last take the beginnings of so many trajectories, or a few more, these

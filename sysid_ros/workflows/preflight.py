@@ -21,11 +21,11 @@ from sysid_ros.bags import BagColumns
 from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import FitError
 from sysid_ros.fit.linear import threshold
-from sysid_ros.fit.noise import estimate_noise, measured
+from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import ROUGH_TOLERANCE
-from sysid_ros.fit.windows import LOST, ROUGH, roughness_at
+from sysid_ros.fit.windows import LOST, ROUGH, UNEXPLAINED, roughness_at, unexplained
 from sysid_ros.model.targets import Unknown
 from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
@@ -36,10 +36,6 @@ from sysid_ros.workflows.problem import Problem, load, mapping_of, unlike_stamps
 
 #: So many steps of a fit are made at most.
 STEPS = 20
-#: Simulations that leave more of the variance of the motion than this do not follow it.
-_UNEXPLAINED = 0.5
-#: A sensor moves when what it reads spreads by so many times its noise.
-_MOVES = 10.0
 #: What widens no interval by more than this factor when it is left out adds nothing.
 NOTHING = 1.05
 
@@ -250,23 +246,11 @@ def _apart(residuals: Residuals, x: NDArray[np.float64], limit: float) -> str:
 
 
 def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> str:
-    """Say so where a candidate leaves most of the variance of the sensors that move, in the median.
-
-    Errors are counted up to some ranges of each sensor, whatever a simulation does beyond.
-    """
-    noise = estimate_noise(residuals.runs)
-    squares = residuals(x[None])[:, 0] ** 2
-    variance: dict[str, float] = {}
-    for sensor, values in measured(residuals.runs):
-        variance[sensor] = max(variance.get(sensor, 0.0), float(np.var(values)))
-    left = []
-    for place, sensor in enumerate(residuals.samples.sensors):
-        own = squares[residuals.samples.sensor == place]
-        if len(own) and variance.get(sensor, 0.0) > (_MOVES * noise.get(sensor, np.inf)) ** 2:
-            left.append(float(np.mean(own)) * residuals.noise[sensor] ** 2 / variance[sensor])
-    if not left or np.median(left) <= _UNEXPLAINED:
+    """Say so where a candidate does not follow the motion."""
+    left = unexplained(residuals, x)
+    if left <= UNEXPLAINED:
         return ''
-    return f'leave {min(np.median(left), 1):.0%} of the variance of the motion unexplained'
+    return f'leave {min(left, 1):.0%} of the variance of the motion unexplained'
 
 
 def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
