@@ -39,7 +39,7 @@ from sysid_ros.fit.nuisances import (
 )
 from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.fit.regression import aimed
-from sysid_ros.fit.residuals import Residuals
+from sysid_ros.fit.residuals import MOST_NUMBERS, Residuals
 from sysid_ros.fit.solver import (
     LIMITS,
     ROUGH_TOLERANCE,
@@ -67,9 +67,6 @@ from sysid_ros.signals import Trajectory
 from sysid_ros.simulation.prediction import InverseSimulator, make_simulator
 from sysid_ros.simulation.simulator import Drives, Simulator
 
-#: Samples are left out evenly where the Jacobian by the parameters would have more numbers: a fit
-#: takes some ten times its size, 1 GB.
-_LARGEST_JACOBIAN = 1e7
 #: Starts are unknown as long as the Jacobian, which they make wide, has at most so many numbers.
 _MOST_NUMBERS = 1e8
 #: The noise of each sensor is estimated anew from the residuals at most so often, …
@@ -499,7 +496,7 @@ def _strides(sequences: Sequence[Trajectory], unknowns: int) -> list[tuple[int, 
     rate = max((each for own in rates for each in own), default=1.0)
     # What forces need along a motion is compared as often as it says something.
     if all(sequence.motion is None for sequence in sequences):
-        while size(at(rate)) > _LARGEST_JACOBIAN and rate * longest > 1.0:
+        while size(at(rate)) > MOST_NUMBERS and rate * longest > 1.0:
             rate *= 0.9
     return at(rate)
 

@@ -38,7 +38,8 @@ Record = dict[str, Array]
 #: channel, whichever is larger: above what any stable candidate gives, and finite, so that the
 #: solver steps back. No residual is larger, or diverging would look better than being wrong.
 DIVERGED = 1e4
-#: Numbers of residuals or of a Jacobian that are held at once.
+#: Numbers of residuals or of a Jacobian that are held at once: a fit takes some ten times the size
+#: of its Jacobian, 1 GB, and samples are left out evenly where it would have more.
 MOST_NUMBERS = 1e7
 
 

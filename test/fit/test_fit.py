@@ -146,7 +146,7 @@ def test_recordings_too_long_for_memory_lose_samples_and_intervals_say_so(
     run = dataclasses.replace(run, measurements=(seldom, rest))
     whole = quick(MODEL, FREE, [run])
     assert whole.strides == {}
-    monkeypatch.setattr('sysid_ros.fit.fit._LARGEST_JACOBIAN', 2e3)
+    monkeypatch.setattr('sysid_ros.fit.fit.MOST_NUMBERS', 2e3)
     fewer = quick(MODEL, FREE, [run])
     samples = fewer.samples
     sensors = dict(enumerate(samples.sensors))
