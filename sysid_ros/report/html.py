@@ -35,10 +35,8 @@ from sysid_ros.results.result import (
     MUCH,
     ROLE_NAMES,
     ROLES,
-    ROUNDING,
     CalibrationResult,
     ModelChange,
-    WithInterval,
 )
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
@@ -87,41 +85,18 @@ def model_diff(result: CalibrationResult) -> dict[str, list[Hunk]]:
     for (file, element), group in itertools.groupby(changes, lambda c: (c.file, c.element)):
         own = list(group)
         old = ' '.join(f'{each.attribute}="{each.old}"' for each in own if each.old)
-        new = ' '.join(f'{each.attribute}="{_rounded(result, each)}"' for each in own if each.new)
+        new = ' '.join(f'{each.attribute}="{_rounded(each)}"' for each in own if each.new)
         files.setdefault(file, []).append(Hunk(element, own[0].line, old, new))
     return files
 
 
-def _rounded(result: CalibrationResult, change: ModelChange) -> str:
-    """Return the new value, what is new of its numbers rounded to what their intervals support."""
-    words = []
-    for old, new in itertools.zip_longest(change.old.split(), change.new.split()):
-        if new is None:
-            break
-        try:
-            number = float(new)
-        except ValueError:
-            words.append(new)
-        else:
-            half_width = _half_width(result, change, number)
-            words.append(new if new == old else numbers.rounded(number, half_width))
+def _rounded(change: ModelChange) -> str:
+    """Return the new value, those of its numbers that are new in a few digits."""
+    kept, words = change.old.split(), change.new.split()
+    for place, word in enumerate(words):
+        with contextlib.suppress(ValueError):
+            words[place] = word if word in kept else numbers.significant(float(word))
     return ' '.join(words)
-
-
-def _half_width(result: CalibrationResult, change: ModelChange, number: float) -> float:
-    """Return half of the interval of a number in the text; NaN where none is known.
-
-    It is a parameter's value or a link's number, or what a parameter's target names in other units.
-    """
-    known: list[WithInterval] = [*result.parameters]
-    for own in known + [number for link in result.links for number in link.numbers]:
-        if math.isclose(number, own.value, rel_tol=ROUNDING):
-            return own.half_width
-    written = f'{change.element}/{change.attribute}'
-    for parameter in result.parameters:
-        if parameter.value and any(t.partition('[')[0] == written for t in parameter.targets):
-            return abs(number / parameter.value) * parameter.half_width
-    return math.nan
 
 
 def _pictures(result: CalibrationResult, truth: Mapping[str, float]) -> dict[str, str]:
@@ -154,12 +129,6 @@ def _breakable(text: str) -> Markup:
     return Markup(safe)  # noqa: S704 (escaped above)
 
 
-def _unbroken(text: str) -> Markup:
-    """Escape a sentence and keep the two halves of ``held-out`` on one line."""
-    safe = re.sub('(?i)held-out', r'<span class="keep">\g<0></span>', str(escape(one_line(text))))
-    return Markup(safe)  # noqa: S704 (escaped above)
-
-
 def _number(value: float, text: str) -> Markup:
     """Write a number for people, with the exact one behind it for machines and as a tooltip."""
     return Markup('<data value="{0}" title="{0}">{1}</data>').format(repr(float(value)), text)
@@ -175,7 +144,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    made.filters.update(breakable=_breakable, unbroken=_unbroken)
+    made.filters.update(breakable=_breakable)
     made.globals.update(
         bounds=numbers.bounds,
         changed=numbers.change,

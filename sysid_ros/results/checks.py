@@ -55,7 +55,6 @@ _PHYSICAL = (
     ('N·m', 'torques', 'N·m', 1.0),
     ('N', 'forces', 'N', 1.0),
 )
-_CIRCULAR = 'estimated from these residuals, so training is 1 by construction'
 
 
 def short(value: float) -> str:
@@ -100,20 +99,8 @@ class Headline(NamedTuple):
     def name(self) -> str:
         """Whose errors these are, in words."""
         held_out = self.role == 'validate'
-        return (
-            'Held-out error' if held_out else 'Training error (nothing is held out)'
-        ) + self.over
-
-    @property
-    def sentence(self) -> str:
-        """How much of the nominal model's error is left, of what comes first."""
-        of, before, after = '', self.before, self.after
-        if self.errors:
-            what, before, after, _ = self.errors[0]
-            of = f' of {what}'
-        if not before > 0:
-            return f'{self.name}{of}: {self.figures}.'
-        return f"{self.name}{of}: {100 * after / before:.2g} % of the nominal model's."
+        data = 'Held-out error' if held_out else 'Training error (nothing is held out)'
+        return data + self.over
 
     @property
     def figures(self) -> str:
@@ -143,24 +130,23 @@ def headline(result: CalibrationResult) -> Headline:
     before, after = result.training_before, result.training_after
     if role == 'validate':
         before, after = result.held_out_before, result.held_out_after
-    sources = dict.fromkeys(scale.source for scale in result.noise)
     scale = '; others '.join(
-        _CIRCULAR if source == FROM_RESIDUALS else f'from {source}' for source in sources
+        'estimated from these residuals, so training is 1 by construction'
+        if source == FROM_RESIDUALS
+        else f'from {source}'
+        for source in dict.fromkeys(scale.source for scale in result.noise)
     )
-    errors = tuple(_physical_errors(result, role))
-    return Headline(role, result.solver.over_windows, errors, result.growth, before, after, scale)
-
-
-def _physical_errors(result: CalibrationResult, role: Role) -> Iterator[PhysicalError]:
-    """Yield the errors of each kind of sensor that was compared."""
+    errors = []
     for unit, what, shown, factor in _PHYSICAL:
         own = [e for e in result.errors if e.role == role and e.unit == unit]
         own = [e for e in own if e.samples and math.isfinite(e.before + e.after)]
         if own:
             squares = [(e.before**2, e.after**2) for e in own]
             usual = np.sqrt(np.average(squares, axis=0, weights=[e.samples for e in own]))
-            before, after = (factor * usual).tolist()
-            yield PhysicalError(what, before, after, shown)
+            nominal, fitted = (factor * usual).tolist()
+            errors.append(PhysicalError(what, nominal, fitted, shown))
+    over = result.solver.over_windows
+    return Headline(role, over, tuple(errors), result.growth, before, after, scale)
 
 
 def counted(result: CalibrationResult) -> str:
@@ -210,10 +196,7 @@ _FEWEST_SEQUENCES = 10
 #: Neither spread nor a hard motion excuses an error of more than so many times the others'.
 _LARGEST_SPREAD = 20.0
 #: What raises the limits at which a fit stops before it converges.
-_LIMITED: dict[str, str] = {
-    SolverStatus.ITERATIONS: 'max_iterations',
-    SolverStatus.TIME: 'time',
-}
+_LIMITED: dict[str, str] = {SolverStatus.ITERATIONS: 'max_iterations', SolverStatus.TIME: 'time'}
 #: Of right models of a simulated arm residuals are 1.7 times what the sensor itself errs by at
 #: most, of wrong ones 12 times at least, of real ones 3 to 35 times: beyond this, they refute a
 #: result.
@@ -223,17 +206,15 @@ _MOST_STEPS = 3
 
 
 class _Seen(NamedTuple):
-    """A sentence on what is wrong, if anything, one if nothing is, and what was measured.
-
-    ``measured`` may be ``limit`` at most, both in ``unit``. ``level`` is another than the rule's.
-    """
+    """A sentence on what is wrong, if anything, one if nothing is, and what was measured."""
 
     wrong: str = ''
     right: str = ''
     measured: float = math.nan
-    limit: float = math.nan
+    limit: float = math.nan  # so much may be measured at most, in ``unit``
     unit: str = ''
-    level: Level | None = None
+    level: Level | None = None  # where it is another than the rule's
+    of: str = ''  # what of several this is
 
 
 class _Rule(NamedTuple):
@@ -288,30 +269,19 @@ def _judged(result: CalibrationResult) -> list[SensorError]:
     return [error for error in result.errors if error.role == result.judged_role]
 
 
-class _Measured(NamedTuple):
-    """A number that may be ``limit`` at most, of what, and what to say where it is more."""
-
-    name: str
-    number: float
-    limit: float
-    unit: str
-    wrong: str
-
-
-def _worst(measured: Iterable[_Measured], right: str) -> _Seen:
+def _worst(measured: Iterable[_Seen], right: str) -> _Seen:
     """Return what is nearest to its limit or farthest beyond, with the names of others beyond."""
     found = [each for each in measured if not math.isnan(each.limit)]
     if not found:
         return _Seen('', right)
-    used = [each.number / each.limit if each.limit else each.number for each in found]
-    order = np.argsort(used)  # NaN is the worst
-    found = [found[place] for place in order]
+    used = [each.measured / each.limit if each.limit else each.measured for each in found]
+    found = [found[place] for place in np.argsort(used)]  # NaN is the worst
     *others, worst = found
     wrong = ''
-    if not worst.number <= worst.limit:
-        same = listed(dict.fromkeys(o.name for o in others[::-1] if not o.number <= o.limit))
+    if not worst.measured <= worst.limit:
+        same = listed(dict.fromkeys(o.of for o in others[::-1] if not o.measured <= o.limit))
         wrong = f'{worst.wrong}; the same of {same}.' if same else f'{worst.wrong}.'
-    return _Seen(wrong, right, worst.number, worst.limit, worst.unit)
+    return worst._replace(wrong=wrong, right=right)
 
 
 # Conditions on the fit
@@ -409,13 +379,13 @@ def _live(result: CalibrationResult, _: GateConfig) -> Iterator[_Seen]:
 def _moving(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Look for positions that stand still for a while in which they should move."""
     found = (
-        _Measured(
-            still.sensor,
-            still.predicted_movement,
-            still.least_movement(config.stuck_share),
-            still.unit,
+        _Seen(
             f'{still.sensor} stands still for {still.seconds:.2g} s in {still.sequence} while it '
             f'should move by {still.predicted_movement:.2g} {still.unit}: a stuck encoder or joint',
+            measured=still.predicted_movement,
+            limit=still.least_movement(config.stuck_share),
+            unit=still.unit,
+            of=still.sensor,
         )
         for still in result.diagnostics.standstills
     )
@@ -430,7 +400,7 @@ def _explained(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]
         only = f'Only {part:.3g} %' if part > 0 else 'None'
         limit = 100 * (1 - config.least_explained)
         wrong = f'{only} {of}{_doubt(error)}'
-        found.append(_Measured(error.sensor, 100 - part, limit, '% not explained', wrong))
+        found.append(_Seen(wrong, '', 100 - part, limit, '% not explained', of=error.sensor))
         right = f'At least {part:.3g} % {of}.'
     yield _worst(found, right)
 
@@ -464,13 +434,13 @@ def _consistent(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen
     shares = [item.error / item.before for item in trained if item.before > 0]
     share = min(MUCH, MORE * float(np.median(shares)) if shares else 0.0)
     found = (
-        _Measured(
-            item.sequence,
-            item.error / usual,
-            growth,
-            'times the usual',
+        _Seen(
             f'The error in {item.sequence} is {item.error / usual:.3g} times that of training '
             'sequences: another robot, load or mapping, or motion that training does not cover',
+            measured=item.error / usual,
+            limit=growth,
+            unit='times the usual',
+            of=item.sequence,
         )
         for item in sequences
         if item.error <= growth * usual
@@ -496,13 +466,13 @@ def _by_chance(trained: Sequence[float], count: int, config: GateConfig) -> floa
 def _no_sensor_worse(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     noise = {scale.sensor: scale.sigma for scale in result.noise}
     found = (
-        _Measured(
-            error.sensor,
-            error.after,
-            max((1 + config.sensor_growth) * error.before, error.before + sigma),
-            error.unit,
+        _Seen(
             f'The error of {error.sensor} grew, {error.before:.3g} to {error.after:.3g} '
             f'{error.unit}, although that of all together fell',
+            measured=error.after,
+            limit=max((1 + config.sensor_growth) * error.before, error.before + sigma),
+            unit=error.unit,
+            of=error.sensor,
         )
         for error in _judged(result)
         if (sigma := noise.get(error.sensor.split('[')[0])) is not None
@@ -512,12 +482,12 @@ def _no_sensor_worse(result: CalibrationResult, config: GateConfig) -> Iterator[
 
 def _left_out(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     found = [
-        _Measured(
-            fold.name,
-            fold.after / fold.before,
-            1 + config.sensor_growth,
-            'of nominal',
+        _Seen(
             f'A fit to the other bags predicts {fold.name} worse than the nominal model does',
+            measured=fold.after / fold.before,
+            limit=1 + config.sensor_growth,
+            unit='of nominal',
+            of=fold.name,
         )
         for fold in result.folds
     ]
@@ -529,14 +499,14 @@ def _motion(result: CalibrationResult, config: GateConfig) -> Iterator[_Seen]:
     """Ask the motion from measured states to be predicted no worse than by the nominal model."""
     if result.solver.estimator is EstimatorKind.TORQUE:
         found = (
-            _Measured(
-                f'{point.seconds:g} s',
-                point.after / point.before,
-                1 + config.sensor_growth,
-                'of nominal',
+            _Seen(
                 f'The motion within {point.seconds:g} s after measured states is predicted worse '
                 f'than by the nominal model, {point.before:.3g} to {point.after:.3g} times the '
                 'noise, although forces are explained better',
+                measured=point.after / point.before,
+                limit=1 + config.sensor_growth,
+                unit='of nominal',
+                of=f'{point.seconds:g} s',
             )
             for point in result.horizon
             if point.role == result.judged_role and point.seconds <= SHORT_HORIZON

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -23,13 +22,11 @@ from sysid_ros.model.targets import of_sequence
 from sysid_ros.results.checks import headline
 from sysid_ros.results.result import (
     RESULT,
-    ROLE_NAMES,
     ROLES,
     ROUNDING,
     CalibrationResult,
     Compared,
     Drift,
-    FileHash,
     ParameterResult,
     SensorError,
     Standing,
@@ -72,9 +69,8 @@ def compare(before: CalibrationResult, after: CalibrationResult, previous: str =
     for then in before.parameters:
         gone = now.pop(then.name, None)
         value = math.nan if gone is None else gone.value
-        row = known.get(then.name) or Compared(
-            name=then.name, unit=then.unit, before=then.value, after=value
-        )
+        unknown = Compared(name=then.name, unit=then.unit, before=then.value, after=value)
+        row = known.get(then.name, unknown)
         rows.append(row.model_copy(update={'allowed': _allowed(then, value)}))
     for name, p in now.items():
         rows.append(Compared(name=name, unit=p.unit, before=math.nan, after=p.value))
@@ -98,8 +94,8 @@ def known_of(
 ) -> Known:
     """Return what a result knows of parameters that are still the same.
 
-    They are matched by name and targets, those of one recording never; what was not determined says
-    nothing. Each may have changed since by the part ``wander`` of its value (standard deviation).
+    They are matched by name and targets, those of one recording never. Each may have changed since
+    by the part ``wander`` of its value (standard deviation).
     """
     inference = result.inference
     if inference is None:
@@ -130,8 +126,8 @@ def describe(
 ) -> Drift:
     """Return a difference with the names of what is compared, and a sentence about it.
 
-    ``previous`` names the earlier result, which knows ``before`` of (p,) parameters that have
-    ``values`` now. ``consequence`` says at the end of the sentence what follows from a change.
+    The ``previous`` result knows ``before`` of (p,) parameters that have ``values`` now. The
+    sentence on a change ends with its ``consequence``.
     """
     rows = tuple(
         Compared(
@@ -208,13 +204,8 @@ def what_changed(
     """Say, a sentence each, what is another than when a baseline was made.
 
     Where model, settings and recordings are the same and numbers are not, it is the software; with
-    other recordings, it is the robot whose parameters left what noise explains.
-
-    Args:
-        model: What of the model and the settings is another.
-        recordings: Name to hash, now and then.
-        versions: Of the software, now and then.
-        cases: Numbers beside those of the baseline.
+    other recordings, it is the robot whose parameters left what noise explains. ``model`` is what
+    of the model and the settings is another; recordings, by name, and versions are now and then.
     """
     now, then = recordings
     other = [name for name, content in now.items() if then.get(name) != content]
@@ -248,17 +239,13 @@ def _newer(now: Mapping[str, str], then: Mapping[str, str]) -> str:
 
 
 def _recordings(result: CalibrationResult) -> dict[str, str]:
-    """Return what each recording is for, and the hash of its files, by its name."""
-    files: dict[str, list[FileHash]] = {}
+    """Return what each recording is for, and the hashes of its files, by its name."""
+    found: dict[str, str] = {}
     for file in result.provenance.files:
         if file.role in ROLES:
-            files.setdefault(Path(file.path).parent.name or file.path, []).append(file)
-    contents = {name: ''.join(file.sha256 for file in own) for name, own in files.items()}
-    return {
-        name: f'{ROLE_NAMES[own[0].role]}, SHA-256 '  # type: ignore[index]
-        + hashlib.sha256(contents[name].encode()).hexdigest()[:8]
-        for name, own in files.items()
-    }
+            name = Path(file.path).parent.name or file.path
+            found[name] = found.get(name, file.role) + file.sha256
+    return found
 
 
 # A result and its baseline
@@ -320,8 +307,7 @@ def agreement(
         baseline: What it must agree with.
         tolerance: Parameter name or shell pattern to an absolute difference.
         held_out_factor: At least 1.
-        places: Where the model has an element, by the beginning of a target, as ``joint/elbow``;
-            the model's file by an empty one.
+        places: Of elements of the model, as ``joint/elbow``; that of its file is under ``''``.
 
     Raises:
         ResultError: A tolerance names no parameter.
@@ -421,11 +407,7 @@ def _matches(name: str, pattern: str) -> bool:
 
 
 class Entry(NamedTuple):
-    """One of several results.
-
-    Attributes:
-        drift: What is another than in the first result or, over time, in the accepted one before.
-    """
+    """One of several results."""
 
     name: str  # as it was asked for, or of its folder
     created: str
@@ -434,7 +416,7 @@ class Entry(NamedTuple):
     error: str  # of the fitted model, held out where anything is
     identified: int
     parameters: tuple[ParameterResult, ...]
-    drift: Drift | None
+    drift: Drift | None  # from the first result or, over time, from the accepted one before
     sentence: str  # the same in words
     current: bool = False  # whether it is the one in use, over time
 
@@ -488,15 +470,11 @@ def read_history(output: Path) -> tuple[Entry, ...]:
 
 
 class SideBySide(NamedTuple):
-    """Results beside each other, in one order; those after the first are compared with it.
-
-    ``errors`` of sensors are held-out ones where there are any, by ``role``, and None in a result
-    that has none.
-    """
+    """Results beside each other, in one order; those after the first are compared with it."""
 
     results: tuple[Entry, ...]
-    role: Role
-    errors: dict[str, tuple[SensorError | None, ...]]
+    role: Role  # of the errors: held out where there are any such
+    errors: dict[str, tuple[SensorError | None, ...]]  # of each sensor in each result
 
 
 def read_side_by_side(places: Sequence[Path]) -> SideBySide:

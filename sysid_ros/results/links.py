@@ -149,9 +149,7 @@ class _Term(NamedTuple):
 
 
 def base_parameters(
-    model: mujoco.MjModel,
-    parameters: Sequence[ParameterResult],
-    inference: InferenceSummary | None,
+    model: mujoco.MjModel, parameters: Sequence[ParameterResult], inference: InferenceSummary | None
 ) -> tuple[BaseParameter, ...]:
     """Return what the forces of a chain say of the links whose ten numbers were all fitted.
 

@@ -32,7 +32,7 @@ SHORT_HORIZON = 0.5
 SOME, MUCH, MOST = 0.1, 0.5, 0.8
 #: What is larger than another by more than this factor is not alike.
 MORE = 2.0
-#: So many values are the fewest that say how far they are apart.
+#: So many values at least say how far they are apart.
 FEWEST = 4
 #: Name of the file of a result in its folder, and of the links to the last ones that count.
 RESULT, CURRENT, REJECTED = 'result.json', 'current', 'rejected'
@@ -113,12 +113,7 @@ class WithInterval(Frozen):
 
 
 class ParameterResult(WithInterval):
-    """One parameter with its 95 % interval, NaN where the data do not determine it.
-
-    Attributes:
-        noise_low: What would bound it if the model lacked nothing and few recordings agreed.
-        asked: The value that the data ask for far beyond a bound; None where they do not.
-    """
+    """One parameter with its 95 % interval, NaN where the data do not determine it."""
 
     name: str
     targets: tuple[str, ...]  # the paths that the value is written to, as ``joint/elbow/armature``
@@ -127,9 +122,9 @@ class ParameterResult(WithInterval):
     verdict_kind: VerdictKind
     confounded_with: tuple[str, ...] = ()  # names of the parameters that it cannot be told from
     explanation: str = ''  # what is determined instead and what would help; empty where identified
-    noise_low: MaybeFloat = math.nan
-    noise_high: MaybeFloat = math.nan  # the same above
-    asked: float | None = None
+    noise_low: MaybeFloat = math.nan  # the interval if the model lacked nothing, and …
+    noise_high: MaybeFloat = math.nan  # … few recordings agreed
+    asked: float | None = None  # what the data ask for far beyond a bound; None where they do not
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -143,10 +138,6 @@ class ParameterResult(WithInterval):
         return self.verdict_kind is VerdictKind.IDENTIFIED
 
 
-#: A link's centre of mass is known within so many m: priors alone leave 10 cm.
-_KNOWN_PLACE = 0.01
-
-
 class LinkNumber(WithInterval):
     """A number of a link: mass, place of its centre of mass, or principal moment of inertia."""
 
@@ -157,7 +148,7 @@ class LinkNumber(WithInterval):
     def known(self) -> bool:
         """Whether its interval is narrow enough to be of use."""
         if self.unit == 'm':
-            return self.half_width <= _KNOWN_PLACE
+            return self.half_width <= 0.01  # noqa: PLR2004 (priors alone leave 0.1 m)
         return self.high <= MORE * self.low
 
 
@@ -172,13 +163,12 @@ class LinkResult(Frozen):
 class BaseParameter(WithInterval):
     """A sum of inertial numbers that the forces of a chain can determine, as Izz + 0.1·m·cx + ….
 
-    Attributes:
-        terms: With signs and factors: ``m`` masses, ``m·c`` first moments and ``I`` moments of
-            inertia of links about the origin and axes of their bodies, and armatures of joints.
+    Terms are masses ``m``, first moments ``m·c`` and moments of inertia ``I`` of links about the
+    origin and axes of their bodies, and armatures of joints.
     """
 
     parameters: tuple[str, ...]  # those that the sum was computed from
-    terms: tuple[str, ...]
+    terms: tuple[str, ...]  # with signs and factors
     largest: float  # size of the largest term
 
     @property
@@ -209,16 +199,12 @@ class LackingTerm(Frozen):
 
 
 class InferenceSummary(Frozen):
-    """How intervals were found.
-
-    Attributes:
-        effective_samples: Independent samples that say as much as the ``samples`` residuals do.
-        covariance: (p, p) in the order and the units of the parameters; NaN rows without interval.
-    """
+    """How intervals were found."""
 
     method: str
-    samples: int
-    effective_samples: MaybeFloat
+    samples: int  # number of residuals
+    effective_samples: MaybeFloat  # number of independent samples that say as much
+    #: (p, p) in the order and the units of the parameters; NaN rows without interval.
     covariance: tuple[Samples, ...]
     correlation: tuple[Samples, ...]  # the same without units
     notes: tuple[str, ...] = ()  # sentences that a reader of the intervals has to know
@@ -228,15 +214,12 @@ class InferenceSummary(Frozen):
 
 
 class Fold(Frozen):
-    """A fit without a bag or a family of bags, judged on that in units of the noise.
-
-    ``values`` are its parameters, in the result's order.
-    """
+    """A fit without a bag or a family of bags, judged on that in units of the noise."""
 
     name: str
     before: MaybeFloat
     after: MaybeFloat
-    values: Samples
+    values: Samples  # of its parameters, in the result's order
 
 
 class HorizonJoint(Frozen):
@@ -268,14 +251,11 @@ class Standing(StrEnum):
 
 
 class ModelChange(Frozen):
-    """An attribute of another value in the text of the fitted model, empty where it has none.
-
-    ``line`` is of the user's file, 0 where that has none; ``element`` is as ``joint/elbow``.
-    """
+    """An attribute of another value in the text of the fitted model, empty where it has none."""
 
     file: str
-    line: int
-    element: str
+    line: int  # of the user's file, 0 where that has none
+    element: str  # as ``joint/elbow``
     attribute: str
     old: str
     new: str
@@ -284,12 +264,9 @@ class ModelChange(Frozen):
 class Level(StrEnum):
     """What becomes of a result that does not meet a check."""
 
-    #: It is rejected.
-    FAIL = 'fail'
-    #: It is accepted with a reservation.
-    RESERVE = 'reserve'
-    #: Its reader is told.
-    NOTE = 'note'
+    FAIL = 'fail'  # it is rejected
+    RESERVE = 'reserve'  # it is accepted with a reservation
+    NOTE = 'note'  # its reader is told
 
 
 class Action(StrEnum):
@@ -337,31 +314,23 @@ class Check(Frozen):
 
 
 class Compared(Frozen):
-    """A parameter in two results; NaN where one of them has none.
-
-    Attributes:
-        deviations: The change in its standard errors; NaN unless both determine it.
-    """
+    """A parameter in two results; NaN where one of them has none."""
 
     name: str
     unit: str
     before: MaybeFloat
     after: MaybeFloat
-    deviations: MaybeFloat = math.nan
+    deviations: MaybeFloat = math.nan  # the change in its standard errors, if both determine it
     changed: bool = False  # whether that is more than chance
     allowed: MaybeFloat = math.nan  # how far noise alone may move it
 
 
 class Drift(Frozen):
-    """Whether the robot changed since an earlier result.
-
-    ``statistic`` is the squared Mahalanobis distance between the earlier values and those that
-    the new data alone say, over the ``freedom`` parameters that both determine.
-    """
+    """Whether the robot changed since an earlier result, by what the new data alone say."""
 
     previous: str
-    statistic: MaybeFloat
-    freedom: int
+    statistic: MaybeFloat  # squared Mahalanobis distance between the values …
+    freedom: int  # … of so many parameters, which both determine
     p_value: MaybeFloat
     changed: bool
     sentence: str
@@ -369,25 +338,16 @@ class Drift(Frozen):
 
 
 class Likeness(Frozen):
-    """Correlations of what the nominal model predicts for a sensor with its like.
-
-    Attributes:
-        second: Size of that with the most alike of the other sensors; NaN where there are none.
-    """
+    """Correlations of what the nominal model predicts for a sensor with its like."""
 
     own: float  # with the sensor itself
     best: str  # the sensor of the same unit that moves most like it, in either direction
     correlation: float  # with that
-    second: MaybeFloat = math.nan
+    second: MaybeFloat = math.nan  # its size with the most alike of the other sensors, if any
 
 
 class SensorError(Frozen):
-    """Error of one sensor over all sequences of one role, in the sensor's unit.
-
-    Attributes:
-        scatter: The sensor's own noise, to which neither motion nor a smooth error adds.
-        usual: ``after`` by the median, to which a short disturbance does not add.
-    """
+    """Error of one sensor over all sequences of one role, in the sensor's unit."""
 
     sensor: str
     unit: str
@@ -399,8 +359,8 @@ class SensorError(Frozen):
     predicted_deviation: MaybeFloat = math.nan  # that of what the fitted model predicts
     inside: MaybeFloat = math.nan  # part of the measured samples in bands that should hold 95 %
     likeness: Likeness | None = None  # known of positions and velocities
-    scatter: MaybeFloat = math.nan
-    usual: MaybeFloat = math.nan
+    scatter: MaybeFloat = math.nan  # its own noise: neither motion nor a smooth error adds to it
+    usual: MaybeFloat = math.nan  # ``after`` by the median: a short disturbance does not add to it
     autocorrelation: MaybeFloat = math.nan  # of neighbouring residuals
 
     @property
@@ -441,15 +401,12 @@ class Improvement(Frozen):
 
 
 class SequenceError(Frozen):
-    """Error in one sequence in units of the noise, the worst of the time left aside.
-
-    All sensors together; ``before`` is the nominal model's.
-    """
+    """Error of all sensors in one sequence in units of the noise, without the worst of the time."""
 
     sequence: str
     role: Role
     error: float
-    before: MaybeFloat = math.nan
+    before: MaybeFloat = math.nan  # the nominal model's
 
 
 class Standstill(Frozen):
@@ -518,19 +475,15 @@ class SignalPlot(Frozen):
 
 
 class TraceEntry(Frozen):
-    """One iteration of the solver.
-
-    ``jacobian`` is the solver's word for how the derivative came about; ``regulariser`` the damping
-    of the step relative to the Hessian's diagonal.
-    """
+    """One iteration of the solver."""
 
     number: int
     cost: MaybeFloat
     step: MaybeFloat
     rollouts: int
     diverged: int
-    jacobian: str = ''
-    regulariser: MaybeFloat = math.nan
+    jacobian: str = ''  # how the derivative came about, in the solver's word
+    regulariser: MaybeFloat = math.nan  # damping of the step relative to the Hessian's diagonal
 
 
 class StartEntry(Frozen):
@@ -571,14 +524,7 @@ class StartKind(StrEnum):
 
 
 class SolverSummary(Frozen):
-    """How the fit went.
-
-    Attributes:
-        central: Names of the parameters that were differenced centrally at the end.
-        window: Length of the windows over which errors are given, s; None for whole sequences.
-        timestep_change: By what part of what they leave unexplained the model's own changes them;
-            not finite where it is unstable.
-    """
+    """How the fit went."""
 
     backend: str
     loss: str
@@ -592,15 +538,17 @@ class SolverSummary(Frozen):
     final_cost: MaybeFloat
     seconds: float  # wall time, the one field that a rerun may change
     trace: tuple[TraceEntry, ...]
-    central: tuple[str, ...] = ()
+    central: tuple[str, ...] = ()  # parameters that were differenced centrally at the end
     starts: tuple[StartEntry, ...] = ()  # in the order of the costs there; empty for one start
     start: StartKind = StartKind.NOMINAL
     start_sentence: str = ''  # where the values are from with which the fit began
-    window: float | None = None
+    window: float | None = None  # over which errors are given, s; None for whole sequences
     estimator: EstimatorKind = EstimatorKind.SIMULATION
     estimator_sentence: str = ''  # why the model was compared with that
     left: MaybeFloat = math.nan  # how far the fit ended from the optimum, in standard errors
     timestep: float | None = None  # of the predictions, s, where it is not the model's own
+    #: By what part of what they leave unexplained the model's own changes them; not finite where
+    #: that is unstable.
     timestep_change: MaybeFloat = 0.0
 
     @property
@@ -610,19 +558,15 @@ class SolverSummary(Frozen):
 
 
 class NoiseScale(Frozen):
-    """Standard deviation by which one sensor's residuals were divided, and where it came from.
-
-    ``autocorrelation`` is that of neighbouring residuals, ``effective`` the number of independent
-    samples that say as much as the ``samples`` that there are.
-    """
+    """Standard deviation by which one sensor's residuals were divided, and where it came from."""
 
     sensor: str
     unit: str
     sigma: float
     source: str
     samples: int = 0
-    effective: MaybeFloat = math.nan
-    autocorrelation: MaybeFloat = math.nan
+    effective: MaybeFloat = math.nan  # number of independent samples that say as much
+    autocorrelation: MaybeFloat = math.nan  # of neighbouring residuals
 
 
 #: `NoiseScale.source` of a scale that the residuals gave.
@@ -649,18 +593,13 @@ class Provenance(Frozen):
 
 
 class CalibrationResult(Document):
-    """Everything a calibration found, immutable and versioned.
-
-    Attributes:
-        checks: All that were made; it is accepted when none of level ``fail`` is left.
-        held_out_before: Error on validation sequences in units of the noise; NaN without any.
-        mjcf: Main file of the identified model, from the result's own folder; empty without one.
-    """
+    """Everything a calibration found, immutable and versioned."""
 
     schema_version: int = 4
     model: str
     parameters: tuple[ParameterResult, ...]
     checks: tuple[Check, ...] = ()
+    #: Of validation sequences, NaN without any; these four are in units of the noise.
     held_out_before: MaybeFloat
     held_out_after: MaybeFloat
     training_before: MaybeFloat
@@ -683,7 +622,7 @@ class CalibrationResult(Document):
     diverged: tuple[str, ...] = ()  # sequences in which the fitted model becomes unstable
     diagnostics: FitDiagnostics = FitDiagnostics()
     recordings: tuple[RecordedBag, ...] = ()
-    mjcf: str = ''
+    mjcf: str = ''  # main file of the identified model, from the result's own folder, if any
     changes: tuple[ModelChange, ...] = ()  # what that changes in the text of the nominal one
 
     @computed_field  # type: ignore[prop-decorator]

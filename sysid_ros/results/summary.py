@@ -54,7 +54,6 @@ Values = NDArray[np.float64]
 
 #: Points that a report can show in all, and of one curve.
 _PLOT_POINTS, _POINTS = 100_000, 1000
-_LIBRARIES = ('numpy', 'scipy', 'rosbags')
 #: Stretches of time that errors are compared on, in all: fewer cannot exclude chance.
 _FEWEST_STRETCHES = 12
 #: An autocorrelation has so many lags at most.
@@ -63,12 +62,7 @@ _LAGS = 40
 
 @dataclass(frozen=True)
 class SignalCurve:
-    """One component of a sensor in one sequence: (n,) times, measured, before and after.
-
-    Attributes:
-        band: How far the measured are from ``after`` at most, with 95 %, where that is known.
-        command: To the actuator of the sensor's joint at these times, in ``command_unit``.
-    """
+    """One component of a sensor in one sequence: (n,) times, measured, before and after."""
 
     sequence: str
     role: Role
@@ -79,8 +73,8 @@ class SignalCurve:
     before: Values
     after: Values
     diverged: bool  # whether the simulation became unstable after the fit
-    band: Values | None = None
-    command: Values | None = None
+    band: Values | None = None  # how far measured are from ``after`` at most, with 95 %, if known
+    command: Values | None = None  # to the actuator of the sensor's joint at these times
     command_unit: str = ''
 
     @property
@@ -110,8 +104,7 @@ def summarise(
 ) -> CalibrationResult:
     """Return what a fit found; what its recordings, tests and memory say is not in it yet.
 
-    ``curves`` are of all sequences. ``advice`` says what to record for a parameter that is not
-    identified, by its name.
+    The curves are of all sequences. ``advice`` says what to record for a parameter, by its name.
     """
     held_out, training = (_whitened(curves, fit.noise, role) for role in ('validate', 'train'))
     solution, found = fit.solution, fit.inference
@@ -173,8 +166,8 @@ def summarise(
 
 def versions_now() -> dict[str, str]:
     """Return the versions of this software and of what it computes with."""
+    libraries = {name: importlib.metadata.version(name) for name in ('numpy', 'scipy', 'rosbags')}
     # MuJoCo comes in distributions of several names.
-    libraries = {name: importlib.metadata.version(name) for name in _LIBRARIES}
     return {'sysid_ros': __version__, 'mujoco': mujoco.__version__, **libraries}
 
 
@@ -185,10 +178,7 @@ def provenance_now(
     input_mode: str,
     versions: Mapping[str, str] | None = None,
 ) -> Provenance:
-    """Return the provenance of a result that is made now, with this software.
-
-    ``versions`` are those of libraries beside the ones that every fit uses.
-    """
+    """Return the provenance of a result that is made now; ``versions`` are of other libraries."""
     return Provenance(
         created=dt.datetime.now(dt.UTC).isoformat(timespec='seconds'),
         versions={**versions_now(), **(versions or {})},
@@ -313,9 +303,7 @@ def memory(curve: SignalCurve) -> tuple[Values, Values]:
 
 
 def diagnose(
-    curves: Sequence[SignalCurve],
-    units: Mapping[str, str],
-    noise: Mapping[str, float],
+    curves: Sequence[SignalCurve], units: Mapping[str, str], noise: Mapping[str, float]
 ) -> FitDiagnostics:
     """Return what the curves say beyond the errors of single sensors."""
     sequences: dict[tuple[Role, str], list[SignalCurve]] = {}
@@ -348,34 +336,29 @@ def _errors_of_role(
             parts.setdefault(curve.name, []).append(curve)
     joined = {name: _joined(own) for name, own in parts.items()}
     for name, curve in joined.items():
+        found: dict[str, Any] = {}
         known = np.isfinite(curve.residual)
-        measured, after, residual = (
-            values[known] for values in (curve.measured, curve.after, curve.residual)
-        )
-        some = len(measured) > 0
-        inside = math.nan
-        if curve.band is not None and some:
-            inside = float(np.mean(np.abs(residual) <= curve.band[known]))
-        moves = some and np.ptp(measured) > 0  # the deviation of equal values may be rounding
-        error = SensorError(
+        if known.any():
+            measured, size = curve.measured[known], np.abs(curve.residual[known])
+            # The deviation of equal values may be rounding.
+            found['measured_deviation'] = float(np.std(measured)) if np.ptp(measured) > 0 else 0.0
+            found['predicted_deviation'] = float(np.std(curve.after[known]))
+            found['usual'] = float(np.median(size)) / MAD_OF_NORMAL
+            if curve.band is not None:
+                found['inside'] = float(np.mean(size <= curve.band[known]))
+        if role is not None and units[curve.sensor] in MOTION:
+            found['likeness'] = _likeness(curve, joined, units)
+        yield SensorError(
             sensor=name,
             unit=units[curve.sensor],
             role=curve.role,
             before=rms(curve.before - curve.measured),
             after=rms(curve.residual),
             samples=int(np.isfinite(curve.measured).sum()),
-            measured_deviation=float(np.std(measured)) if moves else 0.0 if some else math.nan,
-            predicted_deviation=float(np.std(after)) if some else math.nan,
-            inside=inside,
             scatter=_scatter(parts[name]),
-            usual=float(np.median(np.abs(residual))) / MAD_OF_NORMAL if some else math.nan,
             autocorrelation=_autocorrelation(parts[name]),
+            **found,
         )
-        if role is None:
-            yield error
-            continue
-        likeness = _likeness(curve, joined, units) if units[curve.sensor] in MOTION else None
-        yield error.model_copy(update={'likeness': likeness})
 
 
 def _scatter(curves: Sequence[SignalCurve]) -> float:
@@ -405,13 +388,11 @@ def _autocorrelation(curves: Sequence[SignalCurve]) -> float:
 
 def _joined(curves: Sequence[SignalCurve]) -> SignalCurve:
     """Put the curves of one component in several sequences one after the other."""
-    names = ['times', 'measured', 'before', 'after']
-    if all(curve.band is not None for curve in curves):
-        names.append('band')
-    parts: dict[str, Any] = {
-        part: np.concatenate([getattr(curve, part) for curve in curves]) for part in names
-    }
-    parts.setdefault('band', None)
+    parts: dict[str, Any] = {'band': None}
+    for name in ('times', 'measured', 'before', 'after', 'band'):
+        own = [getattr(curve, name) for curve in curves]
+        if all(values is not None for values in own):
+            parts[name] = np.concatenate(own)
     return replace(curves[0], diverged=any(curve.diverged for curve in curves), **parts)
 
 
@@ -426,12 +407,8 @@ def _likeness(
     }
     best = max(like, key=lambda name: abs(like[name]))
     apart = [abs(value) for name, value in like.items() if name != curve.name]
-    return Likeness(
-        own=like[curve.name],
-        best=best,
-        correlation=like[best],
-        second=max(apart, default=math.nan),
-    )
+    second = max(apart, default=math.nan)
+    return Likeness(own=like[curve.name], best=best, correlation=like[best], second=second)
 
 
 def _correlation(one: Values, other: Values) -> float:
@@ -455,9 +432,8 @@ class _Squares(NamedTuple):
 
 def _squares(curves: Sequence[SignalCurve], noise: Mapping[str, float]) -> _Squares:
     joined = _joined(curves)
-    sigma = np.concatenate(
-        [np.full(len(curve.times), noise.get(curve.sensor, math.nan)) for curve in curves]
-    )
+    sigmas = [noise.get(curve.sensor, math.nan) for curve in curves]
+    sigma = np.repeat(sigmas, [len(curve.times) for curve in curves])
     before, after = (
         ((predicted - joined.measured) / sigma) ** 2 for predicted in (joined.before, joined.after)
     )
@@ -493,9 +469,8 @@ def _usual(squares: Values) -> float:
     A command that came late or a knock is no other robot.
     """
     known = np.sort(squares[np.isfinite(squares)])
-    return (
-        float(np.sqrt(np.mean(known[: math.ceil(MOST * len(known))]))) if len(known) else math.nan
-    )
+    most = known[: math.ceil(MOST * len(known))]
+    return float(np.sqrt(np.mean(most))) if len(most) else math.nan
 
 
 def _standstills(curves: Sequence[SignalCurve], units: Mapping[str, str]) -> Iterator[Standstill]:
