@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
-import threading
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -51,8 +50,8 @@ class ModelScore(NamedTuple):
     training: float  # error on the data that it was fitted to
     parts: tuple[HeldOut, ...]  # errors on data that were held out
     held_out: float  # their mean; NaN without any
-    difference: float  # by how much that is larger than that of the best model, ...
-    standard_error: float  # ... and how sure that is, from the differences on each part
+    difference: float  # by how much that is larger than that of the best model, …
+    standard_error: float  # … and how sure that is, from the differences on each part
     bic: float  # Schwarz's criterion, from the effective samples, above that of the best model
     adequate: bool  # whether it predicts as well as the best, up to a standard error
 
@@ -82,11 +81,7 @@ class _Fitted(NamedTuple):
         )
 
 
-def compare_models(
-    candidates: Sequence[Candidate],
-    observer: Observer,
-    cancel: threading.Event | None = None,
-) -> ModelComparison:
+def compare_models(candidates: Sequence[Candidate], observer: Observer) -> ModelComparison:
     """Fit several models to the same bags and recommend the simplest that predicts as well.
 
     Each is judged on the validation bags, and without each training bag (or family of them) on
@@ -103,14 +98,11 @@ def compare_models(
         raise ConfigError(
             'Expected two models or more to compare, as A.yaml B.yaml or --drop PATTERN, got one.'
         )
-    return compare_problems(candidates, _problems(candidates, observer), observer, cancel)
+    return compare_problems(candidates, _problems(candidates, observer), observer)
 
 
 def compare_problems(
-    candidates: Sequence[Candidate],
-    problems: Sequence[Problem],
-    observer: Observer,
-    cancel: threading.Event | None = None,
+    candidates: Sequence[Candidate], problems: Sequence[Problem], observer: Observer
 ) -> ModelComparison:
     """Do the same with what each of the models identifies from the same data."""
     fitted = []
@@ -118,14 +110,14 @@ def compare_problems(
         observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
         for refused in problem.refused:
             raise refused
-        fit = fit_training(candidate.config, problem, observer, cancel)
+        fit = fit_training(candidate.config, problem, observer)
         if fit.window is not None:
             raise FitError(
                 f'The fit of {candidate.name!r} rests on windows, so that whole recordings cannot '
                 'be predicted to compare models; expected shorter ones: set window in segments.'
             )
         fitted.append(_Fitted(candidate, problem, fit))
-    return _judged(fitted, observer, cancel)
+    return _judged(fitted, observer)
 
 
 def _problems(candidates: Sequence[Candidate], observer: Observer) -> list[Problem]:
@@ -176,9 +168,7 @@ def without(problem: Problem, drop: Sequence[str]) -> Problem:
     return dataclasses.replace(problem, parameters=kept)
 
 
-def _judged(
-    fitted: list[_Fitted], observer: Observer, cancel: threading.Event | None
-) -> ModelComparison:
+def _judged(fitted: list[_Fitted], observer: Observer) -> ModelComparison:
     sensors = sorted(set.intersection(*(set(model.fit.noise) for model in fitted)))
     squares, counts = _mean_squares(fitted, sensors)
     # The model that leaves the least is the one whose residuals are most nearly noise.
@@ -195,7 +185,7 @@ def _judged(
     parts = []
     for model in fitted:
         observer.stage(f'predicting what is held out with {model.candidate.name}')
-        parts.append(_held_out(model, noise, observer, cancel))
+        parts.append(_held_out(model, noise, observer))
     errors = np.array([[part.error for part in own] for own in parts])
     errors = errors[:, np.isfinite(errors).all(axis=0)]
     count = errors.shape[1]
@@ -237,12 +227,7 @@ def _mean_squares(
     return np.array(rows), np.array([float(len(values)) for values in joined])
 
 
-def _held_out(
-    model: _Fitted,
-    noise: dict[str, float],
-    observer: Observer,
-    cancel: threading.Event | None,
-) -> tuple[HeldOut, ...]:
+def _held_out(model: _Fitted, noise: dict[str, float], observer: Observer) -> tuple[HeldOut, ...]:
     """Return the errors on validation bags, and on what is left out of the fit in turn."""
     problem, config = model.problem, model.candidate.config
     found = []
@@ -255,9 +240,8 @@ def _held_out(
     if asked == 'auto':
         asked = 'bag' if sum(map(bool, bags.values())) >= FEWEST_PARTS else 'none'
     families = families_of(asked, bags)
-    left_out = leave_out(
-        problem.spec, problem.sequences('train'), families, model.fit, config.solver, cancel
-    )
+    sequences = problem.sequences('train')
+    left_out = leave_out(problem.spec, sequences, families, model.fit, config.solver)
     for name, values in counted(observer, left_out, len(families)):
         error = error_without(model.predictor, model.fit, values, families[name], noise)
         found.append(HeldOut(f'{name}, left out', error))

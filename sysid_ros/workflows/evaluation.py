@@ -74,7 +74,6 @@ class PredictionError(Frozen):
     subject: str  # what the sensor measures, as ``joint/elbow``
     error: MaybeFloat  # NaN where the simulation became unstable
     seconds: float | None = None  # after measured states; None for the whole recording
-    coasting: MaybeFloat = math.nan  # error of a joint that keeps its velocity
 
     @property
     def name(self) -> str:
@@ -84,10 +83,7 @@ class PredictionError(Frozen):
 
 
 class ModelValue(Frozen):
-    """What the model says of one attribute or parameter, and where.
-
-    ``line`` is 0 where no line of the file holds it.
-    """
+    """What the model says of one attribute or parameter, and where."""
 
     key: str
     value: str
@@ -229,7 +225,6 @@ def _ahead(known: Known, place: int, horizon: Sequence[float]) -> Iterator[Predi
                 subject=_measured(recorded.model, joint.sensor),
                 error=joint.after,
                 seconds=point.seconds,
-                coasting=joint.coasting,
             )
 
 

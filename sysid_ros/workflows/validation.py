@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import mujoco
 import numpy as np
-import scipy.special
 from numpy.typing import NDArray
 
 from sysid_ros.alignment.segments import initial_state
-from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig, VerdictKind
-from sysid_ros.errors import ConfigError, listed
+from sysid_ros.config.schema import CalibrationConfig, Role, SolverConfig
+from sysid_ros.errors import ConfigError
 from sysid_ros.fit.noise import estimate_noise
 from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.fit.residuals import Residuals
@@ -31,7 +30,6 @@ from sysid_ros.results.summary import Validation
 from sysid_ros.signals import TimeSeries, Trajectory
 from sysid_ros.simulation.prediction import make_simulator
 from sysid_ros.simulation.runs import prepare
-from sysid_ros.uncertainty.covariance import CHANCE
 from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.workflows.estimators import driven
 from sysid_ros.workflows.predictions import (
@@ -48,7 +46,6 @@ from sysid_ros.workflows.problem import Problem
 
 #: Name of a family of bags to its sequences.
 Families = dict[str, tuple[Trajectory, ...]]
-
 #: From so many training bags on, each of them is left out in turn unless told otherwise.
 FEWEST_BAGS = 3
 #: Of more bags, neighbours in the list are left out together: so many fits are made at most.
@@ -93,12 +90,11 @@ def validate(
                 values=tuple(values.tolist()),
             )
             folds.append(fold)
-    warnings = list(disagreements(fit, folds))
+    warnings = []
     if fit.window is None and len(folds) < len(families):
-        warnings.insert(
-            0,
+        warnings.append(
             f'{len(folds)} of {len(families)} parts of the data were left out in turn: the limit '
-            'of time was reached.',
+            'of time was reached.'
         )
     noise: Mapping[str, float] = fit.noise
     if any(trajectory.motion is not None for trajectory in problem.sequences('train')):
@@ -211,44 +207,6 @@ def error_without(
     return rms(residuals_of(refitted, fit.as_arrived(family, offsets=True), noise, mask))
 
 
-def disagreements(fit: Identification, folds: Sequence[Fold]) -> Iterator[str]:
-    """Say where bags contradict each other or the intervals, a sentence each.
-
-    If all bags came from the model and the intervals were right, the jackknife variance (K - 1)/K
-    Σ (θ_k - mean)² of K folds (Tukey 1958) would have the interval's variance as its mean, and
-    K - 1 times their ratio a chi-squared distribution with K - 1 degrees of freedom.
-    """
-    worse = [fold.name for fold in folds if not fold.after < fold.before]
-    if worse:
-        yield (
-            f'Fitted to the other bags, the model predicts {", ".join(map(repr, worse))} no better '
-            'than the nominal one.'
-        )
-    count = len(folds)
-    if count < FEWEST_BAGS:
-        return
-    values = np.array([fold.values for fold in folds])
-    spread = np.sqrt((count - 1) * np.var(values, axis=0))
-    error = np.sqrt(np.diag(fit.inference.covariance)[: len(fit.parameters)])
-    inside = [interval.verdict_kind is not VerdictKind.AT_BOUND for interval in fit.intervals]
-    # NaN where there is no interval, a value is at its bound, or a fold does not determine it.
-    ratios = np.divide(spread, error, out=np.full_like(spread, np.nan), where=inside & (error > 0))
-    limit = scipy.special.chdtri(count - 1, CHANCE / max(len(ratios), 1)) / (count - 1)
-    far = [j for j in np.argsort(-np.nan_to_num(ratios)) if ratios[j] ** 2 > limit]
-    if far:
-        moved = np.abs(values - fit.solution.x)
-        named = listed(
-            f'{fit.parameters[j].name} {ratios[j]:.2g} times, most without '
-            f'{folds[int(np.argmax(moved[:, j]))].name!r}'
-            for j in far
-        )
-        yield (
-            'Between fits without some of the bags parameters move by much more than their '
-            f'intervals say: {named}; the bags do not agree on one value, so the model '
-            'lacks something or the intervals are too narrow.'
-        )
-
-
 class _Start(NamedTuple):
     """A prediction: of which sequence, from when, how far."""
 
@@ -306,20 +264,11 @@ def horizon_errors(
                 noise[sensor] * rms([{sensor: own[sensor]} for own in each if sensor in own])
                 for each in (before, after, coasting)
             )
-            unit = sensor_unit(model, sensor)
-            joints.append(
-                HorizonJoint(sensor=sensor, unit=unit, before=old, after=new, coasting=kept)
-            )
+            errors = {'before': old, 'after': new, 'coasting': kept}
+            joints.append(HorizonJoint(sensor=sensor, unit=sensor_unit(model, sensor), **errors))
         if np.isfinite(rms(after)):
-            points.append(
-                HorizonPoint(
-                    seconds=length,
-                    role=role,
-                    before=rms(before),
-                    after=rms(after),
-                    joints=tuple(joints),
-                )
-            )
+            whole = {'before': rms(before), 'after': rms(after)}
+            points.append(HorizonPoint(seconds=length, role=role, joints=tuple(joints), **whole))
     return tuple(points)
 
 

@@ -163,7 +163,7 @@ def test_a_limit_for_nothing_is_an_error(limits: dict[str, Any], complaint: str)
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path):
-    found = make(error(0.1), error(math.nan, seconds=0.5, coasting=0.3))
+    found = make(error(0.1), error(math.nan, seconds=0.5))
     found.save(tmp_path / 'evaluation.json')
 
     again = Evaluation.load(tmp_path / 'evaluation.json')

@@ -21,7 +21,6 @@ from sysid_ros.workflows.fitting import fit_training
 from sysid_ros.workflows.predictions import Fitted, Predictor, simulate
 from sysid_ros.workflows.problem import Problem
 from sysid_ros.workflows.validation import (
-    disagreements,
     families_of,
     horizon_errors,
     training_bags,
@@ -91,25 +90,6 @@ def test_no_other_fit_begins_after_the_limit_of_time(workshop: Any):
     assert found.folds == ()
     (warning,) = found.warnings
     assert warning.startswith('0 of 3 parts of the data were left out in turn')
-
-
-@pytest.mark.slow
-def test_a_bag_of_another_robot_is_named(workshop: Any):
-    truth, other = workshop.spec(damping=0.15), workshop.spec(damping=0.25)
-    runs = [workshop.sequence(truth, f'b{i}', i) for i in range(3)]
-    runs.append(workshop.sequence(other, 'other', 9))
-    problem = workshop.problem(workshop.spec(damping=0.16), TARGETS, *runs)
-    full, found = _validated(workshop, problem, leave_out='bag')
-    narrow = dataclasses.replace(
-        full,
-        inference=dataclasses.replace(full.inference, covariance=full.inference.covariance / 100),
-    )
-    assert any(
-        'no better than the nominal' in text and "'other'" in text for text in found.warnings
-    )
-    (_, moved) = disagreements(narrow, found.folds)
-    assert 'joint/j/damping' in moved
-    assert "most without 'other'" in moved
 
 
 @pytest.mark.slow
