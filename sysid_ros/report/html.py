@@ -190,7 +190,6 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
     scripts = (_text('vendor', 'uPlot.iife.min.js'), _text('templates', 'report.js'))
     hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()) for text in scripts)
     last_first = result.bases[::-1]
-    few = result.inference is not None and 1 < len(result.parameters) <= _MOST_ROWS
     return {
         'result': result,
         'truth': known,
@@ -217,7 +216,6 @@ def _context(result: CalibrationResult, truth: Mapping[str, float] | None) -> di
         'pairs': strong_pairs(result),
         'most_pairs': _MOST_ROWS,
         'strong': MUCH,
-        'correlations': result.inference.correlation if result.inference and few else (),
         'topics': sorted(result.topics, key=lambda topic: bags.index(topic.bag)),
         'final_costs': [numbers.significant(end) for end in ends],
         'settings': _yaml_lines(settings),

@@ -54,7 +54,7 @@ from sysid_ros.results.summary import versions_now
 from sysid_ros.workflows.calibrate import identify
 from sysid_ros.workflows.estimators import driven
 from sysid_ros.workflows.predicting import Forecaster, Known, forecaster, known_problem
-from sysid_ros.workflows.predictions import residuals_of
+from sysid_ros.workflows.predictions import residuals_of, rms
 from sysid_ros.workflows.problem import CalibrationBag, Problem, bags_of
 from sysid_ros.workflows.validation import horizon_errors
 from sysid_ros.workflows.writing import write
@@ -117,8 +117,7 @@ def evaluate(
         model: MJCF, URDF or xacro file; or a ``result.json``, its folder or a calibration.yaml:
             then its model with all that was identified, compared as its calibration did.
         bags: Recordings, folders or patterns.
-        data: How recordings are read and compared; what it does not set is as the result or
-            calibration.yaml has it.
+        data: How recordings are read and compared, where not as that result or calibration has it.
         horizon: Seconds after measured states at which errors of positions are given as well.
         observer: Is told of stages.
     """
@@ -189,19 +188,17 @@ def _whole(known: Known, recording: CalibrationBag) -> Iterator[PredictionError]
     """Yield the errors over whole recordings; NaN where a simulation becomes unstable."""
     model, sequences = known.seen.problem.model, recording.alignment.sequences
     names = {name for s in sequences for series in s.measurements for name in series.names}
-    units = {name: sensor_unit(model, name) for name in sorted(names)}
-    found = residuals_of(known.predictor, sequences, dict.fromkeys(units, 1.0))
-    for sensor, unit in units.items():
-        parts = [own[sensor] for own in found if sensor in own]
-        residuals = np.concatenate(parts) if parts else np.zeros(0)
-        if len(residuals):
-            diverged = any(len(part) and np.all(part == DIVERGED) for part in parts)
+    found = residuals_of(known.predictor, sequences, dict.fromkeys(names, 1.0))
+    for sensor in sorted(names):
+        parts = [own[sensor] for own in found if len(own.get(sensor, ()))]
+        if parts:
+            diverged = any(np.all(part == DIVERGED) for part in parts)
             yield PredictionError(
                 bag=recording.alignment.bag,
                 sensor=sensor,
-                unit=unit,
+                unit=sensor_unit(model, sensor),
                 subject=_measured(model, sensor),
-                error=float('nan') if diverged else float(np.sqrt(np.mean(residuals**2))),
+                error=math.nan if diverged else rms([{sensor: part} for part in parts]),
             )
 
 
@@ -366,15 +363,9 @@ def find_predictions(
     A baseline may be absent with ``update``, as it is to be written.
     """
     path = None if thresholds.baseline is None else thresholds.baseline / EVALUATION
-    known = path is not None and _is_there(path, update=update)
-    before = Evaluation.load(path) if path is not None and known else None
-    made = evaluate(
-        thresholds.model or Path(),
-        thresholds.bags,
-        thresholds,
-        horizon=tuple(thresholds.horizon) or _HORIZON,
-        observer=observer,
-    )
+    before = Evaluation.load(path) if path and _is_there(path, update=update) else None
+    model, horizon = thresholds.model or Path(), tuple(thresholds.horizon) or _HORIZON
+    made = evaluate(model, thresholds.bags, thresholds, horizon=horizon, observer=observer)
     cases = judge_evaluation(made, thresholds, before)
     notes = [f'warning: {warning}' for warning in made.warnings]
     if before is not None:
@@ -392,16 +383,10 @@ def find_parameters(
     command: str = '',
     observer: Observer | None = None,
 ) -> Found:
-    """Fit a calibration again and compare it with the baseline.
+    """Fit a calibration.yaml again and compare it with the baseline, a folder or its result.json.
 
-    Args:
-        calibration: calibration.yaml.
-        baseline: Folder of what was found before, or its ``result.json``.
-        overrides: Dotted keys to values that replace the calibration's.
-        update: Whether a baseline may be absent, as it is to be written.
-        output: Folder for result and report of the fit.
-        command: How the user asked for it, for the provenance.
-        observer: Is told of stages and iterations.
+    A baseline may be absent with ``update``, as it is to be written. Result and report of the fit
+    go to ``output``, if anywhere; ``command`` is for the provenance.
     """
     config = load_calibration(calibration, overrides)
     path = baseline if baseline.suffix == '.json' else baseline / RESULT

@@ -113,10 +113,8 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
     return Motion(table.trajectories[place].name, copies, f'{note}.')
 
 
-def draw_motion(motion: Motion | None) -> tuple[tuple[Film, ...], str]:
+def draw_motion(motion: Motion) -> tuple[tuple[Film, ...], str]:
     """Return the film of a motion, if there is one, and else why there is none."""
-    if motion is None:
-        return (), ''
     if motion.missing:
         return (), motion.missing
     try:

@@ -66,17 +66,13 @@ _FALSE_ALARMS = 0.05
 
 
 class Population(Frozen):
-    """One parameter over several robots; NaN for what so few do not say.
-
-    ``low`` and ``high`` bound the 95 % interval of the ``mean``, ``tau`` is the standard deviation
-    between robots, ``p_value`` the probability of such differences if all robots were alike.
-    """
+    """One parameter over several robots; NaN for what so few do not say."""
 
     mean: MaybeFloat
-    low: MaybeFloat = math.nan
+    low: MaybeFloat = math.nan  # ends of the mean's 95 % interval
     high: MaybeFloat = math.nan
-    tau: MaybeFloat = math.nan
-    p_value: MaybeFloat = math.nan
+    tau: MaybeFloat = math.nan  # standard deviation between robots
+    p_value: MaybeFloat = math.nan  # probability of such differences if all robots were alike
 
 
 def population(values: Values, variances: Values) -> Population:
@@ -193,7 +189,7 @@ class FleetResult(Document):
 def summarise_fleet(outcomes: Mapping[str, CalibrationResult | str], command: str) -> FleetResult:
     """Say what robots have in common, how they differ, and which are none of the others.
 
-    ``outcomes`` has the result of each robot, or a sentence that says why there is none.
+    An outcome is a robot's result, or a sentence that says why there is none.
     """
     robots, units = [], dict[str, str]()
     found: dict[str, list[tuple[str, float, float]]] = {}
@@ -224,9 +220,8 @@ def _estimates(result: CalibrationResult) -> Iterator[tuple[str, str, float, flo
     """
     if result.inference is None:
         return
-    count = len(result.parameters)
-    diagonal = np.diag(np.array(result.inference.covariance).reshape(count, count))
-    for parameter, variance in zip(result.parameters, diagonal.tolist(), strict=True):
+    for place, parameter in enumerate(result.parameters):
+        variance = result.inference.covariance[place][place]
         recorded = any(map(of_sequence, parameter.targets))
         if parameter.verdict_kind in _COMPARED and variance > 0 and not recorded:
             yield parameter.name, parameter.unit, parameter.value, variance**0.5

@@ -169,7 +169,7 @@ def known_problem(
         for target in resolve(path, problem.model, spec=problem.spec)
     )
     recorded = replace(problem, parameters=known)
-    if result is not None and result.solver is not None and result.solver.timestep is not None:
+    if result is not None and result.solver.timestep is not None:
         recorded = stepped(recorded, result.solver.timestep)
     seen = estimated(config, recorded)
     predictor = Predictor(seen.problem.spec, threads=config.solver.threads, drives=problem.servos)
@@ -185,10 +185,7 @@ def write_prediction(
     """Write the messages of a bag and what is predicted along it into a new bag.
 
     Beside the topics of the bag it has ``/measured``, ``/predicted``, ``/residual`` and, after a
-    fit, ``/nominal``.
-
-    Returns:
-        What was predicted, and the number of messages in the new bag.
+    fit, ``/nominal``. Returns the prediction, and the number of messages in the new bag.
 
     Raises:
         BagError: The bag cannot be read, has a topic of one of these names, or nothing can be

@@ -143,11 +143,8 @@ class Predictions:
     ) -> tuple[list[SensorResiduals], list[SensorResiduals]]:
         """Return residuals in units of the noise, nominal and fitted, by trajectory and sensor.
 
-        All residuals of an unstable simulation are ``DIVERGED``, as they are in the fit.
-
-        Args:
-            noise: Sensor name to standard deviation; others do not count.
-            mask: Which samples count; by default all.
+        Sensors without noise do not count, nor samples beside the mask. All residuals of an
+        unstable simulation are ``DIVERGED``, as they are in the fit.
         """
         nominal: list[SensorResiduals] = [{} for _ in self.trajectories]
         fitted: list[SensorResiduals] = [{} for _ in self.trajectories]
@@ -180,12 +177,8 @@ def simulate(
 ) -> Predictions:
     """Predict trajectories with a model as it is and, where it has values, with these.
 
-    Args:
-        predictor: The model and the fitted values.
-        trajectories: What is predicted.
-        window: Length of the windows that the values rest on, s; None for whole trajectories.
-        noise: Sensor name to standard deviation, which weighs what is measured in windows.
-        beside: Returns what is to be predicted besides measurements: the last channel.
+    With a window, s, they are predicted as by `predict_in_windows`. What ``beside`` returns is
+    predicted besides measurements, as the last channel.
     """
     asked = trajectories
     if beside is not None:
@@ -194,9 +187,8 @@ def simulate(
             for each in trajectories
         ]
     nominal = predictor.nominal.predict(asked, window, noise)
-    fitted = nominal
-    if predictor.values is not None:
-        fitted = predictor.predict(asked, window, noise)
+    known = predictor.values is not None
+    fitted = predictor.predict(asked, window, noise) if known else nominal
     return Predictions(trajectories, nominal, fitted)
 
 
@@ -215,8 +207,7 @@ def residuals_of(
 
 def rms(residuals: Sequence[Mapping[str, Values]]) -> float:
     """Return the root mean square of all residuals; NaN where there are none."""
-    parts = [values for own in residuals for values in own.values()]
-    values = np.concatenate(parts) if parts else np.zeros(0)
+    values = np.concatenate([np.zeros(0), *(part for own in residuals for part in own.values())])
     return float(np.sqrt(np.mean(values**2))) if len(values) else float('nan')
 
 

@@ -148,9 +148,6 @@ def test_what_the_data_cannot_say_and_how_sure_they_are_stands_below(
         assert said in text
     strengths = [abs(correlation) for *_, correlation in strong_pairs(few)]
     assert strengths == sorted(strengths, reverse=True)
-    cells = page.xpath('//table[@class="heat"]//td')
-    assert len(cells) == 22 * 21 / 2
-    assert sum(cell.text == MISSING for cell in cells) == 21
 
 
 def test_links_begin_with_what_is_known_and_base_parameters_have_all_terms(

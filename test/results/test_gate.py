@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.signal import lfilter
 
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.schema import GateConfig, Role, VerdictKind
@@ -23,7 +24,6 @@ from sysid_ros.results.result import (
     Fold,
     NoiseScale,
     SequenceError,
-    SolverStatus,
 )
 from sysid_ros.results.summary import SignalCurve, diagnose, memory, sensor_errors, thinned_plots
 
@@ -163,29 +163,6 @@ def test_an_error_that_fell_on_as_many_stretches_as_it_rose_is_chance() -> None:
     assert 'no more than by chance' in failed(made(curves))['better than nominal']
 
 
-def stopped(status: SolverStatus, left: float = math.nan) -> CalibrationResult:
-    update = {'success': False, 'status': status, 'left': left, 'message': 'It did not end.'}
-    result = made_once()
-    return result.model_copy(update={'solver': result.solver.model_copy(update=update)})
-
-
-def test_a_solver_that_did_not_converge_or_a_model_that_is_unstable_is_a_reason() -> None:
-    result = stopped(SolverStatus.ITERATIONS)
-    assert failed(result) == {'converged': 'The solver did not converge: It did not end.'}
-    assert not failed(result, converged=False)
-    assert not failed(stopped(SolverStatus.STALLED))
-    unstable = failed(made(diverged=('held',)))
-    assert unstable == {'stable': 'The fitted model becomes unstable in held.'}
-
-
-@pytest.mark.parametrize('status', [SolverStatus.TIME, SolverStatus.ITERATIONS])
-@pytest.mark.parametrize(('left', 'serves'), [(0.5, True), (3.0, False), (math.nan, False)])
-def test_a_fit_that_was_stopped_serves_near_the_optimum(
-    left: float, serves: bool, status: SolverStatus
-) -> None:
-    assert set(failed(stopped(status, left))) == (set() if serves else {'converged'})
-
-
 @pytest.mark.parametrize('role', ['train', 'validate'])
 def test_an_encoder_that_freezes_for_a_while_is_named(role: str) -> None:
     found = failed(made(changed(honest(), frozen, role, 'elbow_position')))
@@ -321,30 +298,10 @@ def test_one_window_of_another_robot_among_many_is_seen() -> None:
 
 
 def test_all_reasons_are_told_and_each_names_all_that_it_is_true_of() -> None:
-    result = made(changed(honest(), lost, 'validate', *SENSORS), held_out_after=80.0)
-    judged = judge(result, GateConfig())
-    wrong = [check.text for check in judged.gate if not check.passed]
-    assert len(wrong) > 3
-    assert judged.acceptance == ' '.join(wrong)
-    explained = failed(result)['explained']
-    assert all(sensor in explained for sensor in SENSORS)
-    assert all(sensor in failed(result)['no sensor worse'] for sensor in SENSORS)
-
-
-def test_a_sensor_that_is_predicted_worse_than_before_is_named() -> None:
-    def with_errors(before: float, after: float) -> CalibrationResult:
-        update = {'before': before, 'after': after}
-        errors = [
-            error.model_copy(update=update)
-            if (error.sensor, error.role) == ('pan_position', 'validate')
-            else error
-            for error in made_once().errors
-        ]
-        return made_once().model_copy(update={'errors': tuple(errors)})
-
-    found = failed(with_errors(0.01, 0.02))
-    assert found['no sensor worse'].startswith('The error of pan_position grew, 0.01 to 0.02')
-    assert not failed(with_errors(0.01, 0.0105))
+    found = failed(made(changed(honest(), lost, 'validate', *SENSORS), held_out_after=80.0))
+    assert len(found) > 3
+    for name in ('explained', 'no sensor worse'):
+        assert all(sensor in found[name] for sensor in SENSORS)
 
 
 def test_a_part_that_the_others_do_not_predict_is_named() -> None:
@@ -394,10 +351,8 @@ def _residual(residual: np.ndarray) -> SignalCurve:
 
 
 def test_what_decays_by_a_tenth_per_sample_is_found_to() -> None:
-    rng = np.random.default_rng(5)
-    residual = np.zeros(len(LONG))
-    for k in range(1, len(LONG)):
-        residual[k] = 0.9 * residual[k - 1] + rng.standard_normal()
+    white = np.random.default_rng(5).standard_normal(len(LONG))
+    residual = lfilter([1.0], [1.0, -0.9], white)
     lags, found = memory(_residual(residual))
     steps = np.round(lags * 500.0)
     assert (steps[0], steps[-1]) == (1, 800)

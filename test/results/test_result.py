@@ -6,9 +6,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -176,22 +173,3 @@ def test_damage_is_told_with_its_place(
     path.write_text(json.dumps(document))
     with pytest.raises(ResultError, match=f'The result is damaged: .*{complaint}'):
         CalibrationResult.load(path)
-
-
-@pytest.mark.slow
-def test_units_are_read_in_any_locale(tmp_path: Path) -> None:
-    path = tmp_path / 'result.json'
-    make().save(path)
-    program = (
-        'import pathlib, sys; from sysid_ros.results.result import CalibrationResult; '
-        'print(ascii(CalibrationResult.load(pathlib.Path(sys.argv[1])).parameters[0].unit))'
-    )
-    ascii_only = {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'}
-    done = subprocess.run(
-        [sys.executable, '-c', program, str(path)],
-        env={**os.environ, **ascii_only, 'PYTHONPATH': os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout.strip() == ascii('kg·m²'), done.stderr

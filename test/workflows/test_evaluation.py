@@ -53,14 +53,12 @@ def identified(tmp_path_factory: pytest.TempPathFactory) -> Identified:
 
 def test_the_true_model_is_off_by_the_noise_of_the_sensors(true_model: Path):
     found = errors(evaluate(true_model, [BAG]))
-
     for joint in ('shoulder', 'elbow'):
         assert found[f'{joint}_velocity'] == pytest.approx(NOISE, rel=0.1)
 
 
 def test_a_wrong_model_is_off_by_more_and_less_so_shortly_after_measured_states(true_model: Path):
     right, wrong = evaluate(true_model, [BAG]), evaluate(FOLDER / 'arm.xml', [BAG])
-
     assert errors(wrong)['elbow_position'] > 20 * errors(right)['elbow_position']
     assert errors(wrong, 0.2)['elbow_position'] < errors(wrong, 1.0)['elbow_position']
     assert [e.subject for e in wrong.errors if e.sensor == 'elbow_effort'] == ['joint/elbow']
@@ -71,7 +69,6 @@ def test_a_result_is_evaluated_as_its_calibration_judged_itself(
 ):
     identified.result.save(tmp_path / 'current/result.json')
     stored = {e.sensor: e.after for e in identified.result.errors if e.role == 'validate'}
-
     for path in (tmp_path, tmp_path / 'current', tmp_path / 'current/result.json'):
         assert errors(evaluate(path, [BAG])) == pytest.approx(stored, rel=1e-9)
 
@@ -86,7 +83,6 @@ def test_a_calibration_without_a_result_says_how_recordings_are_read(tmp_path: P
     }
     config.write_text(yaml.safe_dump(document))
     said = DataConfig(sensors=('elbow_velocity',))
-
     assert set(errors(evaluate(config, [BAG]))) == {'elbow_position', 'elbow_velocity'}
     assert set(errors(evaluate(config, [BAG], said))) == {'elbow_velocity'}
 
@@ -95,9 +91,7 @@ def test_the_mjcf_of_a_result_is_as_good_as_the_result(identified: Identified, t
     identified.result.save(tmp_path / 'result.json')
     assert identified.model is not None
     written = write_model(identified.model, identified.values, tmp_path / 'mjcf').path
-
     same = DataConfig(segments=SegmentsConfig(times=TIMES))
-
     assert errors(evaluate(written, [BAG], same)) == pytest.approx(
         errors(evaluate(tmp_path, [BAG])), rel=0.05
     )
@@ -109,7 +103,6 @@ def test_a_delay_of_the_model_waits_for_commands_that_are_known(true_model: Path
         read_aligned(FOLDER / 'validate', path, ReadOptions())[0].sequences[0].origin_ns
         for path in (true_model, FOLDER / 'arm.xml')
     )
-
     period = 10_000_000  # of the states, ns
     assert 6_000_000 <= late - prompt < 6_000_000 + period
 
@@ -123,9 +116,7 @@ def test_forces_are_compared_where_motors_drive_the_joints(tmp_path: Path):
     (tmp_path / 'arm.xml').write_text(text)
     plant = Plant(tmp_path / 'arm.xml', rate=500.0)
     record(tmp_path / 'bag', plant, lambda t: np.array([np.sin(3 * t) + np.sin(5.3 * t)]), 20.0)
-
     found = evaluate(tmp_path / 'arm.xml', [str(tmp_path / 'bag')])
-
     assert 0 < errors(found)['f'] < 0.05
     assert errors(found, 0.2)['q'] < 0.01
 
@@ -135,9 +126,7 @@ def test_a_simulation_that_runs_away_is_told(tmp_path: Path):
     model = tmp_path / 'robot/arm.xml'
     text = model.read_text().replace('kp="15" kv=".5"', 'kp="-90000" kv=".5"')
     model.write_text(text.replace('integrator="implicitfast"', 'integrator="Euler"'))
-
     found = evaluate(model, [str(tmp_path / 'robot/validate')])
-
     assert np.isnan(errors(found)['elbow_position'])
 
 
@@ -148,9 +137,7 @@ def test_an_actuator_without_commands_is_a_warning():
     commands = '/forward_position_controller/commands'
     elbow = ChannelMapping(topic=commands, field='data', label='1')
     mapping = MappingConfig(sensors=states, actuators={'elbow': elbow})
-
     found = evaluate(FOLDER / 'arm.xml', [BAG], DataConfig(mapping=mapping))
-
     (warning,) = found.warnings
     assert warning.startswith("Bag 'validate' holds no commands for shoulder; they stay 0; ")
 

@@ -77,7 +77,6 @@ def test_the_held_out_recording_is_filmed_where_the_robots_are_farthest_apart(
     filmed: tuple[Motion, NDArray[np.float64]],
 ):
     motion, _ = filmed
-
     begin = PUSHED + 3.0 - LONGEST
     assert (motion.sequence, motion.missing) == ('late.csv', '')
     assert [copy.name for copy in motion.copies] == [NOMINAL, FITTED, MEASURED]
@@ -91,7 +90,6 @@ def test_robots_are_where_was_measured_and_where_the_models_say(
     filmed: tuple[Motion, NDArray[np.float64]],
 ):
     motion, truth = filmed
-
     nominal, fitted, measured = (copy.states for copy in motion.copies)
     rows = np.round(measured[:, 0] / 0.005).astype(int)
     assert np.abs(measured[:, 1] - truth[rows, 0]).max() < 5 * NOISE
@@ -103,11 +101,8 @@ def test_robots_are_where_was_measured_and_where_the_models_say(
 
 
 def test_nothing_is_drawn_of_what_has_no_film():
-    assert draw_motion(None) == ((), '')
-    assert draw_motion(Motion(missing='No recording holds a motion.')) == (
-        (),
-        'No recording holds a motion.',
-    )
+    why = 'No recording holds a motion.'
+    assert draw_motion(Motion(missing=why)) == ((), why)
 
 
 @pytest.mark.slow
@@ -115,8 +110,6 @@ def test_where_nothing_can_be_drawn_a_sentence_says_so(
     filmed: tuple[Motion, NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv('MUJOCO_GL', 'off')
-
     films, why = draw_motion(filmed[0])
-
     assert films == ()
     assert why.startswith('Rendering is switched off')

@@ -147,9 +147,7 @@ def test_a_worker_that_is_killed_in_the_middle_of_a_fit_changes_no_number(
     before = _finished(fleet)
     victim.kill()
     cluster.add_worker()
-
     done = running.result(PATIENCE)
-
     assert len(before) < len(STARTS)
     assert done.complete
     assert _numbers(fleet, done) == serial
@@ -166,9 +164,7 @@ def test_after_the_scheduler_was_killed_the_same_command_goes_on(
     with contextlib.suppress(Exception):
         running.result(PATIENCE)
     first = _finished(fleet)
-
     done = calibrate_fleet(fleet, workers=1)
-
     assert _numbers(fleet, done) == serial
     assert _finished(fleet).items() >= first.items()
 
@@ -186,7 +182,6 @@ def _edit(path: Path, old: str, new: str) -> None:
 def test_the_hash_follows_what_goes_in_and_not_where_it_lies(tmp_path: Path):
     folder = make_fleet(tmp_path / 'fleet').parent
     before = _keys(folder)
-
     folder = folder.rename(tmp_path / 'elsewhere')
     moved = _keys(folder)
     _edit(folder / 'fleet.yaml', '- - 0.4\n', '- - 0.45\n')
@@ -196,7 +191,6 @@ def test_the_hash_follows_what_goes_in_and_not_where_it_lies(tmp_path: Path):
     recorded = _keys(folder)
     _edit(folder / 'arm.xml', 'mass="1.2"', 'mass="1.25"')
     modelled = _keys(folder)
-
     assert moved == before
     assert {name for name in STARTS if told[name] != moved[name]} == {'bob'}
     assert all(recorded[name] != told[name] for name in STARTS)
@@ -215,9 +209,7 @@ def test_a_robot_with_a_bad_bag_is_told_in_its_row_and_the_others_go_on(
     # A robot is the same wherever its files lie.
     shutil.copytree(finished.output, fleet.output, symlinks=True)
     before = _finished(fleet)
-
     done = calibrate_fleet(fleet, workers=1)
-
     robots = {robot.name: robot for robot in done.robots}
     assert [robot.standing for robot in robots.values()][len(STARTS) :] == ['failed', 'failed']
     assert 'arm.xml' in robots['dan'].sentence

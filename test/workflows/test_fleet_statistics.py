@@ -46,7 +46,6 @@ def test_a_published_meta_analysis_is_reproduced():
     a, b, c, d = BCG.T
     values = np.log(a / (a + b)) - np.log(c / (c + d))
     found = population(values, 1 / a - 1 / (a + b) + 1 / c - 1 / (c + d))
-
     # metafor: rma(ai, bi, ci, di, measure='RR', method='DL').
     assert found.mean == pytest.approx(-0.7141, abs=5e-5)
     assert found.tau**2 == pytest.approx(0.3088, abs=5e-5)
@@ -76,7 +75,6 @@ def _summary(**instead: CalibrationResult | str) -> FleetResult:
 def test_parameters_that_robots_share_are_told_from_those_they_do_not():
     fleet = _summary()
     shared, differing = fleet.parameter('a'), fleet.parameter('b')
-
     assert shared.p_value > 0.05
     assert differing.p_value < 1e-6
     assert shared.low <= 1.0 <= shared.high
@@ -87,7 +85,6 @@ def test_parameters_that_robots_share_are_told_from_those_they_do_not():
 
 def test_an_odd_robot_is_named_with_its_parameter_and_left_out_of_it_alone():
     fleet = _summary(r3=robot_result({'a': (A[3], 0.01), 'b': (12.0, 0.02)}))
-
     (odd,) = fleet.parameter('b').odd
     assert (odd.robot, odd.value) == ('r3', 12.0)
     assert odd.deviation > 8
@@ -121,9 +118,7 @@ def test_in_fleets_without_odd_robots_one_is_seldom_named():
 )
 def test_what_a_robot_does_not_determine_is_not_compared(verdict: VerdictKind, compared: bool):
     own = robot_result({'a': (90.0, 0.01), 'b': (B[0], 0.02)}, verdicts={'a': verdict})
-
     fleet = _summary(r0=own)
-
     # Compared, it is odd: 90 among values of 1.
     assert [odd.robot for odd in fleet.parameter('a').odd] == (['r0'] if compared else [])
     assert len(fleet.parameter('a').values) == (10 if compared else 9)
@@ -133,7 +128,6 @@ def test_what_a_robot_does_not_determine_is_not_compared(verdict: VerdictKind, c
 def test_failed_and_rejected_robots_do_not_count():
     rejected = robot_result({'a': (90.0, 0.01), 'b': (B[1], 0.02)}, accepted=False)
     fleet = _summary(r0='No bag matches.', r1=rejected)
-
     found = [(robot.name, robot.standing) for robot in fleet.robots[:2]]
     assert found == [('r0', 'failed'), ('r1', 'rejected')]
     assert fleet.robots[0].sentence == 'No bag matches.'
@@ -143,13 +137,11 @@ def test_failed_and_rejected_robots_do_not_count():
 
 def test_numbers_of_a_recording_are_no_robots():
     own = {str(n): robot_result({'sequence/train/initial_qvel[0]': (0.1, 0.01)}) for n in range(4)}
-
     assert summarise_fleet(own, '').parameters == ()
 
 
 def test_one_robot_has_its_own_value_and_no_spread(tmp_path: Path):
     fleet = summarise_fleet({'a': robot_result({'a': (2.0, 0.1)}), 'b': 'No.'}, '')
-
     assert fleet.parameter('a').mean == 2.0
     fleet.save(tmp_path / 'fleet.json')
     document = json.loads((tmp_path / 'fleet.json').read_text())
