@@ -48,7 +48,7 @@ def undrawn() -> Iterator[None]:
     Those of `sysid_ros.report` and of a real process are tested elsewhere.
     """
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr('sysid_ros.workflows.calibrate.draw_motion', lambda _: ((), ''))
+        monkeypatch.setattr('sysid_ros.workflows.calibrate.film_of', lambda *_: ((), ''))
         yield
 
 

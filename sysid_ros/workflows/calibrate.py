@@ -13,7 +13,7 @@ from sysid_ros.files import check_writable
 from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.workflows.estimators import estimated
-from sysid_ros.workflows.film import draw_motion, frames, motion_of
+from sysid_ros.workflows.film import film_of, frames
 from sysid_ros.workflows.fitting import (
     deadline_of,
     fit_problem,
@@ -105,5 +105,5 @@ def identify(
     )
     drawn = None
     if config.report.film:
-        drawn = partial(draw_motion, motion_of(fitted, table, result.diagnostics))
+        drawn = partial(film_of, fitted, table, result.diagnostics)
     return Identified(result, fitted.values, recorded.source, recorded.servos, drawn)

@@ -42,12 +42,11 @@ _STILL = 1e-3
 
 
 class Motion(NamedTuple):
-    """The recording, the robots frame by frame, which part of it; or why there is nothing."""
+    """The name of a recording, the robots frame by frame, and which part of it that is."""
 
-    sequence: str = ''
-    copies: tuple[Copy, ...] = ()
-    note: str = ''
-    missing: str = ''
+    sequence: str
+    copies: tuple[Copy, ...]
+    note: str
 
 
 def frames(model: mujoco.MjModel, trajectory: Trajectory) -> TimeSeries:
@@ -75,6 +74,17 @@ def _columns(model: mujoco.MjModel) -> dict[str, NDArray[np.int64]]:
     return found
 
 
+def film_of(
+    fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics
+) -> tuple[tuple[Film, ...], str]:
+    """Return the film of a calibration, if there is one, and else why there is none."""
+    try:
+        motion = motion_of(fitted, table, diagnostics)
+        return (draw_film(motion.sequence, motion.copies, note=motion.note),), ''
+    except SysidError as err:
+        return (), str(err)
+
+
 def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -> Motion:
     """Return how the robot moved in one recording, held out if any is, and how models say it does.
 
@@ -83,22 +93,16 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
     """
     problem, model = fitted.problem, fitted.problem.model
     if any(trajectory.motion is not None for trajectory in table.trajectories):
-        return Motion(missing='Forces along the measured motion were compared, not the motion.')
+        raise ModelError('Forces along the measured motion were compared, not the motion.')
     if not np.any(model.body_weldid[model.geom_bodyid]):
-        return Motion(missing='The moving bodies of the model have no geoms to draw.')
-    chosen = _chosen(problem, table, diagnostics)
-    if chosen is None:
-        return Motion(missing='No recording holds a motion.')
-    place, role = chosen
+        raise ModelError('The moving bodies of the model have no geoms to draw.')
+    place, role = _chosen(problem, table, diagnostics)
     times = _moments(table.trajectories[place])
     motions = _motions(model, table, place, times)
-    try:
-        spec, path = lit(problem.spec), problem.source.description.path
-        # Delays would give the model another state, and are not seen.
-        values = [each for each in fitted.values if each[0].role is not Acting.COMMAND]
-        models = compile_spec(spec, path), fitted_model(path, values, spec)
-    except SysidError as err:
-        return Motion(missing=str(err))
+    spec, path = lit(problem.spec), problem.source.description.path
+    # Delays would give the model another state, and are not seen.
+    values = [each for each in fitted.values if each[0].role is not Acting.COMMAND]
+    models = compile_spec(spec, path), fitted_model(path, values, spec)
     rows = _farthest_apart(list(motions.values()), round(LONGEST * FRAMERATE))
     looks = {NOMINAL: models[0], FITTED: models[1], MEASURED: models[1]}
     copies = tuple(
@@ -113,19 +117,7 @@ def motion_of(fitted: Fitted, table: Predictions, diagnostics: FitDiagnostics) -
     return Motion(table.trajectories[place].name, copies, f'{note}.')
 
 
-def draw_motion(motion: Motion) -> tuple[tuple[Film, ...], str]:
-    """Return the film of a motion, if there is one, and else why there is none."""
-    if motion.missing:
-        return (), motion.missing
-    try:
-        return (draw_film(motion.sequence, motion.copies, note=motion.note),), ''
-    except ModelError as err:
-        return (), str(err)
-
-
-def _chosen(
-    problem: Problem, table: Predictions, diagnostics: FitDiagnostics
-) -> tuple[int, Role] | None:
+def _chosen(problem: Problem, table: Predictions, diagnostics: FitDiagnostics) -> tuple[int, Role]:
     """Return the place of the recording to film in the table, and what it is for."""
     errors = {error.sequence: error.before for error in diagnostics.sequences}
     held_out = {trajectory.name for trajectory in problem.sequences('validate')}
@@ -135,7 +127,7 @@ def _chosen(
         if trajectory.duration > 0
     ]
     if not found:
-        return None
+        raise ModelError('No recording holds a motion.')
     unseen, _, place = max(found)
     return -place, 'validate' if unseen else 'train'
 

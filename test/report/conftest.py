@@ -115,19 +115,6 @@ def _parameters() -> Iterator[ParameterResult]:
     yield made('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, (0, 0.1))
 
 
-def _changes(parameters: tuple[ParameterResult, ...]) -> Iterator[ModelChange]:
-    for own in parameters[:3]:
-        element, _, attribute = own.name.rpartition('/')
-        yield ModelChange(
-            file='models/six_axis_arm.xml',
-            line=12,
-            element=element,
-            attribute=attribute,
-            old=f'{own.initial:g}' if own.initial else '',
-            new=repr(own.value),
-        )
-
-
 def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
     rng = np.random.default_rng(8)
     root = rng.normal(size=(len(parameters), len(parameters) + 4))
@@ -170,10 +157,7 @@ def _drift() -> Drift:
         p_value=1.3e-10,
         changed=True,
         sentence='joint/elbow/frictionloss changed: 3.5 to 5.1 N·m (+46 %), 9 standard errors.',
-        parameters=(
-            Compared(unit='N·m', changed=True, **friction),
-            Compared(unit='N·m', changed=False, **damping),
-        ),
+        parameters=(Compared(unit='', changed=True, **friction), Compared(unit='', **damping)),
     )
 
 
@@ -211,6 +195,7 @@ def rich_result() -> CalibrationResult:
     parameters = tuple(_parameters())
     ends = {'initial_cost': costs[0], 'final_cost': costs[-1]}
     counts = {'iterations': 8, 'rollouts': 594, 'seconds': 74.318, 'trace': tuple(trace)}
+    changed = {'file': 'models/six_axis_arm.xml', 'line': 12, 'element': f'joint/{JOINTS[0]}'}
     return bare(
         model='models/six_axis_arm.xml',
         parameters=parameters,
@@ -248,9 +233,7 @@ def rich_result() -> CalibrationResult:
                 'longest 0.011 s at 4.0 s, expected 0.002 s between messages',
                 spans=((4.0, 4.011), (9.0, 9.0105)),
             ),
-            HealthFinding(
-                'bags/held', 'gripper effort', FindingKind.DEAD_CHANNEL, 1, 'every sample is 0'
-            ),
+            HealthFinding('bags/held', 'effort', FindingKind.DEAD_CHANNEL, 1, 'every sample is 0'),
         ),
         solver=bare().solver.model_copy(update={**ends, **counts}),
         provenance=Provenance(
@@ -273,26 +256,18 @@ def rich_result() -> CalibrationResult:
         ),
         inference=_inference(parameters),
         combinations=(
-            Combination(
-                ('actuator/elbow/kp', 'joint/elbow/stiffness'),
-                'actuator/elbow/kp + joint/elbow/stiffness',
-                *(531.2, 529.9, 532.5),
-            ),
+            Combination(parameters[-2].confounded_with, 'kp + stiffness', 531.2, 529.9, 532.5),
         ),
         folds=tuple(_folds(parameters)),
         horizon=tuple(_horizon()),
         drift=_drift(),
         recordings=tuple(
-            RecordedBag(
-                bag=bag,
-                role=role,
-                seconds=15.0,
-                sequences=(RecordedSequence(name=bag, begin=0.5, end=15.0),),
-            )
+            RecordedBag(bag=bag, role=role, seconds=15.0, sequences=(whole,))
             for bag, role in SEQUENCES
+            for whole in (RecordedSequence(name=bag, begin=0.5, end=15.0),)
         ),
         mjcf='mjcf/six_axis_arm.xml',
-        changes=tuple(_changes(parameters)),
+        changes=(ModelChange(**changed, attribute='armature', old='0.05', new='0.0712'),),
     )
 
 

@@ -140,7 +140,7 @@ def test_what_the_data_cannot_say_and_how_sure_they_are_stands_below(
     text = _section(page, 'parameters')
     for said in (
         'body/tool/mass : The data ask for more than the upper bound of 1.2 kg.',
-        'actuator/elbow/kp + joint/elbow/stiffness 531.2 [529.9, 532.5]',
+        'kp + stiffness 531.2 [529.9, 532.5]',
         'Method: cluster-robust over 8 bags. The 270000 residuals say as much as 1840',
         'Residuals are alike over 0.08 s.',
         '+1.00 joint/shoulder_lift/armature and joint/shoulder_pan/frictionloss: they rise ',

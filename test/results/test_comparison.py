@@ -26,7 +26,6 @@ from sysid_ros.results.comparison import (
     compare,
     known_of,
     read_history,
-    read_side_by_side,
     side_by_side,
 )
 from sysid_ros.results.result import CalibrationResult, FileHash, ParameterResult
@@ -262,14 +261,6 @@ def test_errors_are_of_held_out_recordings_unless_no_result_has_any() -> None:
     alike = side_by_side(('A', 'B'), (training, training))
     assert (mixed.role, mixed.errors) == ('validate', {error.sensor: (error, None)})
     assert (alike.role, len(alike.errors)) == ('train', 1)
-
-
-def test_a_result_is_found_by_file_by_dated_folder_and_by_the_link_to_it(tmp_path: Path) -> None:
-    output = tmp_path / 'out'
-    folder = keep(output, make_result())
-    found = read_side_by_side([folder / 'result.json', output / 'current', output])
-    names = [str(folder), str(output / 'current'), str(output)]
-    assert [result.name for result in found.results] == names
 
 
 def test_the_console_says_the_same_and_what_one_result_does_not_fit_has_no_value() -> None:

@@ -11,18 +11,12 @@ from typing import Any
 
 import pytest
 
-from builders.bare_results import bare_result, parameter, rejected, sensor_error
+from builders.bare_results import parameter, rejected, sensor_error
+from builders.told_results import arm
 from sysid_ros.alignment.health import FindingKind, HealthFinding, TopicRate
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import ResultError
-from sysid_ros.results.result import (
-    CalibrationResult,
-    FileHash,
-    NoiseScale,
-    Provenance,
-    SignalPlot,
-    TraceEntry,
-)
+from sysid_ros.results.result import CalibrationResult, NoiseScale, SignalPlot, TraceEntry
 from sysid_ros.uncertainty.verdicts import Combination
 
 NAN = float('nan')
@@ -43,16 +37,8 @@ def make() -> CalibrationResult:
         after=(NAN, NAN, NAN),
     )
     trace = (TraceEntry(number=0, cost=1.0, step=NAN, rollouts=3, diverged=0),)
-    solver = bare_result().solver.model_copy(update={'initial_cost': math.inf, 'trace': trace})
-    provenance = Provenance(
-        created='2026-01-01T00:00:00+00:00',
-        versions={'mujoco': '4.0.0'},
-        files=(FileHash(path='robot.xml', role='model', sha256='00'),),
-        command='sysid calibrate',
-        config={'solver': {'loss': 'linear'}, 'bags': ['a', None, 3]},
-        input_mode='commands',
-    )
-    return bare_result(
+    solver = arm().solver.model_copy(update={'initial_cost': math.inf, 'trace': trace})
+    return arm(
         parameters=(
             parameter('joint/elbow/armature', 0.1, 0.01, unit='kg·m²', noise_low=0.095),
             parameter('b', 0.1, NAN, verdict_kind=VerdictKind.AT_BOUND),
@@ -66,7 +52,7 @@ def make() -> CalibrationResult:
         health=(HealthFinding('b', 'q', FindingKind.GAP, 2, '“long”'),),
         solver=solver,
         combinations=(Combination(('a', 'b'), 'a/b', 1.0, NAN, NAN),),
-        provenance=provenance,
+        provenance=arm().provenance.model_copy(update={'config': {'bags': ['a', None, 3]}}),
     )
 
 

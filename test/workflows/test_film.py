@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -16,7 +18,7 @@ from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig
 from sysid_ros.report.rendering import FITTED, LONGEST, MEASURED, NOMINAL
 from sysid_ros.workflows.calibrate import identify
-from sysid_ros.workflows.film import Motion, draw_motion
+from sysid_ros.workflows.film import Motion, motion_of
 
 #: A cart, its damping, and a pendulum that nobody measures.
 CART = """<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody>
@@ -48,8 +50,10 @@ def _record(path: Path, seconds: float, begin: float) -> NDArray[np.float64]:
 
 
 @pytest.fixture(scope='module')
-def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Motion, NDArray[np.float64]]:
-    """Return what is filmed of two recordings, and the true positions in the held-out one."""
+def filmed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> tuple[partial[Any], Motion, NDArray[np.float64]]:
+    """Return what films two recordings, that, and the true positions in the held-out one."""
     folder = tmp_path_factory.mktemp('cart')
     _record(folder / 'short.csv', 2.0, 0.0)
     truth = _record(folder / 'late.csv', PUSHED + 3.0, PUSHED)
@@ -68,17 +72,16 @@ def filmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Motion, NDArray[np
     }
     drawn = identify(validate(CalibrationConfig, document, 'test')).film
     assert isinstance(drawn, partial)
-    (motion,) = drawn.args
-    return motion, truth
+    return drawn, motion_of(*drawn.args), truth
 
 
 @pytest.mark.slow
 def test_the_held_out_recording_is_filmed_where_the_robots_are_farthest_apart(
-    filmed: tuple[Motion, NDArray[np.float64]],
+    filmed: tuple[partial[Any], Motion, NDArray[np.float64]],
 ):
-    motion, _ = filmed
+    _, motion, _ = filmed
     begin = PUSHED + 3.0 - LONGEST
-    assert (motion.sequence, motion.missing) == ('late.csv', '')
+    assert motion.sequence == 'late.csv'
     assert [copy.name for copy in motion.copies] == [NOMINAL, FITTED, MEASURED]
     assert motion.copies[0].states[0, 0] == pytest.approx(begin, abs=0.11)
     assert motion.note.startswith('Held out, ')
@@ -87,9 +90,9 @@ def test_the_held_out_recording_is_filmed_where_the_robots_are_farthest_apart(
 
 @pytest.mark.slow
 def test_robots_are_where_was_measured_and_where_the_models_say(
-    filmed: tuple[Motion, NDArray[np.float64]],
+    filmed: tuple[partial[Any], Motion, NDArray[np.float64]],
 ):
-    motion, truth = filmed
+    _, motion, truth = filmed
     nominal, fitted, measured = (copy.states for copy in motion.copies)
     rows = np.round(measured[:, 0] / 0.005).astype(int)
     assert np.abs(measured[:, 1] - truth[rows, 0]).max() < 5 * NOISE
@@ -100,16 +103,15 @@ def test_robots_are_where_was_measured_and_where_the_models_say(
     assert np.abs(nominal[:, 1] - truth[rows, 0]).max() > 0.1 * np.ptp(truth[:, 0])
 
 
-def test_nothing_is_drawn_of_what_has_no_film():
-    why = 'No recording holds a motion.'
-    assert draw_motion(Motion(missing=why)) == ((), why)
-
-
 @pytest.mark.slow
 def test_where_nothing_can_be_drawn_a_sentence_says_so(
-    filmed: tuple[Motion, NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
+    filmed: tuple[partial[Any], Motion, NDArray[np.float64]], monkeypatch: pytest.MonkeyPatch
 ):
+    drawn, *_ = filmed
     monkeypatch.setenv('MUJOCO_GL', 'off')
-    films, why = draw_motion(filmed[0])
+    films, why = drawn()
     assert films == ()
     assert why.startswith('Rendering is switched off')
+    fitted, table, diagnostics = drawn.args
+    nothing = dataclasses.replace(table, trajectories=())
+    assert drawn.func(fitted, nothing, diagnostics) == ((), 'No recording holds a motion.')
