@@ -599,7 +599,7 @@ class CalibrationResult(Document):
     model: str
     parameters: tuple[ParameterResult, ...]
     checks: tuple[Check, ...] = ()
-    #: Of validation sequences, NaN without any; these four are in units of the noise.
+    #: Errors in units of the noise; of held-out sequences, NaN where there are none.
     held_out_before: MaybeFloat
     held_out_after: MaybeFloat
     training_before: MaybeFloat

@@ -14,7 +14,6 @@ import yaml
 from builders.plant_bags import record
 from builders.recorded_pendulum import FOLDER, TIMES, calibration
 from sysid_ros.config.schema import ChannelMapping, DataConfig, MappingConfig, SegmentsConfig
-from sysid_ros.errors import AlignmentError, BagError, ConfigError, ModelError, ResultError
 from sysid_ros.model.loading import read_model
 from sysid_ros.model.mjcf import write_model
 from sysid_ros.model.targets import resolve
@@ -140,22 +139,3 @@ def test_an_actuator_without_commands_is_a_warning():
     found = evaluate(FOLDER / 'arm.xml', [BAG], DataConfig(mapping=mapping))
     (warning,) = found.warnings
     assert warning.startswith("Bag 'validate' holds no commands for shoulder; they stay 0; ")
-
-
-@pytest.mark.parametrize(
-    ('model', 'bag', 'error', 'complaint'),
-    [
-        ('arn.xml', 'validate', ModelError, 'nearest: arm.xml'),
-        ('base.json', 'validate', ResultError, 'There is no result .* nearest: baseline.json'),
-        ('arm.xml', 'valdate', BagError, 'nearest: validate'),
-        ('arm.xml', 'x_*', BagError, 'No bag matches'),
-    ],
-)
-def test_what_is_not_there_is_named(model: str, bag: str, error: type[Exception], complaint: str):
-    with pytest.raises(error, match=complaint):
-        evaluate(FOLDER / model, [str(FOLDER / bag)])
-
-
-def test_sensors_that_no_bag_has_are_named():
-    with pytest.raises((ConfigError, AlignmentError), match='nearest: elbow_position'):
-        evaluate(FOLDER / 'arm.xml', [BAG], DataConfig(sensors=('elbow_positon',)))
