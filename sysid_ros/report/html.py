@@ -30,14 +30,7 @@ from sysid_ros.report import figures, numbers, tables
 from sysid_ros.report.rendering import Film
 from sysid_ros.results.checks import counted, headline, next_steps
 from sysid_ros.results.checks import figures as figures_of
-from sysid_ros.results.result import (
-    MOST,
-    MUCH,
-    ROLE_NAMES,
-    ROLES,
-    CalibrationResult,
-    ModelChange,
-)
+from sysid_ros.results.result import MOST, MUCH, ROLE_NAMES, ROLES, CalibrationResult, ModelChange
 
 #: After these characters a long name, path or hash may be broken over lines; no number may.
 _BREAKS = re.compile(r'[/_]|\.(?!\d)')

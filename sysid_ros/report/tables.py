@@ -161,7 +161,7 @@ def _print_links(console: LiteralConsole, result: CalibrationResult) -> None:
     if wide:
         console.print(
             f'Of the {len(rows) + len(wide)} masses, centres and moments of links, {len(wide)} '
-            'stay wide and are in the report only.',
+            'stay wide and are in the report only.'
         )
     if result.bases:
         console.print(
@@ -209,7 +209,7 @@ def _print_trust(console: LiteralConsole, result: CalibrationResult) -> None:
         size = significant(result.inference.effective_samples, 3)
         console.print(
             f'Intervals: {result.inference.method}; {result.inference.samples} residuals say as '
-            f'much as {size} independent ones.',
+            f'much as {size} independent ones.'
         )
         if result.inference.all_at_once is not None:
             times_ = significant(result.inference.all_at_once, 3)

@@ -278,8 +278,7 @@ def _unpacked(values: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    'values',
-    [(), (math.nan,), (2.5, 2.5), (1.0, math.nan, 3.0, math.inf), (-1e300, 0.0, 1e300)],
+    'values', [(), (math.nan,), (2.5, 2.5), (1.0, math.nan, 3.0, math.inf), (-1e300, 0.0, 1e300)]
 )
 def test_packed_values_come_back_within_half_a_step(values: tuple[float, ...]) -> None:
     found = packed(values)

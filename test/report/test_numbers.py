@@ -90,10 +90,7 @@ def test_both_ends_of_an_interval_are_written_alike(low: float, high: float, tex
 
 
 @pytest.mark.slow
-@given(
-    st.floats(min_value=-1e12, max_value=1e12),
-    st.floats(min_value=1e-12, max_value=1e12),
-)
+@given(st.floats(min_value=-1e12, max_value=1e12), st.floats(min_value=1e-12, max_value=1e12))
 def test_rounding_moves_a_value_by_less_than_a_tenth_of_its_interval(
     value: float, half_width: float
 ) -> None:

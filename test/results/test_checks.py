@@ -161,8 +161,7 @@ def test_what_they_do_not_refute_is_left_as_it_is(change: dict[str, Any]) -> Non
 
 
 @pytest.mark.parametrize(
-    ('target', 'level'),
-    [('actuator/elbow/delay', Level.FAIL), ('joint/elbow/damping', Level.NOTE)],
+    ('target', 'level'), [('actuator/elbow/delay', Level.FAIL), ('joint/elbow/damping', Level.NOTE)]
 )
 def test_another_delay_rejects_a_result_of_which_a_delay_is_a_parameter(
     target: str, level: Level

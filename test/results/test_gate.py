@@ -19,12 +19,7 @@ from scipy.signal import lfilter
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.config.schema import GateConfig, Role, VerdictKind
 from sysid_ros.results.checks import judge
-from sysid_ros.results.result import (
-    CalibrationResult,
-    Fold,
-    NoiseScale,
-    SequenceError,
-)
+from sysid_ros.results.result import CalibrationResult, Fold, NoiseScale, SequenceError
 from sysid_ros.results.summary import SignalCurve, diagnose, memory, sensor_errors, thinned_plots
 
 Array = NDArray[np.float64]

@@ -28,10 +28,7 @@ DROP = ('joint/*/frictionloss',)
 
 
 def _compared(workshop: Any, problem: Problem) -> ModelComparison:
-    candidates = (
-        Candidate('full', workshop.config),
-        Candidate('smooth', workshop.config, DROP),
-    )
+    candidates = (Candidate('full', workshop.config), Candidate('smooth', workshop.config, DROP))
     return compare_problems(candidates, (problem, without(problem, DROP)), Nobody())
 
 

@@ -20,12 +20,7 @@ from sysid_ros.errors import ResultError
 from sysid_ros.results.result import CalibrationResult, EstimatorKind
 from sysid_ros.vocabulary import Quantity
 from sysid_ros.workflows.calibrate import identify
-from sysid_ros.workflows.predicting import (
-    Forecaster,
-    JointPrediction,
-    forecaster,
-    predict_bag,
-)
+from sysid_ros.workflows.predicting import Forecaster, JointPrediction, forecaster, predict_bag
 
 BAG = FOLDER / 'validate'
 STATE = 'sensor_msgs/msg/JointState'

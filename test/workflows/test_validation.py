@@ -20,12 +20,7 @@ from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.workflows.fitting import fit_training
 from sysid_ros.workflows.predictions import Fitted, Predictor, simulate
 from sysid_ros.workflows.problem import Problem
-from sysid_ros.workflows.validation import (
-    families_of,
-    horizon_errors,
-    training_bags,
-    validate,
-)
+from sysid_ros.workflows.validation import families_of, horizon_errors, training_bags, validate
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 
