@@ -138,6 +138,10 @@ class ParameterResult(WithInterval):
         return self.verdict_kind is VerdictKind.IDENTIFIED
 
 
+#: A link's centre of mass is known within so many m: priors alone leave 10 cm.
+_KNOWN_PLACE = 0.01
+
+
 class LinkNumber(WithInterval):
     """A number of a link: mass, place of its centre of mass, or principal moment of inertia."""
 
@@ -148,7 +152,7 @@ class LinkNumber(WithInterval):
     def known(self) -> bool:
         """Whether its interval is narrow enough to be of use."""
         if self.unit == 'm':
-            return self.half_width <= 0.01  # noqa: PLR2004 (priors alone leave 0.1 m)
+            return self.half_width <= _KNOWN_PLACE
         return self.high <= MORE * self.low
 
 
