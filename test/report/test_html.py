@@ -197,6 +197,12 @@ def test_folds_and_horizon_are_in_the_validation(few: CalibrationResult) -> None
     assert '5 held out 21.5 1.65' in text
     assert 'elbow 0.1 0.5 0.03 0.003 rad' in text
     assert page.xpath('//section[@aria-labelledby="validation"]//img')
+    moved = [
+        abs(value - p.value) > p.half_width  # of no interval, none is
+        for fold in few.folds
+        for p, value in zip(few.parameters, fold.values, strict=True)
+    ]
+    assert len(page.xpath('//td[contains(@class, "outside")]')) == sum(moved) > 0
     single = _page(_changed(few, horizon=points[:1]))
     assert not single.xpath('//section[@aria-labelledby="validation"]//img')
 
