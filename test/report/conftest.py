@@ -84,18 +84,9 @@ def _signal(
 
 
 def _parameters() -> Iterator[ParameterResult]:
-    def made(
-        name: str,
-        unit: str,
-        initial: float,
-        value: float,
-        half: float,
-        bounds: tuple[float, float] = (0, math.inf),
-        kind: VerdictKind = VerdictKind.IDENTIFIED,
-        **more: Any,
-    ) -> ParameterResult:
-        own = {'unit': unit, 'initial': initial, 'bounds': bounds, 'verdict_kind': kind}
-        return parameter(name, value, half, **own, **more)
+    def made(name: str, unit: str, initial: float, *given: float, **more: Any) -> ParameterResult:
+        own = {'unit': unit, 'initial': initial, 'bounds': (0, math.inf), **more}
+        return parameter(name, *given, **own)
 
     values = np.random.default_rng(3).uniform(0.4, 2.4, (len(JOINTS), 3))
     for joint, (armature, damping, friction) in zip(JOINTS, values, strict=True):
@@ -103,16 +94,15 @@ def _parameters() -> Iterator[ParameterResult]:
         yield made(f'joint/{joint}/damping', 'N·m·s/rad', 1.0, damping, 0.034)
         yield made(f'joint/{joint}/frictionloss', 'N·m', 0.0, friction, 0.11 * damping)
     why = 'The data ask for more than the upper bound of 1.2 kg.'
-    at_bound = {'low': 1.131, 'high': 1.2, 'explanation': why}
-    yield made('body/tool/mass', 'kg', 0.8, 1.2, 0.0, (0.2, 1.2), VerdictKind.AT_BOUND, **at_bound)
+    pushed = {'verdict_kind': VerdictKind.AT_BOUND, 'bounds': (0.2, 1.2), 'explanation': why}
+    yield made('body/tool/mass', 'kg', 0.8, 1.2, low=1.131, high=1.2, **pushed)
     why = 'Nothing that was recorded touches the ground; record contacts.'
-    blind = VerdictKind.NOT_EXCITED
-    yield made('geom/foot/friction[0]', '1', 1.0, 1.0, NAN, (0.2, 2), blind, explanation=why)
+    blind = {'verdict_kind': VerdictKind.NOT_EXCITED, 'bounds': (0.2, 2), 'explanation': why}
+    yield made('geom/foot/friction[0]', '1', 1.0, 1.0, NAN, **blind)
     names = ('actuator/elbow/kp', 'joint/elbow/stiffness')
-    mixed = VerdictKind.CONFOUNDED
-    free = (0, math.inf)
-    yield made(names[0], 'N·m/rad', 400, 512.3, 2900.0, free, mixed, confounded_with=names)
-    yield made('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, (0, 0.1))
+    mixed = {'verdict_kind': VerdictKind.CONFOUNDED, 'confounded_with': names}
+    yield made(names[0], 'N·m/rad', 400, 512.3, 2900.0, **mixed)
+    yield made('actuator/elbow/delay', 's', 0.002, 0.011834, 0.00041, bounds=(0, 0.1))
 
 
 def _inference(parameters: tuple[ParameterResult, ...]) -> InferenceSummary:
