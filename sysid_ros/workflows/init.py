@@ -13,6 +13,7 @@ import glob
 import math
 import os
 import re
+import shlex
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from sysid_ros.alignment.axes import EffortKind, in_namespace
 from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
-from sysid_ros.alignment.pairs import PairRole, column_name, similarities
+from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
 from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
@@ -47,6 +48,7 @@ from sysid_ros.errors import (
 from sysid_ros.files import matching
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.model.loading import (
     add_actuators,
     compile_spec,
@@ -57,8 +59,8 @@ from sysid_ros.model.loading import (
     read_model,
 )
 from sysid_ros.text import scalar
+from sysid_ros.vocabulary import SECOND_NS
 from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import with_timestep
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
 from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
 
@@ -136,6 +138,11 @@ class ProposedTarget:
     def attribute(self) -> str:
         """What of the element it is."""
         return self.target.rsplit('/', 1)[-1]
+
+    @property
+    def parameter(self) -> str:
+        """Name of the parameter that it becomes."""
+        return self.name or self.target
 
     @property
     def entry(self) -> dict[str, Any]:
@@ -234,7 +241,8 @@ def propose_calibration(
     The model is None for the ``robot_description`` in the first recording.
 
     Raises:
-        SysidError: No recording can be read, or nothing in one belongs to the model.
+        SysidError: No recording can be read, nothing in one belongs to the model, or they tell
+            nothing of it.
     """
     columns: dict[Path, BagColumns] = {}
     unread = []
@@ -264,6 +272,14 @@ def propose_calibration(
     bags = (*(bag for bag, _ in looked), *unread)
     reports = [found for bag, found in looked if bag.role == 'train' and found is not None]
     del columns, training
+    if not reports:
+        raise AlignmentError(next(bag.why for bag in bags if bag.role is None))
+    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
+    joints = free_joints(spec)
+    still = [name for name in joints if name not in moving]
+    if len(still) == len(joints):
+        longest = max(bag.seconds for bag in bags if bag.role == 'train')
+        raise _told_nothing(model, f'no joint that moves in {longest:.2g} s')
     measured = dict.fromkeys(
         pair.name
         for found in reports
@@ -273,35 +289,53 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
-    targets = _targets(spec, compiled, bags, reports, efforts=efforts)
-    sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
     notes = (
         *source.description.notes,
-        sensors if implied_sensors(spec) else '',
+        'It has no sensors of its joints: position, velocity and effort of each are implied.'
+        if implied_sensors(spec)
+        else '',
         implied_sentence(spec),
         falling_base(compiled, measured),
     )
+    silent = (
+        f'{len(still)} of the {len(joints)} joints of the model never move in the training '
+        f'recordings, so nothing of them is identified ({listed(still)}): is an encoder '
+        'silent, or is this the model of another robot?'
+    )
     proposal = CalibrationProposal(
-        model,
-        tuple(filter(None, notes)),
-        bags,
-        mapping,
-        targets,
-        _still(spec, bags),
-        tuple(_questions(mapping, reports)),
-        packages,
-        namespace,
+        model=model,
+        model_notes=tuple(filter(None, notes)),
+        bags=bags,
+        mapping=mapping,
+        targets=_targets(
+            compiled,
+            [name for name in joints if name in moving],
+            implied_actuators(spec),
+            bags,
+            reports,
+            efforts=efforts,
+        ),
+        notes=(silent,) if still else (),
+        questions=tuple(_questions(mapping, reports)),
+        packages=packages,
+        namespace=namespace,
         # Drivers that report no efforts derive velocities from positions, and filter them.
-        () if efforts or len(others) == len(measured) else tuple(others),
+        sensors=() if efforts or len(others) == len(measured) else tuple(others),
     )
     return _tried(proposal, observer)
 
 
+def _told_nothing(model: Path, found: str) -> AlignmentError:
+    return AlignmentError(
+        f'Expected recordings that tell something of {str(model)!r}, found {found}: name the right '
+        'model, or record a motion of 10 s or longer, as '
+        f"`sysid excite {shlex.quote(str(model))} --for 'joint/*/armature' -o motion.csv` designs."
+    )
+
+
 def _seconds(bag: BagColumns) -> float:
-    stamps = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
-    if not stamps:
-        return 0.0
-    return float(max(s.max() for s in stamps) - min(s.min() for s in stamps)) / 1e9
+    stamps = np.concatenate([np.zeros(0, int), *(topic.receive_ns for topic in bag.topics)])
+    return float(np.ptp(stamps)) / SECOND_NS if len(stamps) else 0.0
 
 
 def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
@@ -418,37 +452,21 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         )
 
 
-def _still(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str, ...]:
-    """Say which joints these recordings say nothing of."""
-    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
-    joints = free_joints(spec)
-    still = [name for name in joints if name not in moving]
-    if not still or not moving:
-        return ()
-    note = (
-        f'{len(still)} of the {len(joints)} joints of the model never move in the training '
-        f'recordings, so nothing of them is identified ({listed(still)}): is an encoder '
-        'silent, or is this the model of another robot?'
-    )
-    return (note,)
-
-
 def _targets(
-    spec: mujoco.MjSpec,
     model: mujoco.MjModel,
+    joints: Sequence[str],
+    guessed: Sequence[str],
     bags: Sequence[ProposedBag],
     reports: Sequence[Inspection],
     *,
     efforts: bool,
 ) -> tuple[ProposedTarget, ...]:
-    """Return what may be identified of the joints that move, most important first."""
-    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
-    joints = [name for name in free_joints(spec) if name in moving]
-    if not joints:
-        return ()
+    """Return what may be identified of joints that move, most important first.
+
+    The gains of some actuators are ``guessed``, and ``efforts`` are measured or not.
+    """
     servos = {name: _servo(model, name) for name in joints}
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
-    guessed = implied_actuators(spec)
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     stiffest = _TIMES * max((kp for name, kp, _ in servos.values() if name in guessed), default=0.0)
     kps = [kp for joint, (_, kp, _) in servos.items() if kp and joint in commanded]
@@ -506,8 +524,7 @@ def _force(model: mujoco.MjModel, data: mujoco.MjData, dof: int) -> float:
     """Return the greatest force of a joint: its limit, else about what gravity needs."""
     joint = model.dof_jntid[dof]
     for actuator in np.flatnonzero(model.actuator_forcelimited):
-        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
-        if on_joint and model.actuator_trnid[actuator, 0] == joint:
+        if driven_joint(model, actuator) == joint:
             gear = abs(float(model.actuator_gear[actuator, 0]))
             return gear * float(np.abs(model.actuator_forcerange[actuator]).max())
     if model.jnt_actfrclimited[joint]:
@@ -518,12 +535,9 @@ def _force(model: mujoco.MjModel, data: mujoco.MjData, dof: int) -> float:
 
 def _servo(model: mujoco.MjModel, joint: str) -> tuple[str, float, float]:
     """Return the named servo on a joint, its kp and kv; 0 where it has none."""
-    number = model.joint(joint).id
-    for actuator in range(model.nactuator):
-        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+    for actuator, name in enumerate(actuator_names(model)):
         affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
-        name = model.actuator(actuator).name
-        if name and on_joint and affine and model.actuator_trnid[actuator, 0] == number:
+        if name and affine and driven_joint(model, actuator) == model.joint(joint).id:
             _, kp, kv = (-float(x) for x in model.actuator_biasprm[actuator, :3])
             is_servo = kp > 0 and math.isclose(kp, float(model.actuator_gainprm[actuator, 0]))
             return name, kp if is_servo else 0.0, max(kv, 0.0)
@@ -585,19 +599,12 @@ def config_of(proposal: CalibrationProposal) -> CalibrationConfig:
 
 def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProposal:
     """Take the first steps of a fit, and leave out what they say that cannot be told."""
-    bags = proposal.of_role('train')
-    if not bags:
-        raise AlignmentError(next(bag for bag in proposal.bags if bag.role is None).why)
-    if not proposal.chosen:
-        longest = max(bag.seconds for bag in bags)
-        why = f'No joint of the model moves in the training recordings, {longest:.2g} s long.'
-        return dataclasses.replace(proposal, problem=why)
     try:
         problem = load(config_of(proposal), observer)
-        trusted = any(item.left_out == _TRUSTED for item in proposal.targets)
+        trusted = [item for item in proposal.targets if item.left_out == _TRUSTED]
         if trusted and gains_contradicted(problem):
             targets = tuple(
-                dataclasses.replace(item, left_out='') if item.left_out == _TRUSTED else item
+                dataclasses.replace(item, left_out='') if item in trusted else item
                 for item in proposal.targets
             )
             note = (
@@ -611,17 +618,19 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             config = config_of(proposal)
             sequences = problem.sequences('train')
             parameters = parameters_of(config, problem.model, problem.spec, sequences)
-            own = estimated(config, dataclasses.replace(problem, parameters=parameters)).problem
-            observer.stage(f'taking the first steps of a fit, {len(parameters)} parameters')
-            found, steps = predicted(config, with_timestep(own, config.solver), observer, steps)
+            seen = estimated(config, dataclasses.replace(problem, parameters=parameters))
+            found, steps = predicted(config, seen.problem, observer, steps)
             if found.diverging:
-                instead = 'torque' if forces_tell(own) else 'windows'
+                instead = 'torque' if forces_tell(seen.problem) else 'windows'
                 proposal = dataclasses.replace(proposal, estimator=instead)
             else:
                 proposal = _judged(proposal, found.parameters)
             settled = config_of(proposal) == config
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
+    if not proposal.chosen:
+        reasons = listed(dict.fromkeys(item.left_out for item in proposal.targets))
+        raise _told_nothing(proposal.model, f'nothing that they tell ({reasons})')
     return proposal
 
 
@@ -644,15 +653,15 @@ def _judged(
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior."""
     said = {item.name: item for item in parameters}
-    kinds = {item.name: item.verdict_kind for item in parameters}
-    confounded = [
+    confounded = {item.name for item in parameters if item.verdict_kind is VerdictKind.CONFOUNDED}
+    doubtful = [
         item.attribute
         for item in proposal.chosen
-        if item.deviation is None and kinds.get(item.name or item.target) is VerdictKind.CONFOUNDED
+        if item.deviation is None and item.parameter in confounded
     ]
-    worst = min(confounded, key=_RANKS.index, default='')
+    worst = min(doubtful, key=_RANKS.index, default='')
     targets = tuple(
-        item if item.left_out else after_steps(item, said.get(item.name or item.target), worst)
+        item if item.left_out else after_steps(item, said.get(item.parameter), worst)
         for item in proposal.targets
     )
     return dataclasses.replace(proposal, targets=targets)
@@ -734,7 +743,7 @@ mapping: {'auto' if proposal.mapping is None else scalar(mapping)}
 {optional}
 # What is identified; the first steps of a fit say what these recordings can tell.
 {_folded(filter(None, (*proposal.notes, proposal.problem)))}\
-parameters:{'' if proposal.chosen else ' []'}
+parameters:
 {_target_lines(proposal.targets)}
 # Where the result, its report and the identified MJCF go.
 output: out
