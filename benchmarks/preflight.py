@@ -204,7 +204,7 @@ def judge(problem: Problem, arm: Arm, estimator: str) -> Outcome | str:
     seen = estimated(config, problem).problem
     times = [time.process_time()]
     try:
-        before = predicted(config, seen)[0]
+        before = predicted(config, seen, Nobody())[0]
     except FitError as err:
         return str(err)
     times.append(time.process_time())

@@ -351,7 +351,8 @@ def _print_sources(console: LiteralConsole, found: Preflight) -> None:
             most, name = max(known)
             wider = 'lost' if math.isinf(most) else f'known {most:.2g} times worse'
             console.print(f'bag {bag.name}: without it {name} would be {wider}')
-    idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
+    idle = [f'sensor {each.name}' for each in found.sensors if each.adds_nothing]
+    idle += [f'bag {each.name}' for each in found.bags if each.adds_nothing]
     if idle:
         console.print(f'adds nothing (no interval 5 % wider without): {listed(idle)}')
     if found.dead:

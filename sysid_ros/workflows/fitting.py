@@ -22,22 +22,13 @@ from collections.abc import Callable, Container, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
 from sysid_ros.config.schema import CalibrationConfig, SolverConfig, VerdictKind
-from sysid_ros.errors import (
-    CancelledError,
-    ConfigError,
-    FitError,
-    ModelError,
-    ResultError,
-    listed,
-    nearest,
-)
+from sysid_ros.errors import ConfigError, ModelError, ResultError, listed, nearest
 from sysid_ros.files import files_in, sha256
 from sysid_ros.fit.fit import FitOptions, with_arrivals_in
 from sysid_ros.fit.noise import JointPrior
@@ -149,25 +140,16 @@ def fit_training(
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
         settings = dataclasses.replace(options.settings, accuracy=rough)
         options = dataclasses.replace(options, settings=settings, judged=False)
-    try:
-        return identify(
-            problem.spec,
-            problem.parameters,
-            problem.sequences('train'),
-            options=options,
-            prior=memory,
-            cancel=cancel,
-            observer=observer,
-            begun=begun,
-        )
-    except CancelledError:
-        raise
-    except FitError as err:
-        # Without commands little moves: that is then what the user has to know.
-        idle = next(filter(None, (bag.idle_actuators for bag in problem.recordings)), '')
-        if not idle:
-            raise
-        raise FitError(f'{str(err).rstrip(".")}; bag {idle}.') from err
+    return identify(
+        problem.spec,
+        problem.parameters,
+        problem.sequences('train'),
+        options=options,
+        prior=memory,
+        cancel=cancel,
+        observer=observer,
+        begun=begun,
+    )
 
 
 def options_of(
@@ -355,13 +337,6 @@ def change_of(table: Predictions) -> float:
     return float(np.sqrt(max(shares, default=0.0)))
 
 
-class Continued(NamedTuple):
-    """A fit that continues earlier estimates, and how the new data's own differ from those."""
-
-    fit: Identification
-    difference: Difference
-
-
 def recall(config: CalibrationConfig) -> tuple[Memory | None, CalibrationConfig, tuple[str, ...]]:
     """Read the earlier result that a configuration names, if any.
 
@@ -467,10 +442,9 @@ def _fit_with_memory(
     if not known.names:
         found = fit_from(parameters, None, None)
         return Fitted(found, problem, stepped_problem, None, tuple(warnings))
-    done = continue_from(
+    found, seen = continue_from(
         known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
     )
-    found = done.fit
     if found.start == StartKind.NOMINAL:
         found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
     values = dict(zip((p.name for p in found.parameters), found.solution.x.tolist(), strict=True))
@@ -479,7 +453,7 @@ def _fit_with_memory(
         known,
         np.array([values[name] for name in known.names]),
         {p.name: p.unit for p in found.parameters},
-        done.difference,
+        seen,
         'what was known of it before is dropped',
     )
     if drift.changed or math.isnan(drift.p_value):
@@ -515,8 +489,8 @@ def continue_from(
     *,
     forgetting: float,
     level: float,
-) -> Continued:
-    """Fit to new data and earlier estimates.
+) -> tuple[Identification, Difference]:
+    """Fit to new data and earlier estimates; return how the new data's own differ from these, too.
 
     The new data are fitted alone first. Where what they say differs from the earlier estimates by
     more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
@@ -577,4 +551,4 @@ def continue_from(
         start=first.start,
         start_sentence=first.start_sentence,
     )
-    return Continued(last, seen)
+    return last, seen

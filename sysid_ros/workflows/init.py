@@ -523,7 +523,7 @@ def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, 
 def _force(model: mujoco.MjModel, data: mujoco.MjData, dof: int) -> float:
     """Return the greatest force of a joint: its limit, else about what gravity needs."""
     joint = model.dof_jntid[dof]
-    for actuator in np.flatnonzero(model.actuator_forcelimited):
+    for actuator in np.flatnonzero(model.actuator_forcelimited).tolist():
         if driven_joint(model, actuator) == joint:
             gear = abs(float(model.actuator_gear[actuator, 0]))
             return gear * float(np.abs(model.actuator_forcerange[actuator]).max())

@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import mujoco
@@ -42,17 +40,9 @@ NOTHING = 1.05
 METHOD = f'as at most {STEPS} steps of a fit leave it'
 
 
-class SourceKind(StrEnum):
-    """What may be left out."""
-
-    SENSOR = 'sensor'
-    BAG = 'bag'
-
-
 class InformationSource(NamedTuple):
     """A sensor or a bag, and what would be lost without it."""
 
-    kind: SourceKind
     name: str
     #: (p,) factor by which the interval of each parameter would be wider without it; infinite where
     #: it alone tells, NaN for parameters without an interval.
@@ -84,27 +74,17 @@ class Preflight:
 
     parameters: tuple[PredictedParameter, ...]  # in the order of the configuration
     combinations: tuple[Combination, ...] = ()  # determined of parameters that are confounded
-    sources: tuple[InformationSource, ...] = ()  # none where the values rest on windows
+    #: What each sensor and each bag tells; none where the values rest on windows.
+    sensors: tuple[InformationSource, ...] = ()
+    bags: tuple[InformationSource, ...] = ()
     noise: dict[str, float] = dataclasses.field(default_factory=dict)  # by sensor, in its unit
     health: tuple[HealthFinding, ...] = ()  # of the bags
     unstable: tuple[str, ...] = ()  # training sequences that the nominal model cannot simulate
     dead: tuple[str, ...] = ()  # sensors that never move
     samples: int = 0  # measured values that would be compared
-    rollouts: int = 0
-    seconds: float = 0.0
     method: str = METHOD  # what the intervals assume
     notes: tuple[str, ...] = ()  # of the model beside its file
     diverging: str = ''  # why nothing can be said of any parameter, and what to do
-
-    @property
-    def sensors(self) -> tuple[InformationSource, ...]:
-        """What each sensor tells."""
-        return tuple(source for source in self.sources if source.kind is SourceKind.SENSOR)
-
-    @property
-    def bags(self) -> tuple[InformationSource, ...]:
-        """What each bag tells."""
-        return tuple(source for source in self.sources if source.kind is SourceKind.BAG)
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -116,7 +96,6 @@ class Preflight:
 
 def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     """Read the bags of a configuration and predict what a fit would say."""
-    begun = time.perf_counter()
     inspected: list[HealthFinding] = []
 
     def look(bag: BagColumns, role: Role, model: mujoco.MjModel) -> None:
@@ -126,15 +105,13 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 
     problem = load(config, observer, look)
     seen = estimated(config, problem)
-    observer.stage(f'taking the first steps of a fit, {len(seen.problem.parameters)} parameters')
-    found, _ = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    found, _ = predicted(config, seen.problem, observer)
     health = [h for r in problem.recordings for h in r.alignment.health]
     known = {(item.bag, item.subject, item.kind) for item in health}
     health += [h for h in inspected if (h.bag, h.subject, h.kind) not in known]
     return dataclasses.replace(
         found,
         health=(*health, *unlike_stamps(problem.recordings)),
-        seconds=time.perf_counter() - begun,
         notes=(*problem.notes, *seen.notes),
     )
 
@@ -142,7 +119,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 def predicted(
     config: CalibrationConfig,
     problem: Problem,
-    observer: Observer | None = None,
+    observer: Observer,
     begun: Identification | None = None,
 ) -> tuple[Preflight, Identification | None]:
     """Predict intervals, verdicts and sources from the first steps of a fit.
@@ -155,6 +132,8 @@ def predicted(
     Returns:
         What is expected, and the first steps; None where simulations diverge.
     """
+    observer.stage(f'taking the first steps of a fit, {len(problem.parameters)} parameters')
+    problem = with_timestep(problem, config.solver)
     training, parameters = problem.sequences('train'), problem.parameters
     if not training or not parameters:
         raise FitError(
@@ -162,11 +141,9 @@ def predicted(
             f'{len(parameters)} parameters.'
         )
     options = options_of(config, problem)
+    steps = min(STEPS, options.settings.max_iterations)
     settings = dataclasses.replace(
-        options.settings,
-        max_iterations=min(STEPS, options.settings.max_iterations),
-        accuracy=ROUGH_TOLERANCE,
-        rough=True,
+        options.settings, max_iterations=steps, accuracy=ROUGH_TOLERANCE, rough=True
     )
     options = dataclasses.replace(options, settings=settings, starts=1)
     threads, drives = config.solver.threads, problem.servos
@@ -191,7 +168,8 @@ def predicted(
     found = identify(
         problem.spec, parameters, stable, options=options, begun=begun, observer=observer
     )
-    told: tuple[InformationSource, ...] = ()
+    sensors: tuple[InformationSource, ...] = ()
+    bags: tuple[InformationSource, ...] = ()
     if found.window is None:
         with make_simulator(
             problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=drives
@@ -202,7 +180,7 @@ def predicted(
                 diverging = _apart(residuals, x, LOST) or _unexplained(residuals, x)
         if diverging:
             return _lost(problem, unstable, diverging), None
-        told = sources(found)
+        sensors, bags = sources(found)
     said = Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
@@ -211,12 +189,12 @@ def predicted(
             )
         ),
         combinations=found.inference.combinations,
-        sources=told,
+        sensors=sensors,
+        bags=bags,
         noise=found.noise,
         unstable=tuple(unstable),
         dead=found.dead,
         samples=int(np.count_nonzero(found.samples.sensor >= 0)),
-        rollouts=found.rollouts,
         method=f'{found.inference.method}; {METHOD}',
     )
     return said, found
@@ -273,21 +251,15 @@ def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
     )
 
 
-def sources(found: Identification) -> tuple[InformationSource, ...]:
+def sources(
+    found: Identification,
+) -> tuple[tuple[InformationSource, ...], tuple[InformationSource, ...]]:
     """Return what each sensor and each bag tells, by leaving it out.
 
     The information of independent samples adds up, so leaving a source out takes its own share
     away; what is known of starts and clocks beforehand stays.
     """
     samples, linear = found.samples, found.linearised()
-    rows = {
-        (SourceKind.SENSOR, sensor): samples.sensor == number
-        for number, sensor in enumerate(samples.sensors)
-    }
-    if samples.bags:
-        bags = np.array(samples.bags)[samples.sequence]
-        for name in dict.fromkeys(samples.bags):
-            rows[SourceKind.BAG, name] = (samples.sensor >= 0) & (bags == name)
     whole = linear.scaled.T @ linear.scaled
 
     def variances(information: NDArray[np.float64], unseen_is: float) -> NDArray[np.float64]:
@@ -299,11 +271,19 @@ def sources(found: Identification) -> tuple[InformationSource, ...]:
         return variance
 
     full = variances(whole, np.nan)
-    told = []
-    for (kind, name), own in rows.items():
+
+    def without(name: str, rows: NDArray[np.bool_]) -> InformationSource:
         growth = np.full(len(linear.unknowns), np.nan)
-        part = linear.scaled[own]
+        part = linear.scaled[rows]
         growth[linear.free] = np.sqrt(variances(whole - part.T @ part, np.inf) / full)
         growth = np.maximum(growth[: len(found.parameters)], 1.0)
-        told.append(InformationSource(kind, name, tuple(growth.tolist())))
-    return tuple(told)
+        return InformationSource(name, tuple(growth.tolist()))
+
+    bags = np.array(samples.bags)[samples.sequence] if samples.bags else None
+    return (
+        tuple(without(name, samples.sensor == row) for row, name in enumerate(samples.sensors)),
+        tuple(
+            without(name, (samples.sensor >= 0) & (bags == name))
+            for name in dict.fromkeys(samples.bags)
+        ),
+    )

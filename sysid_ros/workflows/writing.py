@@ -455,5 +455,5 @@ def check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
     with tempfile.TemporaryDirectory() as folder:
         biases: dict[str, float] = {}
         if config.estimator != 'simulation':
-            biases, _ = motor_biases(compile_spec(spec, config.model), values)
+            values, biases = motor_biases(compile_spec(spec, config.model), values)
         write_model(model, values, Path(folder) / MODEL, biases)

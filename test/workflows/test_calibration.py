@@ -38,7 +38,7 @@ from sysid_ros.simulation.prediction import predict
 from sysid_ros.workflows import predictions
 from sysid_ros.workflows.calibrate import calibrate, identify
 from sysid_ros.workflows.evaluation import find_parameters
-from sysid_ros.workflows.problem import convert
+from sysid_ros.workflows.problem import read_aligned
 from sysid_ros.workflows.writing import Calibration, Identified, write
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures('undrawn')]
@@ -113,16 +113,6 @@ def config(tmp_path: Path) -> CalibrationConfig:
 
 def _with(config: CalibrationConfig, **changes: object) -> CalibrationConfig:
     return config.model_copy(update=changes)
-
-
-def test_convert_returns_the_series_and_writes_only_when_told(tmp_path: Path):
-    alignment, written = convert(FOLDER / 'train', FOLDER / 'arm.xml', None)
-    assert written == ()
-    (sequence,) = alignment.sequences
-    assert len(sequence.measurements[0].names) == 6
-    again, written = convert(FOLDER / 'train', FOLDER / 'arm.xml', tmp_path / 'series')
-    assert again.topics == alignment.topics
-    assert sorted(written) == sorted((tmp_path / 'series').iterdir())
 
 
 def test_an_observer_is_told_every_stage_and_iteration(written: Written):
@@ -275,7 +265,7 @@ def test_several_starts_are_in_the_result(few: CalibrationResult, config: Calibr
 
 
 def test_every_curve_of_a_joint_has_what_that_joint_was_told(few: CalibrationResult):
-    alignment, _ = convert(FOLDER / 'train', FOLDER / 'arm.xml', None)
+    alignment, _ = read_aligned(FOLDER / 'train', FOLDER / 'arm.xml')
     (sequence,) = alignment.sequences
     (series,) = sequence.commands
     for plot in few.plots:
