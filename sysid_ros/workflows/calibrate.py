@@ -14,12 +14,7 @@ from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.film import draw_motion, frames, motion_of
-from sysid_ros.workflows.fitting import (
-    deadline_of,
-    fit_problem,
-    recall,
-    timestep_change,
-)
+from sysid_ros.workflows.fitting import deadline_of, fit_problem, recall, timestep_change
 from sysid_ros.workflows.predictions import simulate
 from sysid_ros.workflows.problem import Subject, load, subject_of
 from sysid_ros.workflows.validation import families_of, training_bags, validate
@@ -51,11 +46,9 @@ def calibrate(
     check_writable(config.output)
     subject = subject_of(config)
     check_written_back(config, subject.model)
-    identified = identify(
-        config, command=command, observer=observer, cancel=cancel, subject=subject
-    )
+    found = identify(config, command=command, observer=observer, cancel=cancel, subject=subject)
     observer.stage('writing result, report and model')
-    return write(identified, config.output)
+    return write(found, config.output)
 
 
 def identify(
@@ -82,14 +75,14 @@ def identify(
     fitted = fit_problem(config, problem, memory, observer, cancel, deadline)
     observer.stage('predicting all recordings, nominal and fitted')
     trajectories = [s for each in problem.recordings for s in each.alignment.sequences]
-    film = config.report.film and seen.kind is not EstimatorKind.TORQUE
+    filmed = config.report.film and seen.kind is not EstimatorKind.TORQUE
     table = simulate(
         fitted.predictor(threads),
         # Commands act when they were found to.
         fitted.fit.as_arrived(trajectories, offsets=True),
         window=fitted.fit.window,
         noise=fitted.fit.noise,
-        beside=partial(frames, problem.model) if film else None,
+        beside=partial(frames, problem.model) if filmed else None,
     )
     tested = validate(config, recorded, fitted, families, table, observer, cancel, deadline)
     result = assemble(
@@ -103,7 +96,6 @@ def identify(
         validation=tested,
         warnings=(*warnings, *recorded.notes),
     )
-    drawn = None
-    if config.report.film:
-        drawn = partial(draw_motion, motion_of(fitted, table, result.diagnostics))
-    return Identified(result, fitted.values, recorded.source, recorded.servos, drawn)
+    motion = motion_of(fitted, table, result.diagnostics) if config.report.film else None
+    film = partial(draw_motion, motion)
+    return Identified(result, fitted.values, recorded.source, recorded.servos, film)

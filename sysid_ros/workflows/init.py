@@ -211,21 +211,19 @@ def find_bags(pattern: str) -> list[Path]:
 
 
 def _is_bag(path: Path) -> bool:
+    tables = table_files(path)
     if path.is_file():
-        return bool(suffix(path) or table_files(path))
-    if (path / METADATA).exists() or (path / 'meta/info.json').exists():
+        return bool(suffix(path) or tables)
+    if any((path / name).exists() for name in (METADATA, 'meta/info.json')):
         return True
-    if any(suffix(item) for item in path.iterdir()):
+    if any(map(suffix, path.iterdir())):
         return True
     # Tables are parts of one recording, but those with equal columns are recordings each.
-    tables = table_files(path)
-    if any(table.suffix != CSV for table in tables):
-        return False
     headings = set()
     for table in tables:
         with table.open('rb') as stream:
             headings.add(stream.readline())
-    return len(headings) > 1
+    return len(headings) > 1 and all(table.suffix == CSV for table in tables)
 
 
 def propose_calibration(
@@ -507,16 +505,14 @@ def _targets(
 
 def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, float]:
     """Return attribute to the most of it that a joint may have, by its servo and the model."""
-    data = mujoco.MjData(model)
+    data, whole = mujoco.MjData(model), np.zeros((model.nv, model.nv))
     mujoco.mj_forward(model, data)
-    whole = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, whole)
     damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
-    force = _force(model, data, dof)
     return {
         'armature': max(_TIMES * whole[dof, dof], _ARMATURE, _LATEST**2 * kp),
         'damping': max(_TIMES * damping, 1.0, 2 * kv, _LATEST * kp),
-        'frictionloss': max(_FRICTION * force, _TIMES * friction, 0.1),
+        'frictionloss': max(_FRICTION * _force(model, data, dof), _TIMES * friction, 0.1),
     }
 
 
@@ -681,10 +677,10 @@ def after_steps(
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
-    if not (lost or last):
-        return dataclasses.replace(item, note=note)
-    if lost or not said.nominal:
+    if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)
+    if not last:
+        return dataclasses.replace(item, note=note)
     part = _BELIEVED if item.attribute in {'kp', 'kv'} else 1.0
     note += (
         f" The model's value is believed to {100 * part:.0f} % (prior): say how well you know it, "
@@ -706,18 +702,17 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         doubtful = [pair.name for pair in proposal.mapping.pairs if not pair.confident]
         if doubtful:
             how += f' Not certain, and commented out there: {listed(doubtful)}: look at them.'
-    arm = optional = ''
+    optional = ''
     if proposal.namespace:
-        arm = f"""
+        optional += f"""
 # Of several arms in the recordings this one.
 namespace: {scalar(proposal.namespace)}
 """
     if proposal.sensors:
-        names = ', '.join(map(scalar, proposal.sensors))
         optional += f"""
 # What is compared. Velocities are left out: drivers that report no efforts derive them from
 # positions, and filter them.
-sensors: [{names}]
+sensors: [{', '.join(map(scalar, proposal.sensors))}]
 """
     if proposal.estimator != 'auto':
         optional += f"""
@@ -737,7 +732,7 @@ model: {scalar(_near(proposal.model, folder))}
 # Parameters are fitted to the recordings with role train. Those with role validate are
 # held out: their error says whether the model is right where it was not fitted.
 bags:
-{_bag_lines(proposal, folder)}{arm}
+{_bag_lines(proposal, folder)}
 {_folded([f'Which column is which joint: {how}', *proposal.questions])}\
 mapping: {'auto' if proposal.mapping is None else scalar(mapping)}
 {optional}
@@ -759,13 +754,11 @@ def _bag_lines(proposal: CalibrationProposal, folder: Path) -> str:
             lines += f'  # - {{path: {path}, role: train}}\n'
         else:
             lines += f'  - {{path: {path}, role: {bag.role}}}  # {one_line(bag.summary)}\n'
-    if not proposal.of_role('validate'):
-        lacks = (
-            'Nothing is held out, so the result can be accepted with reservations at most: record '
-            'another motion and add it as {path: validate_1, role: validate}'
-        )
-        lines += _folded([lacks], '  # ')
-    return lines
+    lacks = (
+        'Nothing is held out, so the result can be accepted with reservations at most: record '
+        'another motion and add it as {path: validate_1, role: validate}'
+    )
+    return lines if proposal.of_role('validate') else lines + _folded([lacks], '  # ')
 
 
 def _target_lines(targets: Sequence[ProposedTarget]) -> str:
@@ -777,11 +770,7 @@ def _target_lines(targets: Sequence[ProposedTarget]) -> str:
             if said != (said := item.note or item.left_out):
                 lines += _folded([said], '  #   ')
             entry = yaml.safe_dump(
-                item.entry,
-                default_flow_style=True,
-                sort_keys=False,
-                allow_unicode=True,
-                width=math.inf,
+                item.entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1e9
             )
             lines += f'  {"# " if item.left_out else ""}- {entry}'
     return lines
