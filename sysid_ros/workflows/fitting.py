@@ -19,7 +19,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -27,8 +26,8 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.schema import CalibrationConfig, SolverConfig, VerdictKind
-from sysid_ros.errors import ConfigError, ModelError, ResultError, listed, nearest
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, SolverConfig, VerdictKind
+from sysid_ros.errors import ConfigError, ModelError, ResultError, listed
 from sysid_ros.files import files_in, sha256
 from sysid_ros.fit.fit import FitOptions, with_arrivals_in
 from sysid_ros.fit.noise import JointPrior
@@ -44,7 +43,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
-from sysid_ros.workflows.problem import Problem, bags_of
+from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 
 #: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
 #: each time.
@@ -182,13 +181,8 @@ def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
     sensors = sorted({name for each in training for m in each.measurements for name in m.names})
     found: dict[str, float] = {}
     for pattern, sigma in given.items():
-        matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
-        if not matching:
-            hint = nearest(pattern, sensors)
-            raise ConfigError(
-                f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
-            )
-        found.update(dict.fromkeys(matching, sigma))
+        names = matched_names(pattern, sensors, 'compared sensor', 'statistics.noise')
+        found.update(dict.fromkeys(names, sigma))
     return found
 
 
@@ -341,11 +335,8 @@ def recall(config: CalibrationConfig) -> tuple[Memory | None, CalibrationConfig,
     """Read the earlier result that a configuration names, if any.
 
     ``auto`` means the current one; where there is none yet, or none that can be continued, memory
-    begins anew. The bags that the earlier result learned from are left out: nothing is learned
-    twice.
-
-    Returns:
-        The earlier result, the configuration with the other bags, and sentences about both.
+    begins anew. The returned configuration is without the bags that the earlier result learned
+    from: nothing is learned twice. Sentences tell of both.
     """
     previous = config.memory.previous
     begins = previous == 'auto'
@@ -399,10 +390,7 @@ def _without_known_bags(
             f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
             f'found only {listed(left_out)}; record another or set memory.previous to none.'
         )
-    chosen = tuple(
-        config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
-        for path, role in kept
-    )
+    chosen = tuple(BagSelection(path=glob.escape(str(path)), role=role) for path, role in kept)
     sentence = f'Known from the earlier result and not read again: {listed(left_out)}.'
     # Parts that are to be left out in turn may be bags that are not read.
     validation = config.validation
@@ -499,12 +487,8 @@ def continue_from(
     Residuals resemble their neighbours, and least squares takes them for independent: the new data
     count as more than they say. The earlier knowledge is weighted up by the same factor.
 
-    Args:
-        known: The earlier estimates, at least one, of some of the parameters.
-        parameters: The unknowns.
-        fit: Fits the new data with a prior, from an earlier fit.
-        forgetting: Weight of the earlier information, 0 to 1.
-        level: Probability of seeing a change where there is none.
+    ``fit`` fits the new data with a prior, from an earlier fit. The earlier information has a
+    weight of ``forgetting``, 0 to 1; ``level`` is how often a change is seen where there is none.
     """
 
     def starting(x: NDArray[np.float64], without: Container[str] = ()) -> tuple[Unknown, ...]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -328,6 +328,16 @@ def _is_any(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def matched_names(pattern: str, names: Iterable[str], what: str, section: str) -> list[str]:
+    """Return the names of things that a pattern in a section of a configuration is of."""
+    every = list(names)
+    found = [name for name in every if fnmatchcase(name, pattern)]
+    if not found:
+        hint = nearest(pattern, filter(None, every))
+        raise ConfigError(f'No {what} matches {pattern!r} in {section}; {hint}.')
+    return found
+
+
 def _compared(alignment: Alignment, config: CalibrationConfig) -> Alignment:
     """Keep only the sensors of a configuration, names or patterns."""
     sensors = config.sensors
@@ -335,11 +345,9 @@ def _compared(alignment: Alignment, config: CalibrationConfig) -> Alignment:
         return alignment
     mapped = {name for s in alignment.sequences for m in s.measurements for name in m.names}
     for sensor in sensors:
-        if not any(fnmatchcase(name, sensor) for name in mapped):
-            hint = nearest(sensor, sorted(mapped))
-            raise ConfigError(
-                f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
-            )
+        matched_names(
+            sensor, sorted(mapped), f'sensor that is mapped in bag {alignment.bag!r}', 'sensors'
+        )
     kept = []
     for sequence, begin in zip(alignment.sequences, alignment.begins, strict=True):
         measurements = only(sequence.measurements, lambda name: _is_any(name, sensors))
@@ -429,10 +437,7 @@ def _check_segments(segments: SegmentsConfig, bags: list[str]) -> None:
     """Check that every name and pattern in ``times`` and ``without`` matches a bag."""
     for key, ranges in (('times', segments.times), ('without', segments.without)):
         for name in ranges if isinstance(ranges, dict) else ():
-            if not any(fnmatchcase(bag, name) for bag in bags):
-                raise ConfigError(
-                    f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
-                )
+            matched_names(name, bags, 'bag', f'segments.{key}')
 
 
 def joints_of(entries: Sequence[ServoConfig], model: mujoco.MjModel) -> ServoJoints | None:
@@ -489,18 +494,13 @@ def start_of(joints: ServoJoints | None, target: Target) -> Coefficient | None:
 
 def _coefficients(drive: ServoDrive, joints: ServoJoints) -> dict[str, Coefficient]:
     """Return starts and bounds of the coefficients of a drive, widened to hold its start."""
+    dof = joints.dofs[joints.place(drive.actuators[0])]
+    own = {'armature': joints.model.dof_armature[dof], **drive.numbers, **drive.values}
     found = {}
     for name, (_, low, high) in drive.servo.coefficients.items():
-        if name == 'q_offset':  # of a pendulum, not of a joint of a robot
-            continue
-        if name in drive.values:
-            start = float(drive.values[name])
-        elif name == 'armature':
-            dof = joints.dofs[joints.place(drive.actuators[0])]
-            start = float(joints.model.dof_armature[dof])
-        else:
-            start = drive.numbers[name]
-        found[name] = Coefficient(start, min(low, start), max(high, start))
+        if name != 'q_offset':  # of a pendulum, not of a joint of a robot
+            start = float(own[name])
+            found[name] = Coefficient(start, min(low, start), max(high, start))
     return found
 
 
@@ -520,15 +520,9 @@ def _drive(entry: ServoConfig, model: mujoco.MjModel) -> ServoDrive:
     started = {n: known.get(n, start) for n, start in starting_values(servo).items()}
     started.pop('q_offset', None)
     names = actuator_names(model)
-    actuators: dict[str, None] = {}
-    for pattern in entry.actuators:
-        matches = [name for name in names if fnmatchcase(name, pattern)]
-        if not matches:
-            raise ConfigError(
-                f'No actuator matches {pattern!r} in servos; {nearest(pattern, names)}.'
-            )
-        actuators.update(dict.fromkeys(matches))
-    return ServoDrive(tuple(actuators), servo, {**started, **entry.values}, entry.constants)
+    matches = (matched_names(pattern, names, 'actuator', 'servos') for pattern in entry.actuators)
+    actuators = tuple(dict.fromkeys(itertools.chain.from_iterable(matches)))
+    return ServoDrive(actuators, servo, {**started, **entry.values}, entry.constants)
 
 
 def switched_off(
@@ -543,14 +537,9 @@ def switched_off(
     """
     names = [*actuator_names(model), *scalar_joints(model)]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            hint = nearest(pattern, filter(None, names))
-            raise ConfigError(
-                f'Expected an actuator of the model in undriven, found {pattern!r}; {hint}.'
-            )
-        driven = next((name for name in servos if fnmatchcase(name, pattern)), None)
-        if driven is not None:
-            raise ConfigError(f'Actuator {driven!r} is in servos and in undriven; choose one.')
+        for name in matched_names(pattern, names, 'actuator of the model', 'undriven'):
+            if name in servos:
+                raise ConfigError(f'Actuator {name!r} is in servos and in undriven; choose one.')
     used = set(model.actuator_group.tolist())
     off = next(group for group in itertools.count() if group not in used)
     copy = spec.copy()

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,12 +14,12 @@ import numpy as np
 import pytest
 
 from builders.recorded_pendulum import FOLDER
+from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.fit.observer import Nobody
-from sysid_ros.signals import SignalType, Trajectory
-from sysid_ros.simulation.prediction import predict
+from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
     CalibrationProposal,
     ProposedBag,
@@ -207,21 +206,11 @@ def test_gains_that_measured_forces_contradict_are_told(
 ) -> None:
     times = np.arange(0, 6, 0.01)
     told = 0.5 * np.sin(5 * times) + 0.3 * np.sin(11 * times + 1)
-    kinds = {'q': SignalType.MjSensor, 'f': SignalType.MjSensor}
-    series = workshop._series
-    sequence = Trajectory(
-        'a',
-        0,
-        np.zeros(1),
-        np.zeros(1),
-        (series(times, told[:, None], {'m': SignalType.MjCtrl}),),
-        (series(times, np.zeros((len(times), 2)), kinds),),
-        sampled=True,
-    )
-    truth = predict(forced(hidden), [sequence], threads=1)[0].channels[0][0]
-    noise = np.array([1e-4, 0.02]) * np.random.default_rng(0).normal(size=truth.shape)
-    measured = dataclasses.replace(sequence, measurements=(series(times, truth + noise, kinds),))
-    problem = workshop.problem(forced(30.0), ('joint/j/damping',), measured)
+    commands = TimeSeries.from_columns(times, told[:, None], ['m'], SignalType.MjCtrl)
+    noise = {'q': 1e-4, 'f': 0.02}
+    robot = forced(hidden).compile()
+    run = measure(robot, times=times, commands=commands, noise=noise, sampled=True)
+    problem = workshop.problem(forced(30.0), ('joint/j/damping',), run)
     assert gains_contradicted(problem) == contradicted
 
 
