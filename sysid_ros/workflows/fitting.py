@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Container, Mapping
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple, Self
 
 import mujoco
 import numpy as np
@@ -60,46 +61,50 @@ _SURELY = 4.0
 _ANCHOR = 1e-3
 
 
-def fit_problem(
-    config: CalibrationConfig,
-    problem: Problem,
-    memory: Memory | None,
-    observer: Observer,
-    cancel: threading.Event | None = None,
-    deadline: float = math.inf,
-) -> Fitted:
-    """Fit a problem as a configuration says, with an earlier result or without.
+class Job(NamedTuple):
+    """A configuration that is fitted, who watches that, and what ends it."""
+
+    config: CalibrationConfig
+    observer: Observer
+    cancel: threading.Event | None = None
+    deadline: float = math.inf  # in ``time.monotonic()``
+
+    @classmethod
+    def begin(
+        cls, config: CalibrationConfig, observer: Observer, cancel: threading.Event | None = None
+    ) -> Self:
+        """Return a job that begins now, and ends after the time that its configuration allows."""
+        limit = math.inf if config.solver.time is None else config.solver.time
+        return cls(config, observer, cancel, time.monotonic() + limit)
+
+
+def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
+    """Fit a problem, with an earlier result or without.
 
     Where commands were found to have arrived late, those of held-out recordings are looked at, too.
     """
     if memory is None:
-        fitted = fit_and_correct(config, problem, observer, cancel, deadline)
+        fitted = fit_and_correct(job, problem)
     else:
-        fitted = _fit_with_memory(config, problem, memory, observer, cancel, deadline)
+        fitted = _fit_with_memory(job, problem, memory)
     held_out = problem.sequences('validate')
     if fitted.fit.arrival_errors and held_out:
-        observer.stage('finding when commands of held-out recordings acted')
+        job.observer.stage('finding when commands of held-out recordings acted')
         found = with_arrivals_in(
             fitted.fit,
             fitted.refit.spec,
             held_out,
-            threads=config.solver.threads,
-            cancel=cancel,
-            deadline=deadline,
+            threads=job.config.solver.threads,
+            cancel=job.cancel,
+            deadline=job.deadline,
         )
         fitted = fitted._replace(fit=found)
     return fitted
 
 
-def fit_and_correct(
-    config: CalibrationConfig,
-    problem: Problem,
-    observer: Observer,
-    cancel: threading.Event | None = None,
-    deadline: float = math.inf,
-) -> Fitted:
+def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     """Fit a problem, and correct the fit for the time step that recordings speak for."""
-    fit_to = partial(fit_training, config, observer=observer, cancel=cancel, deadline=deadline)
+    config, fit_to = job.config, partial(fit_training, job)
     fitted = with_timestep(problem, config.solver)
     may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
     if not may_correct or not _may_change(problem):
@@ -113,28 +118,22 @@ def fit_and_correct(
     refit = fitted
     for judged in (False, True):  # the second time for what the first has moved
         if found.solution.status not in LIMITS:
-            observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
+            job.observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
             refit = corrected(exact, fitted, found, config.solver.threads)
             found = fit_to(refit, begun=found, judged=judged)
     return Fitted(found, exact, refit)
 
 
 def fit_training(
-    config: CalibrationConfig,
+    job: Job,
     problem: Problem,
-    observer: Observer,
-    cancel: threading.Event | None = None,
     *,
     memory: JointPrior | None = None,
-    deadline: float | None = None,
     begun: Identification | None = None,
     judged: bool = True,
 ) -> Identification:
-    """Fit the parameters of a problem to its training sequences.
-
-    It is done by the deadline, in ``time.monotonic()``; in ``solver.time`` from now unless given.
-    """
-    options = options_of(config, problem, deadline)
+    """Fit the parameters of a problem to its training sequences."""
+    options = options_of(job, problem)
     if not judged:
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
         settings = dataclasses.replace(options.settings, accuracy=rough)
@@ -145,21 +144,17 @@ def fit_training(
         problem.sequences('train'),
         options=options,
         prior=memory,
-        cancel=cancel,
-        observer=observer,
+        cancel=job.cancel,
+        observer=job.observer,
         begun=begun,
     )
 
 
-def options_of(
-    config: CalibrationConfig, problem: Problem, deadline: float | None = None
-) -> FitOptions:
+def options_of(job: Job, problem: Problem) -> FitOptions:
     """Return how a configuration has a problem fitted."""
-    solver = config.solver
-    if deadline is None:
-        deadline = deadline_of(config)
+    config, solver = job.config, job.config.solver
     return FitOptions(
-        SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=deadline),
+        SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=job.deadline),
         start=solver.start,
         windowed=config.estimator == 'windows',
         starts=solver.starts,
@@ -168,11 +163,6 @@ def options_of(
         noise=known_noise(config.statistics.noise, problem),
         drives=problem.servos,
     )
-
-
-def deadline_of(config: CalibrationConfig) -> float:
-    """Return when a fit that begins now is to be done, in ``time.monotonic()``."""
-    return math.inf if config.solver.time is None else time.monotonic() + config.solver.time
 
 
 def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
@@ -400,15 +390,9 @@ def _without_known_bags(
     return config.model_copy(update=update), (sentence,)
 
 
-def _fit_with_memory(
-    config: CalibrationConfig,
-    problem: Problem,
-    memory: Memory,
-    observer: Observer,
-    cancel: threading.Event | None,
-    deadline: float,
-) -> Fitted:
+def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     """Fit to new data and what was known before, unless the robot changed."""
+    config = job.config
     stepped_problem = with_timestep(problem, config.solver)
 
     def fit_from(
@@ -416,12 +400,12 @@ def _fit_with_memory(
     ) -> Identification:
         chosen = config
         if earlier is not None:
-            observer.stage(f'continuing {memory.place}')
+            job.observer.stage(f'continuing {memory.place}')
             start = StartKind.NOMINAL if earlier.window is None else config.solver.start
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
         moved = dataclasses.replace(stepped_problem, parameters=parameters)
-        return fit_training(chosen, moved, observer, cancel, memory=prior, deadline=deadline)
+        return fit_training(job._replace(config=chosen), moved, memory=prior)
 
     parameters = problem.parameters
     now = {p.name: {target.path for target in p.targets} for p in parameters}

@@ -29,7 +29,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.uncertainty.verdicts import Combination, Interval
 from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import options_of, with_timestep
+from sysid_ros.workflows.fitting import Job, options_of, with_timestep
 from sysid_ros.workflows.problem import Problem, load, mapping_of, unlike_stamps
 
 #: So many steps of a fit are made at most.
@@ -140,7 +140,7 @@ def predicted(
             f'Nothing to predict: {len(training)} training sequences and '
             f'{len(parameters)} parameters.'
         )
-    options = options_of(config, problem)
+    options = options_of(Job.begin(config, observer), problem)
     steps = min(STEPS, options.settings.max_iterations)
     settings = dataclasses.replace(
         options.settings, max_iterations=steps, accuracy=ROUGH_TOLERANCE, rough=True

@@ -13,7 +13,7 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import Trajectory
-from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.fitting import Job, fit_training
 from sysid_ros.workflows.preflight import Preflight, predicted
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
@@ -37,7 +37,7 @@ def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
     found = _expected(workshop, problem)
-    after = fit_training(workshop.config, problem, Nobody()).intervals
+    after = fit_training(Job.begin(workshop.config, Nobody()), problem).intervals
     for before, fitted in zip(found.parameters, after, strict=True):
         ratio = before.half / ((fitted.high - fitted.low) / 2)
         assert 1 / 1.5 < ratio < 1.5
@@ -109,7 +109,7 @@ def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
     found = predicted(config, problem, Nobody())[0]
     assert not found.sensors
     assert not found.diverging
-    after = fit_training(config, problem, Nobody()).intervals
+    after = fit_training(Job.begin(config, Nobody()), problem).intervals
     for before, fitted in zip(found.parameters, after, strict=True):
         assert before.verdict_kind is fitted.verdict_kind
 
