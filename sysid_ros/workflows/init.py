@@ -50,7 +50,6 @@ from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
 from sysid_ros.model.elements import driven_joint
 from sysid_ros.model.loading import (
-    add_actuators,
     compile_spec,
     free_joints,
     implied_actuators,
@@ -60,7 +59,7 @@ from sysid_ros.model.loading import (
 )
 from sysid_ros.text import scalar
 from sysid_ros.vocabulary import SECOND_NS
-from sysid_ros.workflows.estimators import estimated, forces_tell
+from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
 from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
 
@@ -259,12 +258,8 @@ def propose_calibration(
     source = read_model(model, packages)
     spec = source.spec
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Any = 'auto'
-    if mapping is None:
-        imply_actuators(spec, model, training[0])
-    else:
-        asked = mapping_of(mapping)
-        add_actuators(spec, asked.actuators)
+    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
     bags = (*(bag for bag, _ in looked), *unread)
@@ -274,8 +269,9 @@ def propose_calibration(
         raise AlignmentError(next(bag.why for bag in bags if bag.role is None))
     moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
     joints = free_joints(spec)
+    moved = [name for name in joints if name in moving]
     still = [name for name in joints if name not in moving]
-    if len(still) == len(joints):
+    if not moved:
         longest = max(bag.seconds for bag in bags if bag.role == 'train')
         raise _told_nothing(model, f'no joint that moves in {longest:.2g} s')
     measured = dict.fromkeys(
@@ -287,11 +283,10 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
+    sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
     notes = (
         *source.description.notes,
-        'It has no sensors of its joints: position, velocity and effort of each are implied.'
-        if implied_sensors(spec)
-        else '',
+        sensors if implied_sensors(spec) else '',
         implied_sentence(spec),
         falling_base(compiled, measured),
     )
@@ -305,14 +300,7 @@ def propose_calibration(
         model_notes=tuple(filter(None, notes)),
         bags=bags,
         mapping=mapping,
-        targets=_targets(
-            compiled,
-            [name for name in joints if name in moving],
-            implied_actuators(spec),
-            bags,
-            reports,
-            efforts=efforts,
-        ),
+        targets=_targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts),
         notes=(silent,) if still else (),
         questions=tuple(_questions(mapping, reports)),
         packages=packages,
@@ -386,11 +374,11 @@ def _looked_at(
         found = inspect(bag, model, mapping=mapping)
     except AlignmentError as err:
         return ProposedBag(bag.path, None, str(err)), None
-    if found.mapping is not None and found.mapping.problem:
+    assert found.mapping is not None  # noqa: S101 (there is a model)
+    if found.mapping.problem:
         return ProposedBag(bag.path, None, found.mapping.problem), None
     lags = [joint.lag.seconds for joint in found.joints if joint.lag is not None]
-    pairs = found.mapping.pairs if found.mapping else ()
-    used = {column_name(pair.topic, pair.field, pair.label) for pair in pairs}
+    used = {column_name(pair.topic, pair.field, pair.label) for pair in found.mapping.pairs}
     unused = {item.channel for item in found.channels} - used
     # What is wrong with every recording is not said of each.
     usual = (FindingKind.UNMAPPED, FindingKind.BEFORE_FIRST_COMMAND)
@@ -399,17 +387,16 @@ def _looked_at(
         for item in found.findings
         if item.kind not in usual and (item.left_out or item.subject not in unused)
     )
-    moving = [
-        joint.name
-        for joint in found.joints
-        if moves(model, model.joint(joint.name).id, joint.high - joint.low)
-    ]
     proposed = ProposedBag(
         bag.path,
         role,
         why,
         found.bag.duration,
-        tuple(moving),
+        tuple(
+            joint.name
+            for joint in found.joints
+            if moves(model, model.joint(joint.name).id, joint.high - joint.low)
+        ),
         sum(bool(joint.command) for joint in found.joints),
         float(np.median(lags)) if lags else math.nan,
         tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
@@ -610,23 +597,22 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             notes = (*proposal.notes, note)
             proposal = dataclasses.replace(proposal, targets=targets, notes=notes)
         steps, settled, begun = None, False, time.monotonic()
-        while proposal.chosen and not settled and time.monotonic() < begun + _LONGEST_S:
+        while not settled and time.monotonic() < begun + _LONGEST_S:
             config = config_of(proposal)
             sequences = problem.sequences('train')
             parameters = parameters_of(config, problem.model, problem.spec, sequences)
             seen = estimated(config, dataclasses.replace(problem, parameters=parameters))
             found, steps = predicted(config, seen.problem, observer, steps)
-            if found.diverging:
-                instead = 'torque' if forces_tell(seen.problem) else 'windows'
-                proposal = dataclasses.replace(proposal, estimator=instead)
+            if found.instead:
+                proposal = dataclasses.replace(proposal, estimator=found.instead)
             else:
                 proposal = _judged(proposal, found.parameters)
-            settled = config_of(proposal) == config
+            settled = not proposal.chosen or config_of(proposal) == config
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
     if not proposal.chosen:
-        reasons = listed(dict.fromkeys(item.left_out for item in proposal.targets))
-        raise _told_nothing(proposal.model, f'nothing that they tell ({reasons})')
+        lost = listed(item.target for item in proposal.targets if item.note)
+        raise _told_nothing(proposal.model, f'that they tell none of {lost}')
     return proposal
 
 

@@ -85,6 +85,7 @@ class Preflight:
     method: str = METHOD  # what the intervals assume
     notes: tuple[str, ...] = ()  # of the model beside its file
     diverging: str = ''  # why nothing can be said of any parameter, and what to do
+    instead: str = ''  # the estimator that says more then
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -233,11 +234,11 @@ def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> str:
 
 def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
     """Return what is left to say where simulations diverge: nothing of any parameter."""
-    remedy = (
-        'Forces were recorded: with estimator: torque those along the measured motion are compared.'
-        if forces_tell(problem)
-        else 'Windows that start where the robot was measured do not: set estimator: windows.'
-    )
+    instead = 'torque' if forces_tell(problem) else 'windows'
+    remedy = 'Windows that start where the robot was measured do not: set estimator: windows.'
+    if instead == 'torque':
+        remedy = 'Forces were recorded: with estimator: torque those along the measured motion are '
+        remedy += 'compared.'
     return Preflight(
         tuple(
             PredictedParameter(p.name, p.unit, p.nominal, np.nan, 'diverging', '', None)
@@ -248,6 +249,7 @@ def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
             f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them '
             f'is true, so nothing is said of any parameter. {remedy}'
         ),
+        instead=instead,
     )
 
 
