@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,30 +38,24 @@ from sysid_ros.workflows.preflight import PredictedParameter
 HOSTILE = 'a: {b}\n- #\x1b[31m'
 
 
-def held_out(names: Sequence[str], seconds: Sequence[float]) -> list[str]:
-    roles = roles_of([Path(name) for name in names], seconds)
-    return [path.name for path, (role, _) in roles.items() if role == 'validate']
-
-
 @pytest.mark.parametrize(
-    'name', ['validate_1', 'valid', 'run-test', 'held_out', 'Evaluation', 'my_val_2']
+    ('seconds', 'held_out'),
+    [
+        *(({'a': 9, name: 9, 'b': 9}, name) for name in ('validate_1', 'valid', 'run-test')),
+        *(({'a': 9, name: 9, 'b': 9}, name) for name in ('held_out', 'Evaluation', 'my_val_2')),
+        # Words that only hold such a name say nothing.
+        *(({name: 9, 'a': 9, 'b': 9}, 'b') for name in ('latest', 'interval', 'contest', 'valve')),
+        ({'a': 60, 'b': 60, 'c': 50}, 'c'),
+        ({'a': 42, 'b': 128}, 'a'),  # not the longest
+        ({'validate_1': 60}, None),
+    ],
 )
-def test_names_say_what_is_held_out(name: str) -> None:
-    assert held_out(['a', name, 'b'], [9, 9, 9]) == [name]
-
-
-@pytest.mark.parametrize('name', ['latest', 'interval', 'contest', 'valve'])
-def test_words_that_only_hold_such_a_name_say_nothing(name: str) -> None:
-    assert held_out([name, 'a', 'b'], [9, 9, 9]) == ['b']
-
-
-def test_without_names_the_last_recording_is_held_out_unless_it_is_the_longest() -> None:
-    assert held_out(['a', 'b', 'c'], [60, 60, 50]) == ['c']
-    assert held_out(['a', 'b'], [42, 128]) == ['a']
-
-
-def test_one_recording_is_not_held_out() -> None:
-    assert held_out(['validate_1'], [60]) == []
+def test_held_out_is_what_is_named_so_else_the_last(
+    seconds: dict[str, float], held_out: str | None
+) -> None:
+    roles = roles_of([Path(name) for name in seconds], list(seconds.values()))
+    found = [path.name for path, (role, _) in roles.items() if role == 'validate']
+    assert found == ([held_out] if held_out else [])
 
 
 def test_a_folder_stands_for_the_recordings_in_it() -> None:
