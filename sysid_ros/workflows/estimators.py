@@ -264,8 +264,8 @@ def _told(problem: Problem) -> Problem:
                 later = series.times >= 0
                 own = [m.moment[dof] * (m.gain * series.get(m.name) + m.bias) for m in acting]
                 force = np.sum(own, axis=0)
-                mapping = {model.sensor(sensor).name: (SignalType.MjSensor, np.array([0]))}
-                measured.append(TimeSeries(series.times[later], force[later], mapping))
+                name = model.sensor(sensor).name
+                measured.append(TimeSeries.from_columns(series.times[later], force[later], [name]))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
     return problem.with_trajectories(change)
@@ -308,8 +308,8 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
             exerted = np.full(len(times), -motor.bias)
             for force, part in used:
                 exerted += part * (resampled(force.samples, times) - offsets.get(force.sensor, 0.0))
-            mapping = {motor.name: (SignalType.MjCtrl, np.array([0]))}
-            commands.append(TimeSeries(times, exerted[:, None] / motor.gain, mapping))
+            told = exerted[:, None] / motor.gain
+            commands.append(TimeSeries.from_columns(times, told, [motor.name], SignalType.MjCtrl))
         return dataclasses.replace(sequence, commands=tuple(commands))
 
     return problem.with_trajectories(change)
