@@ -57,7 +57,7 @@ from sysid_ros.config.schema import (
     StampChoice,
 )
 from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
-from sysid_ros.files import matching
+from sysid_ros.files import beside, matching
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
 from sysid_ros.model.elements import driven_joint, position_joint
@@ -420,9 +420,7 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     for selection in config.bags:
         matches = matching(selection.path)
         if not matches:
-            folder = Path(selection.path).parent
-            near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-            hint = nearest(Path(selection.path).name, near)
+            hint = beside(Path(selection.path))
             raise BagError(f'No bag matches {selection.path!r}; {hint}.')
         for match in matches:
             path = Path(match)

@@ -189,6 +189,7 @@ def test_preflight_recommends_forces_where_simulations_diverge(folder: Path) -> 
     )
     found = preflight(loose, Nobody())
     assert 'estimator: torque' in found.diverging
+    assert found.instead == 'torque'
     assert len(found.doubtful) == len(TRUTH)
 
 

@@ -97,6 +97,7 @@ def test_nothing_is_promised_where_simulations_diverge(workshop: Any):
     tumbling = workshop.sequence(loose, 'tumbling', 1, seconds=20, start=3.1)
     found = _expected(workshop, workshop.problem(loose, TARGETS, tumbling))
     assert 'set estimator: windows' in found.diverging
+    assert found.instead == 'windows'
     assert found.doubtful == tuple(item.name for item in found.parameters)
 
 
