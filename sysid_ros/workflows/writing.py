@@ -437,9 +437,9 @@ def _write_model(
 
 def check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
     """Check, before any work, that the MJCF text can take values for all parameters."""
-    spec = model.spec
+    compiled = compile_spec(model.spec, config.model)
     values: list[tuple[Target, float]] = []
-    for parameter in parameters_of(config, compile_spec(spec, config.model), spec):
+    for parameter in parameters_of(config, compiled, model.spec):
         # A value inside the bounds that is not the one in the text.
         step = math.sqrt(np.finfo(float).eps) * max(abs(parameter.nominal), 1.0)
         nudged = min(parameter.nominal + step, parameter.max_value)
@@ -448,6 +448,6 @@ def check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
         values.extend((target, nudged) for target in parameter.targets)
     biases: dict[str, float] = {}
     if config.estimator != 'simulation':
-        values, biases = motor_biases(compile_spec(spec, config.model), values)
+        values, biases = motor_biases(compiled, values)
     with tempfile.TemporaryDirectory() as folder:
         write_model(model, values, Path(folder) / MODEL, biases)
