@@ -54,12 +54,7 @@ class Estimated(NamedTuple):
 
     problem: Problem
     kind: EstimatorKind
-    sentence: str = ''
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader has to know of the estimator, if anything."""
-        return (f'Compared are {self.sentence}.',) if self.sentence else ()
+    sentence: str = ''  # after "Compared are"; empty where there is nothing to know of it
 
 
 def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:

@@ -106,6 +106,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 
     problem = load(config, observer, look)
     seen = estimated(config, problem)
+    compared = [f'Compared are {seen.sentence}.'] if seen.sentence else []
     found, _ = predicted(config, seen.problem, observer)
     health = [h for r in problem.recordings for h in r.alignment.health]
     known = {(item.bag, item.subject, item.kind) for item in health}
@@ -113,7 +114,7 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     return dataclasses.replace(
         found,
         health=(*health, *unlike_stamps(problem.recordings)),
-        notes=(*problem.notes, *seen.notes),
+        notes=(*problem.notes, *compared),
     )
 
 

@@ -262,10 +262,9 @@ def test_it_says_how_to_compare_forces_under_feedback(folder: Path) -> None:
     problem.model.actuator_biasprm[1, 1] = -5.0
     found = estimated(chosen, problem)
     assert found.kind is EstimatorKind.SIMULATION
-    (note,) = found.notes
-    assert note.endswith(
+    assert found.sentence.endswith(
         'more than forces drives the joints; '
-        'estimator: torque compares the forces, which simulates nothing.'
+        'estimator: torque compares the forces, which simulates nothing'
     )
 
 
