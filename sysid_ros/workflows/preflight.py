@@ -129,10 +129,8 @@ def predicted(
     What the model lacks and how far nominal values are off is in what was measured: a few steps
     leave of the residuals about what the fit will leave, in size and in time. So all that is said
     here is what the fit would say if it ended there. Sequences on which the nominal model is
-    unstable are left out. Steps go on from ``begun``, those with the same recordings.
-
-    Returns:
-        What is expected, and the first steps; None where simulations diverge.
+    unstable are left out. Steps go on from ``begun``, those with the same recordings; the steps are
+    returned, too, None where simulations diverge.
     """
     observer.stage(f'taking the first steps of a fit, {len(problem.parameters)} parameters')
     problem = with_timestep(problem, config.solver)
@@ -164,7 +162,7 @@ def predicted(
     if not options.windowed and options.start != 'windows':
         with make_simulator(problem.spec, parameters, stable, threads, drives=drives) as simulator:
             residuals = Residuals(simulator, estimate_noise(simulator.runs))
-            diverging = '' if simulator.prescribed else _apart(residuals, nominal, ROUGH)
+            diverging = '' if simulator.prescribed else _diverging(residuals, nominal, ROUGH)
         if diverging:
             return _lost(problem, unstable, diverging), None
     found = identify(
@@ -177,9 +175,7 @@ def predicted(
             problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=drives
         ) as simulator:
             residuals, x = Residuals(simulator, found.noise), found.values
-            diverging = ''
-            if not simulator.prescribed:
-                diverging = _apart(residuals, x, LOST) or _unexplained(residuals, x)
+            diverging = '' if simulator.prescribed else _diverging(residuals, x, LOST, UNEXPLAINED)
         if diverging:
             return _lost(problem, unstable, diverging), None
         sensors, bags = sources(found)
@@ -215,20 +211,20 @@ def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedPa
     )
 
 
-def _apart(residuals: Residuals, x: NDArray[np.float64], limit: float) -> str:
-    """Say how far simulations of neighbours of a candidate end apart; empty up to a limit."""
+def _diverging(
+    residuals: Residuals, x: NDArray[np.float64], farthest: float, most: float | None = None
+) -> str:
+    """Say how simulations of a candidate diverge; empty where they do not.
+
+    Those of its neighbours end farther apart, or more of the motion is unexplained.
+    """
     moved = roughness_at(residuals, x, len(x))
-    if moved <= limit:
-        return ''
-    # Nominal values are seldom better known than to a tenth.
-    far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
-    return f'move their ends {far} their range with values that are a tenth off'
-
-
-def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> str:
-    """Say so where a candidate does not follow the motion."""
-    left = unexplained(residuals, x)
-    if left <= UNEXPLAINED:
+    if not moved <= farthest:  # nor is NaN
+        # Nominal values are seldom better known than to a tenth.
+        far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
+        return f'move their ends {far} their range with values that are a tenth off'
+    left = 0.0 if most is None else unexplained(residuals, x)
+    if most is None or left <= most:
         return ''
     return f'leave {min(left, 1):.0%} of the variance of the motion unexplained'
 

@@ -350,11 +350,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: Path) -> Calibration:
-        """Read what was written into a dated folder.
-
-        Raises:
-            ResultError: It cannot be read.
-        """
+        """Read what was written into a dated folder; a ResultError where it cannot be read."""
         return cls(CalibrationResult.load(folder / RESULT), folder)
 
     @property
