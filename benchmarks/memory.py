@@ -35,10 +35,10 @@ from sysid_ros.model.targets import Unknown, make_unknowns
 from sysid_ros.results.comparison import read_history
 from sysid_ros.results.result import Standing
 from sysid_ros.signals import Trajectory
-from sysid_ros.uncertainty.covariance import JointEstimate, Known
+from sysid_ros.uncertainty.covariance import Difference, JointEstimate, Known
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.workflows.calibrate import calibrate
-from sysid_ros.workflows.fitting import Continued, continue_from
+from sysid_ros.workflows.fitting import continue_from
 
 MODEL = mujoco.MjModel.from_xml_string(two_joints())
 #: Of positions and velocities, rad and rad/s.
@@ -86,7 +86,9 @@ def _known_of(found: Identification) -> Known:
     return Known(tuple(p.name for p in _PARAMETERS), estimate)
 
 
-def _continued(known: Known, runs: list[Trajectory], forgetting: float) -> Continued:
+def _continued(
+    known: Known, runs: list[Trajectory], forgetting: float
+) -> tuple[Identification, Difference]:
     """Fit with memory."""
 
     def again(
@@ -117,11 +119,11 @@ def _count_changes(draws: int, seed: int, rho: float, factor: float) -> None:
     told, p_values, inside = [], [], np.zeros(len(_PARAMETERS), dtype=int)
     for base in range(seed, seed + 10 * draws, 10):
         known = _known_of(_fit_all([_record('before', TRUTH, base, rho)]))
-        done = _continued(known, [_record('after', changed, base + 1, rho)], 0.9)
-        pairs = zip(known.names, done.difference.changed, strict=True)
+        fit, own = _continued(known, [_record('after', changed, base + 1, rho)], 0.9)
+        pairs = zip(known.names, own.changed, strict=True)
         told.append([name for name, is_other in pairs if is_other])
-        p_values.append(done.difference.p_value)
-        low, high = ends(done.fit.intervals)
+        p_values.append(own.p_value)
+        low, high = ends(fit.intervals)
         inside += (low <= true) & (true <= high)
     seen = sum(map(bool, told))
     print(f'{CHANGED} times {factor:g}, noise AR(1) {rho:g}, {draws} draws from seed {seed}:')
@@ -148,8 +150,8 @@ def sequential(*, seed: int = 0, rho: float = 0.0, bags: int = 10) -> None:
     for forgetting in (1.0, 0.9, 0.5):
         found, changes = one, 0
         for own in runs[1:]:
-            done = _continued(_known_of(found), [own], forgetting)
-            found, changes = done.fit, changes + int(done.difference.changed.any())
+            found, difference = _continued(_known_of(found), [own], forgetting)
+            changes += int(difference.changed.any())
         off = (found.solution.x - whole.solution.x) / deviation
         width = np.subtract(*ends(found.intervals)[::-1]) / widths[0]
         print(

@@ -36,7 +36,7 @@ from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.signals import Trajectory
 from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.workflows.estimators import estimated
-from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.fitting import Job, fit_training
 from sysid_ros.workflows.preflight import Preflight, predicted
 from sysid_ros.workflows.problem import CalibrationBag, Problem
 
@@ -204,12 +204,12 @@ def judge(problem: Problem, arm: Arm, estimator: str) -> Outcome | str:
     seen = estimated(config, problem).problem
     times = [time.process_time()]
     try:
-        before = predicted(config, seen)[0]
+        before = predicted(config, seen, Nobody())[0]
     except FitError as err:
         return str(err)
     times.append(time.process_time())
     try:
-        after = fit_training(config, seen, Nobody())
+        after = fit_training(Job.begin(config, Nobody()), seen)
     except FitError as err:
         return str(err)
     times.append(time.process_time())

@@ -27,7 +27,7 @@ from sysid_ros.results.store import find
 from sysid_ros.signals import Trajectory
 from sysid_ros.toolbox import Parameter, ParameterDict, apply_param_modifiers_spec
 from sysid_ros.workflows.calibrate import identify
-from sysid_ros.workflows.problem import ReadOptions, joints_of, read_aligned
+from sysid_ros.workflows.problem import joints_of, read_aligned
 from sysid_ros.workflows.stored import read_again
 from sysid_ros.workflows.writing import Calibration, Identified, write
 
@@ -305,11 +305,16 @@ def read(
     Raises:
         SysidError: In one sentence, what is wrong with bag, model or mapping.
     """
-    source = Path(model) if isinstance(model, (str, Path)) else model
-    packages = [Path(entry) for entry in package_path]
     cuts = None if segments is None else validated(SegmentsConfig, dict(segments), 'segments')
-    options = ReadOptions(mapping, stamps, cuts, namespace, packages)
-    alignment, _ = read_aligned(Path(bag), source, options)
+    alignment, _ = read_aligned(
+        Path(bag),
+        Path(model) if isinstance(model, (str, Path)) else model,
+        mapping=mapping,
+        stamps=stamps,
+        segments=cuts,
+        namespace=namespace,
+        packages=[Path(entry) for entry in package_path],
+    )
     return AlignedBag(alignment)
 
 

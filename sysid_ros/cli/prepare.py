@@ -56,7 +56,7 @@ def init(
     """Write a commented calibration.yaml for recordings and a model.
 
     Looks at the recordings and the model, chooses roles, mapping and parameters that these
-    recordings can tell, and writes them. Exit code 1: they tell nothing of the model.
+    recordings can tell, and writes them. Where they tell nothing, nothing is written.
     """
     _check_absent(output, force=force)
 
@@ -100,7 +100,7 @@ def init(
             say(f'wrote {path}')
         if not quiet:
             print_next_commands(found, output)
-    return 0 if found.chosen else 1
+    return 0
 
 
 def _check_absent(path: Path, *, force: bool) -> None:

@@ -363,20 +363,27 @@ def convert_bag(
 
     cut = None if segments is None else load_segments(segments)
 
-    from sysid_ros.alignment import Format
+    from sysid_ros.alignment import Format, write_series
     from sysid_ros.cli.console import make_console, print_json, say
+    from sysid_ros.files import check_writable
     from sysid_ros.report.tables import print_alignment
-    from sysid_ros.workflows.problem import ReadOptions, convert
+    from sysid_ros.workflows.problem import read_aligned
 
-    alignment, written = convert(
+    if output is not None:
+        check_writable(output)
+    alignment, compiled = read_aligned(
         bag,
         model,
-        output,
-        ReadOptions(
-            mapping=mapping, stamps=stamps, segments=cut, namespace=namespace, packages=packages
-        ),
-        formats=[Format(name) for name in formats or _SeriesFormat],
+        mapping=mapping,
+        stamps=stamps,
+        segments=cut,
+        namespace=namespace,
+        packages=packages,
     )
+    written: tuple[Path, ...] = ()
+    if output is not None:
+        chosen = [Format(name) for name in formats or _SeriesFormat]
+        written = write_series(output, alignment, compiled, chosen)
     if json:
         print_json(
             {

@@ -82,33 +82,14 @@ def _print_targets(found: CalibrationProposal) -> None:
 
 def print_next_commands(found: CalibrationProposal, output: Path) -> None:
     """Say what to type next."""
-    trained = found.of_role('train')
-    if not found.chosen:
-        _print_record(found, trained[0].path)
-        return
     if not found.of_role('validate'):
+        bag = found.of_role('train')[0].path.with_name('validate_1')
         say('Nothing is held out: record another motion, and repeat sysid init with both:')
-        say(f'  {_record(str(trained[0].path.with_name("validate_1")))}')
+        say(f'  ros2 launch sysid_ros record.launch.xml output:={shlex.quote(str(bag))}')
     file = shlex.quote(str(output))
     say('Correct that in the file, then:' if found.problem else 'Next:')
     say(f'  sysid preflight {file}')
     say(f'  sysid calibrate {file}')
-
-
-def _print_record(found: CalibrationProposal, bag: Path) -> None:
-    """Say how to record what tells more."""
-    joints = [item.attribute for item in found.targets if item.target.startswith('joint/')]
-    asked = ' '.join(f"--for 'joint/*/{name}'" for name in dict.fromkeys(joints or ['armature']))
-    model = shlex.quote(str(found.model))
-    say('These recordings tell nothing of this model. Name the right model, or record a motion')
-    say('that tells more, of 10 s or longer, and repeat sysid init with it:')
-    say(f'  sysid excite {model} {asked} -o motion.csv')
-    say(f'  {_record(str(bag.with_name("train_2")))}')
-    say(f'  ros2 launch sysid_ros excite.launch.xml model:={model} motion:=motion.csv')
-
-
-def _record(bag: str) -> str:
-    return f'ros2 launch sysid_ros record.launch.xml output:={shlex.quote(bag)}'
 
 
 def print_design(console: LiteralConsole, found: Design, *, collide: bool) -> None:
@@ -370,7 +351,8 @@ def _print_sources(console: LiteralConsole, found: Preflight) -> None:
             most, name = max(known)
             wider = 'lost' if math.isinf(most) else f'known {most:.2g} times worse'
             console.print(f'bag {bag.name}: without it {name} would be {wider}')
-    idle = [f'{s.kind} {s.name}' for s in found.sources if s.adds_nothing]
+    idle = [f'sensor {each.name}' for each in found.sensors if each.adds_nothing]
+    idle += [f'bag {each.name}' for each in found.bags if each.adds_nothing]
     if idle:
         console.print(f'adds nothing (no interval 5 % wider without): {listed(idle)}')
     if found.dead:

@@ -14,12 +14,7 @@ from sysid_ros.fit.observer import Nobody, Observer
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.film import film_of, frames
-from sysid_ros.workflows.fitting import (
-    deadline_of,
-    fit_problem,
-    recall,
-    timestep_change,
-)
+from sysid_ros.workflows.fitting import Job, fit_problem, recall, timestep_change
 from sysid_ros.workflows.predictions import simulate
 from sysid_ros.workflows.problem import Subject, load, subject_of
 from sysid_ros.workflows.validation import families_of, training_bags, validate
@@ -51,11 +46,9 @@ def calibrate(
     check_writable(config.output)
     subject = subject_of(config)
     check_written_back(config, subject.model)
-    identified = identify(
-        config, command=command, observer=observer, cancel=cancel, subject=subject
-    )
+    found = identify(config, command=command, observer=observer, cancel=cancel, subject=subject)
     observer.stage('writing result, report and model')
-    return write(identified, config.output)
+    return write(found, config.output)
 
 
 def identify(
@@ -70,8 +63,10 @@ def identify(
 
     What was read of the model already is the ``subject``; it is read here unless given.
     """
-    observer, deadline, threads = observer or Nobody(), deadline_of(config), config.solver.threads
+    observer, threads = observer or Nobody(), config.solver.threads
+    job = Job.begin(config, observer, cancel)
     memory, config, warnings = recall(config)
+    job = job._replace(config=config)
     recorded = load(config, observer, subject=subject)
     seen = estimated(config, recorded)
     problem = seen.problem
@@ -79,19 +74,19 @@ def identify(
     families = families_of(config.validation.leave_out, training_bags(problem))
     count = how_many(problem.parameters, 'parameter')
     observer.stage(f'fitting {count} to {how_many(problem.sequences("train"), "sequence")}')
-    fitted = fit_problem(config, problem, memory, observer, cancel, deadline)
+    fitted = fit_problem(job, problem, memory)
     observer.stage('predicting all recordings, nominal and fitted')
     trajectories = [s for each in problem.recordings for s in each.alignment.sequences]
-    film = config.report.film and seen.kind is not EstimatorKind.TORQUE
+    filmed = config.report.film and seen.kind is not EstimatorKind.TORQUE
     table = simulate(
         fitted.predictor(threads),
         # Commands act when they were found to.
         fitted.fit.as_arrived(trajectories, offsets=True),
         window=fitted.fit.window,
         noise=fitted.fit.noise,
-        beside=partial(frames, problem.model) if film else None,
+        beside=partial(frames, problem.model) if filmed else None,
     )
-    tested = validate(config, recorded, fitted, families, table, observer, cancel, deadline)
+    tested = validate(config, recorded, fitted, families, table, observer, cancel, job.deadline)
     result = assemble(
         config,
         command,

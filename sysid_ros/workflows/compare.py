@@ -18,7 +18,7 @@ from sysid_ros.fit.observer import Observer, counted
 from sysid_ros.results.result import ROLES
 from sysid_ros.uncertainty.covariance import FEWEST_PARTS, paired
 from sysid_ros.uncertainty.inference import Identification
-from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.fitting import Job, fit_training
 from sysid_ros.workflows.predictions import Predictor, residuals_of, rms
 from sysid_ros.workflows.problem import Problem, load
 from sysid_ros.workflows.validation import error_without, families_of, leave_out, training_bags
@@ -110,7 +110,7 @@ def compare_problems(
         observer.stage(f'fitting {candidate.name}, {len(problem.parameters)} parameters')
         for refused in problem.refused:
             raise refused
-        fit = fit_training(candidate.config, problem, observer)
+        fit = fit_training(Job.begin(candidate.config, observer), problem)
         if fit.window is not None:
             raise FitError(
                 f'The fit of {candidate.name!r} rests on windows, so that whole recordings cannot '

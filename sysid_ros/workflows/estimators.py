@@ -46,18 +46,15 @@ from sysid_ros.simulation.runs import prepare
 from sysid_ros.uncertainty.inference import Identification
 from sysid_ros.workflows.problem import NotToldError, Problem
 
+_WINDOWS = 'simulations over windows{}, each from where the robot was at its start'
+
 
 class Estimated(NamedTuple):
     """What is fitted: recordings or the forces along them, by which estimator, and why."""
 
     problem: Problem
     kind: EstimatorKind
-    sentence: str = ''
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the reader has to know of the estimator, if anything."""
-        return (f'Compared are {self.sentence}.',) if self.sentence else ()
+    sentence: str = ''  # after "Compared are"; empty where there is nothing to know of it
 
 
 def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
@@ -91,7 +88,7 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
             also = f'; nor do its forces tell, since {reason}.' if reason else '.'
             raise NotToldError(str(refused).rstrip('.') + also) from refused
         if chosen == 'windows':
-            return Estimated(recorded, EstimatorKind.WINDOWS, _of_windows())
+            return Estimated(recorded, EstimatorKind.WINDOWS, _WINDOWS.format(''))
         sentence = f'whole simulations, not forces along the motion: {reason}' if reason else ''
         return Estimated(recorded, EstimatorKind.SIMULATION, sentence)
     seen = problem.with_trajectories(
@@ -106,29 +103,20 @@ def estimated(config: CalibrationConfig, problem: Problem) -> Estimated:
             'Expected a training recording with ten periods or more of motion and measured '
             'forces that no limit or contact disturbs, found none.'
         )
-    return Estimated(
-        seen, EstimatorKind.TORQUE, _of_forces(problem, seen, asked=chosen == 'torque')
-    )
-
-
-def _of_forces(problem: Problem, seen: Problem, *, asked: bool) -> str:
-    cutoffs = [s.motion.cutoff for s in seen.sequences('train') if s.motion is not None]
     why = 'nothing else says what drove the robot' if problem.refused else 'forces drive the joints'
-    if asked:
-        why = 'as asked for'
+    why = 'as asked for' if chosen == 'torque' else why
+    return Estimated(seen, EstimatorKind.TORQUE, _of_forces(problem, seen, why))
+
+
+def _of_forces(problem: Problem, seen: Problem, why: str) -> str:
+    cutoff = min(s.motion.cutoff for s in seen.sequences('train') if s.motion is not None)
     held = standing(problem.model, problem.sequences('train'))
     if held:
         why += f'; {listed(held)} not measured: taken to stand still'
     return (
-        f'forces along the measured motion, low-passed at {min(cutoffs):.3g} Hz ({why}); '
+        f'forces along the measured motion, low-passed at {cutoff:.3g} Hz ({why}); '
         'positions are predicted for validation only'
     )
-
-
-def _of_windows(seconds: float | None = None) -> str:
-    """Say what windows are compared."""
-    length = '' if seconds is None else f' of {seconds:g} s'
-    return f'simulations over windows{length}, each from where the robot was at its start'
 
 
 def by_windows(seen: Estimated, fit: Identification) -> Estimated:
@@ -138,7 +126,7 @@ def by_windows(seen: Estimated, fit: Identification) -> Estimated:
     why = ' (as asked for)'
     if seen.kind is EstimatorKind.SIMULATION:
         why = ': over whole recordings the smallest errors grow until they decide where motion ends'
-    sentence = _of_windows(fit.window) + why
+    sentence = _WINDOWS.format(f' of {fit.window:g} s') + why
     return seen._replace(kind=EstimatorKind.WINDOWS, sentence=sentence)
 
 
@@ -158,9 +146,8 @@ def _not_by_forces(problem: Problem) -> str | None:
     if reason is not None:
         return reason
     for parameter in problem.parameters:
-        for target in parameter.targets:
-            if not _acts(problem.model, target):
-                return f'parameter {parameter.name!r} does not act on the forces of a given motion'
+        if not all(_acts(problem.model, target) for target in parameter.targets):
+            return f'parameter {parameter.name!r} does not act on the forces of a given motion'
     return None
 
 
@@ -209,16 +196,12 @@ def _motors(model: mujoco.MjModel) -> list[_Motor]:
 
 def motor_biases(
     model: mujoco.MjModel, values: Sequence[tuple[Target, float]]
-) -> tuple[dict[str, float], frozenset[str]]:
-    """Return the constant forces of motors with which they read as much as they are told.
+) -> tuple[list[tuple[Target, float]], dict[str, float]]:
+    """Return values without the offsets of efforts, and motors to the constant forces they become.
 
     A force is read as ``needed + offset``: who tells a motor what was read has it exert the offset
     too much. Half the difference of dry friction in both directions is such an offset. The offsets
-    of sensors are ``sensor/NAME/bias`` among the values.
-
-    Returns:
-        Name of each motor to its constant force, N·m or N before its gear, and the sensors whose
-        offsets these stand for.
+    of sensors are ``sensor/NAME/bias`` among the values; forces are in N·m or N before a gear.
     """
     weights = force_weights(model)
     moments = np.nan_to_num(transmissions(model))
@@ -234,7 +217,7 @@ def motor_biases(
                 scaled.add(target.name)
     used = {name: offset for name, offset in offsets.items() if name not in scaled}
     if not used:
-        return {}, frozenset()
+        return list(values), {}
     read = np.array([each for each, _ in used.values()])
     of_joints = np.linalg.lstsq(read, [value for _, value in used.values()], rcond=None)[0]
     found = {}
@@ -243,22 +226,18 @@ def motor_biases(
         if motor.name and bias:
             found[motor.name] = bias
     said = np.linalg.lstsq(moments.T, of_joints, rcond=None)[0] @ moments if len(moments) else 0
-    whole = len(found) > 0 and np.allclose(said, of_joints)
-    return (found, frozenset(used)) if whole else ({}, frozenset())
+    if not found or not np.allclose(said, of_joints):
+        return list(values), {}
+    return [v for v in values if v[0].name not in used or v[0].attribute != 'bias'], found
 
 
 def with_biases(
     result: CalibrationResult, source: RobotModel, values: Sequence[tuple[Target, float]]
 ) -> tuple[list[tuple[Target, float]], dict[str, float]]:
-    """Return what is written of values: offsets of efforts become constant forces of motors.
-
-    That is where the fit was one of efforts. Returned are the other values, and actuators with the
-    constant forces that they exert.
-    """
+    """Return what is written of the values of a result; see `motor_biases` for fits of efforts."""
     if result.solver is None or result.solver.estimator is not EstimatorKind.TORQUE:
         return list(values), {}
-    biases, read = motor_biases(compile_spec(source.spec, Path(result.model)), values)
-    return [v for v in values if v[0].name not in read or v[0].attribute != 'bias'], biases
+    return motor_biases(compile_spec(source.spec, Path(result.model)), values)
 
 
 def _told(problem: Problem) -> Problem:
@@ -280,8 +259,8 @@ def _told(problem: Problem) -> Problem:
                 later = series.times >= 0
                 own = [m.moment[dof] * (m.gain * series.get(m.name) + m.bias) for m in acting]
                 force = np.sum(own, axis=0)
-                mapping = {model.sensor(sensor).name: (SignalType.MjSensor, np.array([0]))}
-                measured.append(TimeSeries(series.times[later], force[later], mapping))
+                name = model.sensor(sensor).name
+                measured.append(TimeSeries.from_columns(series.times[later], force[later], [name]))
         return dataclasses.replace(sequence, measurements=(*sequence.measurements, *measured))
 
     return problem.with_trajectories(change)
@@ -324,8 +303,8 @@ def driven(problem: Problem, values: Sequence[tuple[Target, float]] = ()) -> Pro
             exerted = np.full(len(times), -motor.bias)
             for force, part in used:
                 exerted += part * (resampled(force.samples, times) - offsets.get(force.sensor, 0.0))
-            mapping = {motor.name: (SignalType.MjCtrl, np.array([0]))}
-            commands.append(TimeSeries(times, exerted[:, None] / motor.gain, mapping))
+            told = exerted[:, None] / motor.gain
+            commands.append(TimeSeries.from_columns(times, told, [motor.name], SignalType.MjCtrl))
         return dataclasses.replace(sequence, commands=tuple(commands))
 
     return problem.with_trajectories(change)

@@ -19,25 +19,16 @@ import math
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
-from sysid_ros.config.schema import CalibrationConfig, SolverConfig, VerdictKind
-from sysid_ros.errors import (
-    CancelledError,
-    ConfigError,
-    FitError,
-    ModelError,
-    ResultError,
-    listed,
-    nearest,
-)
+from sysid_ros.config.schema import BagSelection, CalibrationConfig, SolverConfig, VerdictKind
+from sysid_ros.errors import ConfigError, ModelError, ResultError, listed
 from sysid_ros.files import files_in, sha256
 from sysid_ros.fit.fit import FitOptions, with_arrivals_in
 from sysid_ros.fit.noise import JointPrior
@@ -53,7 +44,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.covariance import Difference, Known, difference
 from sysid_ros.uncertainty.inference import Identification, data_only, identify
 from sysid_ros.workflows.predictions import Fitted, Predictions, Predictor
-from sysid_ros.workflows.problem import Problem, bags_of
+from sysid_ros.workflows.problem import Problem, bags_of, matched_names
 
 #: Longer steps are tried for recordings of more steps than the last: from the first, s, on, halved
 #: each time.
@@ -70,46 +61,50 @@ _SURELY = 4.0
 _ANCHOR = 1e-3
 
 
-def fit_problem(
-    config: CalibrationConfig,
-    problem: Problem,
-    memory: Memory | None,
-    observer: Observer,
-    cancel: threading.Event | None = None,
-    deadline: float = math.inf,
-) -> Fitted:
-    """Fit a problem as a configuration says, with an earlier result or without.
+class Job(NamedTuple):
+    """A configuration that is fitted, who watches that, and what ends it."""
+
+    config: CalibrationConfig
+    observer: Observer
+    cancel: threading.Event | None = None
+    deadline: float = math.inf  # in ``time.monotonic()``
+
+    @classmethod
+    def begin(
+        cls, config: CalibrationConfig, observer: Observer, cancel: threading.Event | None = None
+    ) -> Self:
+        """Return a job that begins now, and ends after the time that its configuration allows."""
+        limit = math.inf if config.solver.time is None else config.solver.time
+        return cls(config, observer, cancel, time.monotonic() + limit)
+
+
+def fit_problem(job: Job, problem: Problem, memory: Memory | None) -> Fitted:
+    """Fit a problem, with an earlier result or without.
 
     Where commands were found to have arrived late, those of held-out recordings are looked at, too.
     """
     if memory is None:
-        fitted = fit_and_correct(config, problem, observer, cancel, deadline)
+        fitted = fit_and_correct(job, problem)
     else:
-        fitted = _fit_with_memory(config, problem, memory, observer, cancel, deadline)
+        fitted = _fit_with_memory(job, problem, memory)
     held_out = problem.sequences('validate')
     if fitted.fit.arrival_errors and held_out:
-        observer.stage('finding when commands of held-out recordings acted')
+        job.observer.stage('finding when commands of held-out recordings acted')
         found = with_arrivals_in(
             fitted.fit,
             fitted.refit.spec,
             held_out,
-            threads=config.solver.threads,
-            cancel=cancel,
-            deadline=deadline,
+            threads=job.config.solver.threads,
+            cancel=job.cancel,
+            deadline=job.deadline,
         )
         fitted = fitted._replace(fit=found)
     return fitted
 
 
-def fit_and_correct(
-    config: CalibrationConfig,
-    problem: Problem,
-    observer: Observer,
-    cancel: threading.Event | None = None,
-    deadline: float = math.inf,
-) -> Fitted:
+def fit_and_correct(job: Job, problem: Problem) -> Fitted:
     """Fit a problem, and correct the fit for the time step that recordings speak for."""
-    fit_to = partial(fit_training, config, observer=observer, cancel=cancel, deadline=deadline)
+    config, fit_to = job.config, partial(fit_training, job)
     fitted = with_timestep(problem, config.solver)
     may_correct = config.solver.timestep != 'model' and config.estimator != 'windows'
     if not may_correct or not _may_change(problem):
@@ -123,62 +118,43 @@ def fit_and_correct(
     refit = fitted
     for judged in (False, True):  # the second time for what the first has moved
         if found.solution.status not in LIMITS:
-            observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
+            job.observer.stage(f'correcting for a time step of {exact.model.opt.timestep:g} s')
             refit = corrected(exact, fitted, found, config.solver.threads)
             found = fit_to(refit, begun=found, judged=judged)
     return Fitted(found, exact, refit)
 
 
 def fit_training(
-    config: CalibrationConfig,
+    job: Job,
     problem: Problem,
-    observer: Observer,
-    cancel: threading.Event | None = None,
     *,
     memory: JointPrior | None = None,
-    deadline: float | None = None,
     begun: Identification | None = None,
     judged: bool = True,
 ) -> Identification:
-    """Fit the parameters of a problem to its training sequences.
-
-    It is done by the deadline, in ``time.monotonic()``; in ``solver.time`` from now unless given.
-    """
-    options = options_of(config, problem, deadline)
+    """Fit the parameters of a problem to its training sequences."""
+    options = options_of(job, problem)
     if not judged:
         rough = max(options.settings.accuracy, ROUGH_TOLERANCE)
         settings = dataclasses.replace(options.settings, accuracy=rough)
         options = dataclasses.replace(options, settings=settings, judged=False)
-    try:
-        return identify(
-            problem.spec,
-            problem.parameters,
-            problem.sequences('train'),
-            options=options,
-            prior=memory,
-            cancel=cancel,
-            observer=observer,
-            begun=begun,
-        )
-    except CancelledError:
-        raise
-    except FitError as err:
-        # Without commands little moves: that is then what the user has to know.
-        idle = next(filter(None, (bag.idle_actuators for bag in problem.recordings)), '')
-        if not idle:
-            raise
-        raise FitError(f'{str(err).rstrip(".")}; bag {idle}.') from err
+    return identify(
+        problem.spec,
+        problem.parameters,
+        problem.sequences('train'),
+        options=options,
+        prior=memory,
+        cancel=job.cancel,
+        observer=job.observer,
+        begun=begun,
+    )
 
 
-def options_of(
-    config: CalibrationConfig, problem: Problem, deadline: float | None = None
-) -> FitOptions:
+def options_of(job: Job, problem: Problem) -> FitOptions:
     """Return how a configuration has a problem fitted."""
-    solver = config.solver
-    if deadline is None:
-        deadline = deadline_of(config)
+    config, solver = job.config, job.config.solver
     return FitOptions(
-        SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=deadline),
+        SolverSettings(solver.loss, solver.max_iterations, solver.accuracy, deadline=job.deadline),
         start=solver.start,
         windowed=config.estimator == 'windows',
         starts=solver.starts,
@@ -189,24 +165,14 @@ def options_of(
     )
 
 
-def deadline_of(config: CalibrationConfig) -> float:
-    """Return when a fit that begins now is to be done, in ``time.monotonic()``."""
-    return math.inf if config.solver.time is None else time.monotonic() + config.solver.time
-
-
 def known_noise(given: dict[str, float], problem: Problem) -> dict[str, float]:
     """Return the noise of each sensor that a name or pattern is of; later ones override."""
     training = problem.sequences('train')
     sensors = sorted({name for each in training for m in each.measurements for name in m.names})
     found: dict[str, float] = {}
     for pattern, sigma in given.items():
-        matching = [sensor for sensor in sensors if fnmatchcase(sensor, pattern)]
-        if not matching:
-            hint = nearest(pattern, sensors)
-            raise ConfigError(
-                f'Expected a compared sensor in statistics.noise, found {pattern!r}; {hint}.'
-            )
-        found.update(dict.fromkeys(matching, sigma))
+        names = matched_names(pattern, sensors, 'compared sensor', 'statistics.noise')
+        found.update(dict.fromkeys(names, sigma))
     return found
 
 
@@ -355,22 +321,12 @@ def change_of(table: Predictions) -> float:
     return float(np.sqrt(max(shares, default=0.0)))
 
 
-class Continued(NamedTuple):
-    """A fit that continues earlier estimates, and how the new data's own differ from those."""
-
-    fit: Identification
-    difference: Difference
-
-
 def recall(config: CalibrationConfig) -> tuple[Memory | None, CalibrationConfig, tuple[str, ...]]:
     """Read the earlier result that a configuration names, if any.
 
     ``auto`` means the current one; where there is none yet, or none that can be continued, memory
-    begins anew. The bags that the earlier result learned from are left out: nothing is learned
-    twice.
-
-    Returns:
-        The earlier result, the configuration with the other bags, and sentences about both.
+    begins anew. The returned configuration is without the bags that the earlier result learned
+    from: nothing is learned twice. Sentences tell of both.
     """
     previous = config.memory.previous
     begins = previous == 'auto'
@@ -424,10 +380,7 @@ def _without_known_bags(
             f'Expected a training bag that the earlier result {str(memory.path)!r} does not know, '
             f'found only {listed(left_out)}; record another or set memory.previous to none.'
         )
-    chosen = tuple(
-        config.bags[0].model_copy(update={'path': glob.escape(str(path)), 'role': role})
-        for path, role in kept
-    )
+    chosen = tuple(BagSelection(path=glob.escape(str(path)), role=role) for path, role in kept)
     sentence = f'Known from the earlier result and not read again: {listed(left_out)}.'
     # Parts that are to be left out in turn may be bags that are not read.
     validation = config.validation
@@ -437,15 +390,9 @@ def _without_known_bags(
     return config.model_copy(update=update), (sentence,)
 
 
-def _fit_with_memory(
-    config: CalibrationConfig,
-    problem: Problem,
-    memory: Memory,
-    observer: Observer,
-    cancel: threading.Event | None,
-    deadline: float,
-) -> Fitted:
+def _fit_with_memory(job: Job, problem: Problem, memory: Memory) -> Fitted:
     """Fit to new data and what was known before, unless the robot changed."""
+    config = job.config
     stepped_problem = with_timestep(problem, config.solver)
 
     def fit_from(
@@ -453,12 +400,12 @@ def _fit_with_memory(
     ) -> Identification:
         chosen = config
         if earlier is not None:
-            observer.stage(f'continuing {memory.place}')
+            job.observer.stage(f'continuing {memory.place}')
             start = StartKind.NOMINAL if earlier.window is None else config.solver.start
             solver = config.solver.model_copy(update={'start': start, 'starts': 1})
             chosen = config.model_copy(update={'solver': solver})
         moved = dataclasses.replace(stepped_problem, parameters=parameters)
-        return fit_training(chosen, moved, observer, cancel, memory=prior, deadline=deadline)
+        return fit_training(job._replace(config=chosen), moved, memory=prior)
 
     parameters = problem.parameters
     now = {p.name: {target.path for target in p.targets} for p in parameters}
@@ -467,10 +414,9 @@ def _fit_with_memory(
     if not known.names:
         found = fit_from(parameters, None, None)
         return Fitted(found, problem, stepped_problem, None, tuple(warnings))
-    done = continue_from(
+    found, seen = continue_from(
         known, parameters, fit_from, forgetting=config.memory.forgetting, level=config.memory.level
     )
-    found = done.fit
     if found.start == StartKind.NOMINAL:
         found = dataclasses.replace(found, start_sentence=f'the values of {memory.place}')
     values = dict(zip((p.name for p in found.parameters), found.solution.x.tolist(), strict=True))
@@ -479,7 +425,7 @@ def _fit_with_memory(
         known,
         np.array([values[name] for name in known.names]),
         {p.name: p.unit for p in found.parameters},
-        done.difference,
+        seen,
         'what was known of it before is dropped',
     )
     if drift.changed or math.isnan(drift.p_value):
@@ -515,8 +461,8 @@ def continue_from(
     *,
     forgetting: float,
     level: float,
-) -> Continued:
-    """Fit to new data and earlier estimates.
+) -> tuple[Identification, Difference]:
+    """Fit to new data and earlier estimates; return how the new data's own differ from these, too.
 
     The new data are fitted alone first. Where what they say differs from the earlier estimates by
     more than chance, the earlier knowledge of the parameters that changed is dropped, so that it
@@ -525,12 +471,8 @@ def continue_from(
     Residuals resemble their neighbours, and least squares takes them for independent: the new data
     count as more than they say. The earlier knowledge is weighted up by the same factor.
 
-    Args:
-        known: The earlier estimates, at least one, of some of the parameters.
-        parameters: The unknowns.
-        fit: Fits the new data with a prior, from an earlier fit.
-        forgetting: Weight of the earlier information, 0 to 1.
-        level: Probability of seeing a change where there is none.
+    ``fit`` fits the new data with a prior, from an earlier fit. The earlier information has a
+    weight of ``forgetting``, 0 to 1; ``level`` is how often a change is seen where there is none.
     """
 
     def starting(x: NDArray[np.float64], without: Container[str] = ()) -> tuple[Unknown, ...]:
@@ -577,4 +519,4 @@ def continue_from(
         start=first.start,
         start_sentence=first.start_sentence,
     )
-    return Continued(last, seen)
+    return last, seen

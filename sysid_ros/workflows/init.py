@@ -13,6 +13,7 @@ import glob
 import math
 import os
 import re
+import shlex
 import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from sysid_ros.alignment.axes import EffortKind, in_namespace
 from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
-from sysid_ros.alignment.pairs import PairRole, column_name, similarities
+from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
 from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
@@ -47,8 +48,8 @@ from sysid_ros.errors import (
 from sysid_ros.files import matching
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
+from sysid_ros.model.elements import driven_joint
 from sysid_ros.model.loading import (
-    add_actuators,
     compile_spec,
     free_joints,
     implied_actuators,
@@ -57,8 +58,8 @@ from sysid_ros.model.loading import (
     read_model,
 )
 from sysid_ros.text import scalar
-from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import with_timestep
+from sysid_ros.vocabulary import SECOND_NS
+from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
 from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
 
@@ -138,6 +139,11 @@ class ProposedTarget:
         return self.target.rsplit('/', 1)[-1]
 
     @property
+    def parameter(self) -> str:
+        """Name of the parameter that it becomes."""
+        return self.name or self.target
+
+    @property
     def entry(self) -> dict[str, Any]:
         """The entry of ``parameters``."""
         found: dict[str, Any] = {'target': self.target, 'bounds': list(self.bounds)}
@@ -204,21 +210,19 @@ def find_bags(pattern: str) -> list[Path]:
 
 
 def _is_bag(path: Path) -> bool:
+    tables = table_files(path)
     if path.is_file():
-        return bool(suffix(path) or table_files(path))
-    if (path / METADATA).exists() or (path / 'meta/info.json').exists():
+        return bool(suffix(path) or tables)
+    if any((path / name).exists() for name in (METADATA, 'meta/info.json')):
         return True
-    if any(suffix(item) for item in path.iterdir()):
+    if any(map(suffix, path.iterdir())):
         return True
     # Tables are parts of one recording, but those with equal columns are recordings each.
-    tables = table_files(path)
-    if any(table.suffix != CSV for table in tables):
-        return False
     headings = set()
     for table in tables:
         with table.open('rb') as stream:
             headings.add(stream.readline())
-    return len(headings) > 1
+    return len(headings) > 1 and all(table.suffix == CSV for table in tables)
 
 
 def propose_calibration(
@@ -234,7 +238,8 @@ def propose_calibration(
     The model is None for the ``robot_description`` in the first recording.
 
     Raises:
-        SysidError: No recording can be read, or nothing in one belongs to the model.
+        SysidError: No recording can be read, nothing in one belongs to the model, or they tell
+            nothing of it.
     """
     columns: dict[Path, BagColumns] = {}
     unread = []
@@ -253,17 +258,22 @@ def propose_calibration(
     source = read_model(model, packages)
     spec = source.spec
     mapping = _mapping(spec, model, max(training, key=_seconds))
-    asked: Any = 'auto'
-    if mapping is None:
-        imply_actuators(spec, model, training[0])
-    else:
-        asked = mapping_of(mapping)
-        add_actuators(spec, asked.actuators)
+    asked: Any = 'auto' if mapping is None else mapping_of(mapping)
+    imply_actuators(spec, model, training[0], asked)
     compiled = compile_spec(spec, model)
     looked = [_looked_at(bag, compiled, asked, *roles[path]) for path, bag in columns.items()]
     bags = (*(bag for bag, _ in looked), *unread)
     reports = [found for bag, found in looked if bag.role == 'train' and found is not None]
     del columns, training
+    if not reports:
+        raise AlignmentError(next(bag.why for bag in bags if bag.role is None))
+    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
+    joints = free_joints(spec)
+    moved = [name for name in joints if name in moving]
+    still = [name for name in joints if name not in moving]
+    if not moved:
+        longest = max(bag.seconds for bag in bags if bag.role == 'train')
+        raise _told_nothing(model, f'no joint that moves in {longest:.2g} s')
     measured = dict.fromkeys(
         pair.name
         for found in reports
@@ -273,7 +283,6 @@ def propose_calibration(
     speed = mujoco.mjtSensor.mjSENS_JOINTVEL
     others = [name for name in measured if compiled.sensor(name).type[0] != speed]
     efforts = any(joint.effort for found in reports for joint in found.joints)
-    targets = _targets(spec, compiled, bags, reports, efforts=efforts)
     sensors = 'It has no sensors of its joints: position, velocity and effort of each are implied.'
     notes = (
         *source.description.notes,
@@ -281,27 +290,38 @@ def propose_calibration(
         implied_sentence(spec),
         falling_base(compiled, measured),
     )
+    silent = (
+        f'{len(still)} of the {len(joints)} joints of the model never move in the training '
+        f'recordings, so nothing of them is identified ({listed(still)}): is an encoder '
+        'silent, or is this the model of another robot?'
+    )
     proposal = CalibrationProposal(
-        model,
-        tuple(filter(None, notes)),
-        bags,
-        mapping,
-        targets,
-        _still(spec, bags),
-        tuple(_questions(mapping, reports)),
-        packages,
-        namespace,
+        model=model,
+        model_notes=tuple(filter(None, notes)),
+        bags=bags,
+        mapping=mapping,
+        targets=_targets(compiled, moved, implied_actuators(spec), bags, reports, efforts=efforts),
+        notes=(silent,) if still else (),
+        questions=tuple(_questions(mapping, reports)),
+        packages=packages,
+        namespace=namespace,
         # Drivers that report no efforts derive velocities from positions, and filter them.
-        () if efforts or len(others) == len(measured) else tuple(others),
+        sensors=() if efforts or len(others) == len(measured) else tuple(others),
     )
     return _tried(proposal, observer)
 
 
+def _told_nothing(model: Path, found: str) -> AlignmentError:
+    return AlignmentError(
+        f'Expected recordings that tell something of {str(model)!r}, found {found}: name the right '
+        'model, or record a motion of 10 s or longer, as '
+        f"`sysid excite {shlex.quote(str(model))} --for 'joint/*/armature' -o motion.csv` designs."
+    )
+
+
 def _seconds(bag: BagColumns) -> float:
-    stamps = [topic.receive_ns for topic in bag.topics if len(topic.receive_ns)]
-    if not stamps:
-        return 0.0
-    return float(max(s.max() for s in stamps) - min(s.min() for s in stamps)) / 1e9
+    stamps = np.concatenate([np.zeros(0, int), *(topic.receive_ns for topic in bag.topics)])
+    return float(np.ptp(stamps)) / SECOND_NS if len(stamps) else 0.0
 
 
 def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
@@ -354,11 +374,11 @@ def _looked_at(
         found = inspect(bag, model, mapping=mapping)
     except AlignmentError as err:
         return ProposedBag(bag.path, None, str(err)), None
-    if found.mapping is not None and found.mapping.problem:
+    assert found.mapping is not None  # noqa: S101 (there is a model)
+    if found.mapping.problem:
         return ProposedBag(bag.path, None, found.mapping.problem), None
     lags = [joint.lag.seconds for joint in found.joints if joint.lag is not None]
-    pairs = found.mapping.pairs if found.mapping else ()
-    used = {column_name(pair.topic, pair.field, pair.label) for pair in pairs}
+    used = {column_name(pair.topic, pair.field, pair.label) for pair in found.mapping.pairs}
     unused = {item.channel for item in found.channels} - used
     # What is wrong with every recording is not said of each.
     usual = (FindingKind.UNMAPPED, FindingKind.BEFORE_FIRST_COMMAND)
@@ -367,17 +387,16 @@ def _looked_at(
         for item in found.findings
         if item.kind not in usual and (item.left_out or item.subject not in unused)
     )
-    moving = [
-        joint.name
-        for joint in found.joints
-        if moves(model, model.joint(joint.name).id, joint.high - joint.low)
-    ]
     proposed = ProposedBag(
         bag.path,
         role,
         why,
         found.bag.duration,
-        tuple(moving),
+        tuple(
+            joint.name
+            for joint in found.joints
+            if moves(model, model.joint(joint.name).id, joint.high - joint.low)
+        ),
         sum(bool(joint.command) for joint in found.joints),
         float(np.median(lags)) if lags else math.nan,
         tuple(f'{g.kind.grade}: {g.kind}: {g.text(bags=False)}' for g in aggregated(kept)),
@@ -418,37 +437,21 @@ def _questions(mapping: Proposal | None, reports: Sequence[Inspection]) -> Itera
         )
 
 
-def _still(spec: mujoco.MjSpec, bags: Sequence[ProposedBag]) -> tuple[str, ...]:
-    """Say which joints these recordings say nothing of."""
-    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
-    joints = free_joints(spec)
-    still = [name for name in joints if name not in moving]
-    if not still or not moving:
-        return ()
-    note = (
-        f'{len(still)} of the {len(joints)} joints of the model never move in the training '
-        f'recordings, so nothing of them is identified ({listed(still)}): is an encoder '
-        'silent, or is this the model of another robot?'
-    )
-    return (note,)
-
-
 def _targets(
-    spec: mujoco.MjSpec,
     model: mujoco.MjModel,
+    joints: Sequence[str],
+    guessed: Sequence[str],
     bags: Sequence[ProposedBag],
     reports: Sequence[Inspection],
     *,
     efforts: bool,
 ) -> tuple[ProposedTarget, ...]:
-    """Return what may be identified of the joints that move, most important first."""
-    moving = {name for bag in bags if bag.role == 'train' for name in bag.moving}
-    joints = [name for name in free_joints(spec) if name in moving]
-    if not joints:
-        return ()
+    """Return what may be identified of joints that move, most important first.
+
+    The gains of some actuators are ``guessed``, and ``efforts`` are measured or not.
+    """
     servos = {name: _servo(model, name) for name in joints}
     commanded = {joint.name for found in reports for joint in found.joints if joint.command}
-    guessed = implied_actuators(spec)
     # A servo whose gains are guesses may be as stiff as the stiffest of them may be.
     stiffest = _TIMES * max((kp for name, kp, _ in servos.values() if name in guessed), default=0.0)
     kps = [kp for joint, (_, kp, _) in servos.items() if kp and joint in commanded]
@@ -489,25 +492,22 @@ def _targets(
 
 def most_of(model: mujoco.MjModel, dof: int, kp: float, kv: float) -> dict[str, float]:
     """Return attribute to the most of it that a joint may have, by its servo and the model."""
-    data = mujoco.MjData(model)
+    data, whole = mujoco.MjData(model), np.zeros((model.nv, model.nv))
     mujoco.mj_forward(model, data)
-    whole = np.zeros((model.nv, model.nv))
     mujoco.mj_fullM(model, data, whole)
     damping, friction = float(model.dof_damping[dof]), float(model.dof_frictionloss[dof])
-    force = _force(model, data, dof)
     return {
         'armature': max(_TIMES * whole[dof, dof], _ARMATURE, _LATEST**2 * kp),
         'damping': max(_TIMES * damping, 1.0, 2 * kv, _LATEST * kp),
-        'frictionloss': max(_FRICTION * force, _TIMES * friction, 0.1),
+        'frictionloss': max(_FRICTION * _force(model, data, dof), _TIMES * friction, 0.1),
     }
 
 
 def _force(model: mujoco.MjModel, data: mujoco.MjData, dof: int) -> float:
     """Return the greatest force of a joint: its limit, else about what gravity needs."""
     joint = model.dof_jntid[dof]
-    for actuator in np.flatnonzero(model.actuator_forcelimited):
-        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
-        if on_joint and model.actuator_trnid[actuator, 0] == joint:
+    for actuator in np.flatnonzero(model.actuator_forcelimited).tolist():
+        if driven_joint(model, actuator) == joint:
             gear = abs(float(model.actuator_gear[actuator, 0]))
             return gear * float(np.abs(model.actuator_forcerange[actuator]).max())
     if model.jnt_actfrclimited[joint]:
@@ -518,12 +518,9 @@ def _force(model: mujoco.MjModel, data: mujoco.MjData, dof: int) -> float:
 
 def _servo(model: mujoco.MjModel, joint: str) -> tuple[str, float, float]:
     """Return the named servo on a joint, its kp and kv; 0 where it has none."""
-    number = model.joint(joint).id
-    for actuator in range(model.nactuator):
-        on_joint = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT
+    for actuator, name in enumerate(actuator_names(model)):
         affine = model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_AFFINE
-        name = model.actuator(actuator).name
-        if name and on_joint and affine and model.actuator_trnid[actuator, 0] == number:
+        if name and affine and driven_joint(model, actuator) == model.joint(joint).id:
             _, kp, kv = (-float(x) for x in model.actuator_biasprm[actuator, :3])
             is_servo = kp > 0 and math.isclose(kp, float(model.actuator_gainprm[actuator, 0]))
             return name, kp if is_servo else 0.0, max(kv, 0.0)
@@ -585,19 +582,12 @@ def config_of(proposal: CalibrationProposal) -> CalibrationConfig:
 
 def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProposal:
     """Take the first steps of a fit, and leave out what they say that cannot be told."""
-    bags = proposal.of_role('train')
-    if not bags:
-        raise AlignmentError(next(bag for bag in proposal.bags if bag.role is None).why)
-    if not proposal.chosen:
-        longest = max(bag.seconds for bag in bags)
-        why = f'No joint of the model moves in the training recordings, {longest:.2g} s long.'
-        return dataclasses.replace(proposal, problem=why)
     try:
         problem = load(config_of(proposal), observer)
-        trusted = any(item.left_out == _TRUSTED for item in proposal.targets)
+        trusted = [item for item in proposal.targets if item.left_out == _TRUSTED]
         if trusted and gains_contradicted(problem):
             targets = tuple(
-                dataclasses.replace(item, left_out='') if item.left_out == _TRUSTED else item
+                dataclasses.replace(item, left_out='') if item in trusted else item
                 for item in proposal.targets
             )
             note = (
@@ -607,21 +597,22 @@ def _tried(proposal: CalibrationProposal, observer: Observer) -> CalibrationProp
             notes = (*proposal.notes, note)
             proposal = dataclasses.replace(proposal, targets=targets, notes=notes)
         steps, settled, begun = None, False, time.monotonic()
-        while proposal.chosen and not settled and time.monotonic() < begun + _LONGEST_S:
+        while not settled and time.monotonic() < begun + _LONGEST_S:
             config = config_of(proposal)
             sequences = problem.sequences('train')
             parameters = parameters_of(config, problem.model, problem.spec, sequences)
-            own = estimated(config, dataclasses.replace(problem, parameters=parameters)).problem
-            observer.stage(f'taking the first steps of a fit, {len(parameters)} parameters')
-            found, steps = predicted(config, with_timestep(own, config.solver), observer, steps)
-            if found.diverging:
-                instead = 'torque' if forces_tell(own) else 'windows'
-                proposal = dataclasses.replace(proposal, estimator=instead)
+            seen = estimated(config, dataclasses.replace(problem, parameters=parameters))
+            found, steps = predicted(config, seen.problem, observer, steps)
+            if found.instead:
+                proposal = dataclasses.replace(proposal, estimator=found.instead)
             else:
                 proposal = _judged(proposal, found.parameters)
-            settled = config_of(proposal) == config
+            settled = not proposal.chosen or config_of(proposal) == config
     except SysidError as err:
         return dataclasses.replace(proposal, problem=str(err))
+    if not proposal.chosen:
+        lost = listed(item.target for item in proposal.targets if item.note)
+        raise _told_nothing(proposal.model, f'that they tell none of {lost}')
     return proposal
 
 
@@ -644,15 +635,15 @@ def _judged(
 ) -> CalibrationProposal:
     """Leave out what is not excited, and give the least important of what is confounded a prior."""
     said = {item.name: item for item in parameters}
-    kinds = {item.name: item.verdict_kind for item in parameters}
-    confounded = [
+    confounded = {item.name for item in parameters if item.verdict_kind is VerdictKind.CONFOUNDED}
+    doubtful = [
         item.attribute
         for item in proposal.chosen
-        if item.deviation is None and kinds.get(item.name or item.target) is VerdictKind.CONFOUNDED
+        if item.deviation is None and item.parameter in confounded
     ]
-    worst = min(confounded, key=_RANKS.index, default='')
+    worst = min(doubtful, key=_RANKS.index, default='')
     targets = tuple(
-        item if item.left_out else after_steps(item, said.get(item.name or item.target), worst)
+        item if item.left_out else after_steps(item, said.get(item.parameter), worst)
         for item in proposal.targets
     )
     return dataclasses.replace(proposal, targets=targets)
@@ -672,10 +663,10 @@ def after_steps(
     note = f'{said.verdict}: {said.explanation}' if said.explanation else said.verdict
     lost = said.verdict_kind is VerdictKind.NOT_EXCITED
     last = said.verdict_kind is VerdictKind.CONFOUNDED and item.attribute == worst != 'mass_scaled'
-    if not (lost or last):
-        return dataclasses.replace(item, note=note)
-    if lost or not said.nominal:
+    if lost or (last and not said.nominal):
         return dataclasses.replace(item, left_out=str(said.verdict_kind), note=note)
+    if not last:
+        return dataclasses.replace(item, note=note)
     part = _BELIEVED if item.attribute in {'kp', 'kv'} else 1.0
     note += (
         f" The model's value is believed to {100 * part:.0f} % (prior): say how well you know it, "
@@ -697,18 +688,17 @@ def to_yaml(proposal: CalibrationProposal, folder: Path, mapping: str) -> str:
         doubtful = [pair.name for pair in proposal.mapping.pairs if not pair.confident]
         if doubtful:
             how += f' Not certain, and commented out there: {listed(doubtful)}: look at them.'
-    arm = optional = ''
+    optional = ''
     if proposal.namespace:
-        arm = f"""
+        optional += f"""
 # Of several arms in the recordings this one.
 namespace: {scalar(proposal.namespace)}
 """
     if proposal.sensors:
-        names = ', '.join(map(scalar, proposal.sensors))
         optional += f"""
 # What is compared. Velocities are left out: drivers that report no efforts derive them from
 # positions, and filter them.
-sensors: [{names}]
+sensors: [{', '.join(map(scalar, proposal.sensors))}]
 """
     if proposal.estimator != 'auto':
         optional += f"""
@@ -728,13 +718,13 @@ model: {scalar(_near(proposal.model, folder))}
 # Parameters are fitted to the recordings with role train. Those with role validate are
 # held out: their error says whether the model is right where it was not fitted.
 bags:
-{_bag_lines(proposal, folder)}{arm}
+{_bag_lines(proposal, folder)}
 {_folded([f'Which column is which joint: {how}', *proposal.questions])}\
 mapping: {'auto' if proposal.mapping is None else scalar(mapping)}
 {optional}
 # What is identified; the first steps of a fit say what these recordings can tell.
 {_folded(filter(None, (*proposal.notes, proposal.problem)))}\
-parameters:{'' if proposal.chosen else ' []'}
+parameters:
 {_target_lines(proposal.targets)}
 # Where the result, its report and the identified MJCF go.
 output: out
@@ -750,13 +740,11 @@ def _bag_lines(proposal: CalibrationProposal, folder: Path) -> str:
             lines += f'  # - {{path: {path}, role: train}}\n'
         else:
             lines += f'  - {{path: {path}, role: {bag.role}}}  # {one_line(bag.summary)}\n'
-    if not proposal.of_role('validate'):
-        lacks = (
-            'Nothing is held out, so the result can be accepted with reservations at most: record '
-            'another motion and add it as {path: validate_1, role: validate}'
-        )
-        lines += _folded([lacks], '  # ')
-    return lines
+    lacks = (
+        'Nothing is held out, so the result can be accepted with reservations at most: record '
+        'another motion and add it as {path: validate_1, role: validate}'
+    )
+    return lines if proposal.of_role('validate') else lines + _folded([lacks], '  # ')
 
 
 def _target_lines(targets: Sequence[ProposedTarget]) -> str:
@@ -768,11 +756,7 @@ def _target_lines(targets: Sequence[ProposedTarget]) -> str:
             if said != (said := item.note or item.left_out):
                 lines += _folded([said], '  #   ')
             entry = yaml.safe_dump(
-                item.entry,
-                default_flow_style=True,
-                sort_keys=False,
-                allow_unicode=True,
-                width=math.inf,
+                item.entry, default_flow_style=True, sort_keys=False, allow_unicode=True, width=1e9
             )
             lines += f'  {"# " if item.left_out else ""}- {entry}'
     return lines

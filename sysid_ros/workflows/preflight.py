@@ -5,10 +5,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import NamedTuple
 
 import mujoco
@@ -31,7 +29,7 @@ from sysid_ros.simulation.prediction import make_simulator, predict
 from sysid_ros.uncertainty.inference import Identification, identify
 from sysid_ros.uncertainty.verdicts import Combination, Interval
 from sysid_ros.workflows.estimators import estimated, forces_tell
-from sysid_ros.workflows.fitting import options_of, with_timestep
+from sysid_ros.workflows.fitting import Job, options_of, with_timestep
 from sysid_ros.workflows.problem import Problem, load, mapping_of, unlike_stamps
 
 #: So many steps of a fit are made at most.
@@ -42,17 +40,9 @@ NOTHING = 1.05
 METHOD = f'as at most {STEPS} steps of a fit leave it'
 
 
-class SourceKind(StrEnum):
-    """What may be left out."""
-
-    SENSOR = 'sensor'
-    BAG = 'bag'
-
-
 class InformationSource(NamedTuple):
     """A sensor or a bag, and what would be lost without it."""
 
-    kind: SourceKind
     name: str
     #: (p,) factor by which the interval of each parameter would be wider without it; infinite where
     #: it alone tells, NaN for parameters without an interval.
@@ -84,27 +74,18 @@ class Preflight:
 
     parameters: tuple[PredictedParameter, ...]  # in the order of the configuration
     combinations: tuple[Combination, ...] = ()  # determined of parameters that are confounded
-    sources: tuple[InformationSource, ...] = ()  # none where the values rest on windows
+    #: What each sensor and each bag tells; none where the values rest on windows.
+    sensors: tuple[InformationSource, ...] = ()
+    bags: tuple[InformationSource, ...] = ()
     noise: dict[str, float] = dataclasses.field(default_factory=dict)  # by sensor, in its unit
     health: tuple[HealthFinding, ...] = ()  # of the bags
     unstable: tuple[str, ...] = ()  # training sequences that the nominal model cannot simulate
     dead: tuple[str, ...] = ()  # sensors that never move
     samples: int = 0  # measured values that would be compared
-    rollouts: int = 0
-    seconds: float = 0.0
     method: str = METHOD  # what the intervals assume
     notes: tuple[str, ...] = ()  # of the model beside its file
     diverging: str = ''  # why nothing can be said of any parameter, and what to do
-
-    @property
-    def sensors(self) -> tuple[InformationSource, ...]:
-        """What each sensor tells."""
-        return tuple(source for source in self.sources if source.kind is SourceKind.SENSOR)
-
-    @property
-    def bags(self) -> tuple[InformationSource, ...]:
-        """What each bag tells."""
-        return tuple(source for source in self.sources if source.kind is SourceKind.BAG)
+    instead: str = ''  # the estimator that says more then
 
     @property
     def doubtful(self) -> tuple[str, ...]:
@@ -116,7 +97,6 @@ class Preflight:
 
 def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
     """Read the bags of a configuration and predict what a fit would say."""
-    begun = time.perf_counter()
     inspected: list[HealthFinding] = []
 
     def look(bag: BagColumns, role: Role, model: mujoco.MjModel) -> None:
@@ -126,23 +106,22 @@ def preflight(config: CalibrationConfig, observer: Observer) -> Preflight:
 
     problem = load(config, observer, look)
     seen = estimated(config, problem)
-    observer.stage(f'taking the first steps of a fit, {len(seen.problem.parameters)} parameters')
-    found, _ = predicted(config, with_timestep(seen.problem, config.solver), observer)
+    compared = [f'Compared are {seen.sentence}.'] if seen.sentence else []
+    found, _ = predicted(config, seen.problem, observer)
     health = [h for r in problem.recordings for h in r.alignment.health]
     known = {(item.bag, item.subject, item.kind) for item in health}
     health += [h for h in inspected if (h.bag, h.subject, h.kind) not in known]
     return dataclasses.replace(
         found,
         health=(*health, *unlike_stamps(problem.recordings)),
-        seconds=time.perf_counter() - begun,
-        notes=(*problem.notes, *seen.notes),
+        notes=(*problem.notes, *compared),
     )
 
 
 def predicted(
     config: CalibrationConfig,
     problem: Problem,
-    observer: Observer | None = None,
+    observer: Observer,
     begun: Identification | None = None,
 ) -> tuple[Preflight, Identification | None]:
     """Predict intervals, verdicts and sources from the first steps of a fit.
@@ -150,23 +129,21 @@ def predicted(
     What the model lacks and how far nominal values are off is in what was measured: a few steps
     leave of the residuals about what the fit will leave, in size and in time. So all that is said
     here is what the fit would say if it ended there. Sequences on which the nominal model is
-    unstable are left out. Steps go on from ``begun``, those with the same recordings.
-
-    Returns:
-        What is expected, and the first steps; None where simulations diverge.
+    unstable are left out. Steps go on from ``begun``, those with the same recordings; the steps are
+    returned, too, None where simulations diverge.
     """
+    observer.stage(f'taking the first steps of a fit, {len(problem.parameters)} parameters')
+    problem = with_timestep(problem, config.solver)
     training, parameters = problem.sequences('train'), problem.parameters
     if not training or not parameters:
         raise FitError(
             f'Nothing to predict: {len(training)} training sequences and '
             f'{len(parameters)} parameters.'
         )
-    options = options_of(config, problem)
+    options = options_of(Job.begin(config, observer), problem)
+    steps = min(STEPS, options.settings.max_iterations)
     settings = dataclasses.replace(
-        options.settings,
-        max_iterations=min(STEPS, options.settings.max_iterations),
-        accuracy=ROUGH_TOLERANCE,
-        rough=True,
+        options.settings, max_iterations=steps, accuracy=ROUGH_TOLERANCE, rough=True
     )
     options = dataclasses.replace(options, settings=settings, starts=1)
     threads, drives = config.solver.threads, problem.servos
@@ -185,24 +162,23 @@ def predicted(
     if not options.windowed and options.start != 'windows':
         with make_simulator(problem.spec, parameters, stable, threads, drives=drives) as simulator:
             residuals = Residuals(simulator, estimate_noise(simulator.runs))
-            diverging = '' if simulator.prescribed else _apart(residuals, nominal, ROUGH)
+            diverging = '' if simulator.prescribed else _diverging(residuals, nominal, ROUGH)
         if diverging:
             return _lost(problem, unstable, diverging), None
     found = identify(
         problem.spec, parameters, stable, options=options, begun=begun, observer=observer
     )
-    told: tuple[InformationSource, ...] = ()
+    sensors: tuple[InformationSource, ...] = ()
+    bags: tuple[InformationSource, ...] = ()
     if found.window is None:
         with make_simulator(
             problem.spec, found.unknowns, found.as_arrived(stable), threads, drives=drives
         ) as simulator:
             residuals, x = Residuals(simulator, found.noise), found.values
-            diverging = ''
-            if not simulator.prescribed:
-                diverging = _apart(residuals, x, LOST) or _unexplained(residuals, x)
+            diverging = '' if simulator.prescribed else _diverging(residuals, x, LOST, UNEXPLAINED)
         if diverging:
             return _lost(problem, unstable, diverging), None
-        told = sources(found)
+        sensors, bags = sources(found)
     said = Preflight(
         parameters=tuple(
             _expected(unknown, float(value), interval)
@@ -211,12 +187,12 @@ def predicted(
             )
         ),
         combinations=found.inference.combinations,
-        sources=told,
+        sensors=sensors,
+        bags=bags,
         noise=found.noise,
         unstable=tuple(unstable),
         dead=found.dead,
         samples=int(np.count_nonzero(found.samples.sensor >= 0)),
-        rollouts=found.rollouts,
         method=f'{found.inference.method}; {METHOD}',
     )
     return said, found
@@ -235,31 +211,31 @@ def _expected(unknown: Unknown, value: float, interval: Interval) -> PredictedPa
     )
 
 
-def _apart(residuals: Residuals, x: NDArray[np.float64], limit: float) -> str:
-    """Say how far simulations of neighbours of a candidate end apart; empty up to a limit."""
+def _diverging(
+    residuals: Residuals, x: NDArray[np.float64], farthest: float, most: float | None = None
+) -> str:
+    """Say how simulations of a candidate diverge; empty where they do not.
+
+    Those of its neighbours end farther apart, or more of the motion is unexplained.
+    """
     moved = roughness_at(residuals, x, len(x))
-    if moved <= limit:
-        return ''
-    # Nominal values are seldom better known than to a tenth.
-    far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
-    return f'move their ends {far} their range with values that are a tenth off'
-
-
-def _unexplained(residuals: Residuals, x: NDArray[np.float64]) -> str:
-    """Say so where a candidate does not follow the motion."""
-    left = unexplained(residuals, x)
-    if left <= UNEXPLAINED:
+    if not moved <= farthest:  # nor is NaN
+        # Nominal values are seldom better known than to a tenth.
+        far = f'{0.1 * moved:.2g} times' if np.isfinite(moved) else 'far beyond'
+        return f'move their ends {far} their range with values that are a tenth off'
+    left = 0.0 if most is None else unexplained(residuals, x)
+    if most is None or left <= most:
         return ''
     return f'leave {min(left, 1):.0%} of the variance of the motion unexplained'
 
 
 def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
     """Return what is left to say where simulations diverge: nothing of any parameter."""
-    remedy = (
-        'Forces were recorded: with estimator: torque those along the measured motion are compared.'
-        if forces_tell(problem)
-        else 'Windows that start where the robot was measured do not: set estimator: windows.'
-    )
+    instead = 'torque' if forces_tell(problem) else 'windows'
+    remedy = 'Windows that start where the robot was measured do not: set estimator: windows.'
+    if instead == 'torque':
+        remedy = 'Forces were recorded: with estimator: torque those along the measured motion are '
+        remedy += 'compared.'
     return Preflight(
         tuple(
             PredictedParameter(p.name, p.unit, p.nominal, np.nan, 'diverging', '', None)
@@ -270,24 +246,19 @@ def _lost(problem: Problem, unstable: Sequence[str], how: str) -> Preflight:
             f'Simulations of whole recordings diverge: they {how}. Nothing that follows from them '
             f'is true, so nothing is said of any parameter. {remedy}'
         ),
+        instead=instead,
     )
 
 
-def sources(found: Identification) -> tuple[InformationSource, ...]:
+def sources(
+    found: Identification,
+) -> tuple[tuple[InformationSource, ...], tuple[InformationSource, ...]]:
     """Return what each sensor and each bag tells, by leaving it out.
 
     The information of independent samples adds up, so leaving a source out takes its own share
     away; what is known of starts and clocks beforehand stays.
     """
     samples, linear = found.samples, found.linearised()
-    rows = {
-        (SourceKind.SENSOR, sensor): samples.sensor == number
-        for number, sensor in enumerate(samples.sensors)
-    }
-    if samples.bags:
-        bags = np.array(samples.bags)[samples.sequence]
-        for name in dict.fromkeys(samples.bags):
-            rows[SourceKind.BAG, name] = (samples.sensor >= 0) & (bags == name)
     whole = linear.scaled.T @ linear.scaled
 
     def variances(information: NDArray[np.float64], unseen_is: float) -> NDArray[np.float64]:
@@ -299,11 +270,19 @@ def sources(found: Identification) -> tuple[InformationSource, ...]:
         return variance
 
     full = variances(whole, np.nan)
-    told = []
-    for (kind, name), own in rows.items():
+
+    def without(name: str, rows: NDArray[np.bool_]) -> InformationSource:
         growth = np.full(len(linear.unknowns), np.nan)
-        part = linear.scaled[own]
+        part = linear.scaled[rows]
         growth[linear.free] = np.sqrt(variances(whole - part.T @ part, np.inf) / full)
         growth = np.maximum(growth[: len(found.parameters)], 1.0)
-        told.append(InformationSource(kind, name, tuple(growth.tolist())))
-    return tuple(told)
+        return InformationSource(name, tuple(growth.tolist()))
+
+    bags = np.array(samples.bags)[samples.sequence] if samples.bags else None
+    return (
+        tuple(without(name, samples.sensor == row) for row, name in enumerate(samples.sensors)),
+        tuple(
+            without(name, (samples.sensor >= 0) & (bags == name))
+            for name in dict.fromkeys(samples.bags)
+        ),
+    )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from sysid_ros.alignment import Alignment, Format, align, write_series
+from sysid_ros.alignment import Alignment, align
 from sysid_ros.alignment.axes import in_namespace
 from sysid_ros.alignment.health import FindingKind, HealthFinding
 from sysid_ros.alignment.lag import late_velocities, only, without_late
@@ -57,10 +57,10 @@ from sysid_ros.config.schema import (
     StampChoice,
 )
 from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
-from sysid_ros.files import check_writable, matching
+from sysid_ros.files import beside, matching
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
-from sysid_ros.model.elements import driven_joint
+from sysid_ros.model.elements import driven_joint, position_joint
 from sysid_ros.model.kinds import Role as Acting
 from sysid_ros.model.loading import (
     RobotModel,
@@ -243,15 +243,8 @@ def load(
         spec = switched_off(spec, model, config.undriven, servos.actuators if servos else ())
         model = compile_spec(spec, config.model)
     early = parameters_of(config, model, spec)
-    delays = {
-        role: {
-            target.name: parameter.max_value
-            for parameter in early
-            for target in parameter.targets
-            if target.role is role and target.attribute == 'delay'
-        }
-        for role in (Acting.COMMAND, Acting.SENSOR)
-    }
+    delays = [(t, p.max_value) for p in early for t in p.targets if t.attribute == 'delay']
+    longest = max((most for t, most in delays if t.role is Acting.COMMAND), default=0.0)
     mapping = mapping_of(config)
     bags = bags_of(config)
     _check_segments(config.segments, [path.name for path, _ in bags])
@@ -278,14 +271,15 @@ def load(
             pairing,
             config.stamps,
             segments=config.segments,
-            longest_delay=max(delays[Acting.COMMAND].values(), default=0.0),
+            longest_delay=longest,
         )
         del columns  # before the next bag is read
-        simulated = (h for h in alignment.health if h.kind is FindingKind.SIMULATED_TIME)
-        for item in simulated:
-            observer.stage(f'{item.subject}: {item.detail}')
+        for item in alignment.health:
+            if item.kind is FindingKind.SIMULATED_TIME:
+                observer.stage(f'{item.subject}: {item.detail}')
         read.append((path, role, _as_sampled(alignment)))
-    late = late_velocities(model, [alignment for *_, alignment in read], set(delays[Acting.SENSOR]))
+    delayed = {t.name for t, _ in delays if t.role is Acting.SENSOR}
+    late = late_velocities(model, [alignment for *_, alignment in read], delayed)
     recordings = tuple(
         CalibrationBag(path, role, without_late(_compared(alignment, config), model, late))
         for path, role, alignment in read
@@ -296,53 +290,30 @@ def load(
     return dataclasses.replace(problem, parameters=parameters)
 
 
-class ReadOptions(NamedTuple):
-    """How a bag is read and aligned, as calibration.yaml says it."""
-
-    mapping: str | Path = 'auto'  # or the path of a mapping file
-    stamps: StampChoice = 'auto'
-    segments: SegmentsConfig | None = None  # what becomes sequences; all, cut at gaps, unless given
-    namespace: str = ''  # of several arms in the bag this one
-    packages: Sequence[Path] = ()  # folders of ROS packages that a URDF refers to
-
-
 def read_aligned(
-    bag: Path, model: mujoco.MjModel | Path, options: ReadOptions
+    bag: Path,
+    model: mujoco.MjModel | Path,
+    *,
+    mapping: str | Path = 'auto',
+    stamps: StampChoice = 'auto',
+    segments: SegmentsConfig | None = None,
+    namespace: str = '',
+    packages: Sequence[Path] = (),
 ) -> tuple[Alignment, mujoco.MjModel]:
-    """Read a bag and align it with a model; return that, too, as it was compiled.
+    """Read a bag and align it with a model, as calibration.yaml says it; return both.
 
     A model that is read from a file gets the actuators that the bag implies.
     """
     chosen: Literal['auto'] | MappingConfig = 'auto'
-    if options.mapping != 'auto':
-        chosen = load_mapping(Path(options.mapping))
-    columns = in_namespace(read_bag(bag), options.namespace)
+    if mapping != 'auto':
+        chosen = load_mapping(Path(mapping))
+    columns = in_namespace(read_bag(bag), namespace)
     if isinstance(model, Path):
-        spec = load_spec(model, options.packages)
+        spec = load_spec(model, packages)
         imply_actuators(spec, model, columns, chosen)
         model = compile_spec(spec, model)
     pairing = map_columns(columns, model, chosen)
-    alignment = align(columns, model, pairing, options.stamps, segments=options.segments)
-    return _as_sampled(alignment), model
-
-
-def convert(
-    bag: Path,
-    model: Path,
-    output: Path | None,
-    options: ReadOptions | None = None,
-    formats: Sequence[Format] = (Format.NPZ, Format.CSV),
-) -> tuple[Alignment, tuple[Path, ...]]:
-    """Turn a bag into time series aligned with a model, and write them into a folder, if given.
-
-    Returns:
-        The aligned sequences with everything that is to be said about them, and the new files.
-    """
-    alignment, compiled = read_aligned(bag, model, options or ReadOptions())
-    if output is None:
-        return alignment, ()
-    check_writable(output)
-    return alignment, write_series(output, alignment, compiled, formats)
+    return _as_sampled(align(columns, model, pairing, stamps, segments=segments)), model
 
 
 def _as_sampled(alignment: Alignment) -> Alignment:
@@ -357,6 +328,16 @@ def _is_any(name: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
+def matched_names(pattern: str, names: Iterable[str], what: str, section: str) -> list[str]:
+    """Return the names of things that a pattern in a section of a configuration is of."""
+    every = list(names)
+    found = [name for name in every if fnmatchcase(name, pattern)]
+    if not found:
+        hint = nearest(pattern, filter(None, every))
+        raise ConfigError(f'No {what} matches {pattern!r} in {section}; {hint}.')
+    return found
+
+
 def _compared(alignment: Alignment, config: CalibrationConfig) -> Alignment:
     """Keep only the sensors of a configuration, names or patterns."""
     sensors = config.sensors
@@ -364,11 +345,9 @@ def _compared(alignment: Alignment, config: CalibrationConfig) -> Alignment:
         return alignment
     mapped = {name for s in alignment.sequences for m in s.measurements for name in m.names}
     for sensor in sensors:
-        if not any(fnmatchcase(name, sensor) for name in mapped):
-            hint = nearest(sensor, sorted(mapped))
-            raise ConfigError(
-                f'Sensor {sensor!r} in sensors is not mapped in bag {alignment.bag!r}; {hint}.'
-            )
+        matched_names(
+            sensor, sorted(mapped), f'sensor that is mapped in bag {alignment.bag!r}', 'sensors'
+        )
     kept = []
     for sequence, begin in zip(alignment.sequences, alignment.begins, strict=True):
         measurements = only(sequence.measurements, lambda name: _is_any(name, sensors))
@@ -441,9 +420,7 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     for selection in config.bags:
         matches = matching(selection.path)
         if not matches:
-            folder = Path(selection.path).parent
-            near = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-            hint = nearest(Path(selection.path).name, near)
+            hint = beside(Path(selection.path))
             raise BagError(f'No bag matches {selection.path!r}; {hint}.')
         for match in matches:
             path = Path(match)
@@ -458,10 +435,7 @@ def _check_segments(segments: SegmentsConfig, bags: list[str]) -> None:
     """Check that every name and pattern in ``times`` and ``without`` matches a bag."""
     for key, ranges in (('times', segments.times), ('without', segments.without)):
         for name in ranges if isinstance(ranges, dict) else ():
-            if not any(fnmatchcase(bag, name) for bag in bags):
-                raise ConfigError(
-                    f'No bag matches {name!r} in segments.{key}; {nearest(name, bags)}.'
-                )
+            matched_names(name, bags, 'bag', f'segments.{key}')
 
 
 def joints_of(entries: Sequence[ServoConfig], model: mujoco.MjModel) -> ServoJoints | None:
@@ -476,28 +450,27 @@ def servo_unknowns(
 
     All actuators of a drive share a value, or each has its own.
     """
-    known = {name for drive in joints.drives for name in _coefficients(drive, joints)}
+    usual = [(drive, _coefficients(drive, joints)) for drive in joints.drives]
+    known = {name for _, own in usual for name in own}
     for name in names or ():
         if name not in known:
             raise ParameterError(
                 f'No servo here has the coefficient {name!r}; {nearest(name, sorted(known))}.'
             )
     found: list[Unknown] = []
-    for drive in joints.drives:
-        for name, usual in _coefficients(drive, joints).items():
+    for drive, own in usual:
+        owners = [f'actuator/{actuator}' for actuator in drive.actuators]
+        driven = [f'joint/{joints.joints[joints.place(each)]}' for each in drive.actuators]
+        for name in own:
             if names is not None and name not in names:
                 continue
-            targets: list[Target] = []
-            for actuator in drive.actuators:
-                path = f'actuator/{actuator}/{name}'
-                if name == 'armature':
-                    path = f'joint/{joints.joints[joints.place(actuator)]}/{name}'
-                targets.extend(resolve(path, joints.model))
+            paths = [f'{owner}/{name}' for owner in (driven if name == 'armature' else owners)]
+            targets = [target for path in paths for target in resolve(path, joints.model)]
             if shared and len(targets) > 1:
                 label = f'actuator/{{{",".join(drive.actuators)}}}/{name}'
-                found.append(Unknown(label, tuple(targets), *usual))
+                found.append(Unknown(label, tuple(targets), *own[name]))
             else:
-                found.extend(Unknown(target.path, (target,), *usual) for target in targets)
+                found.extend(Unknown(target.path, (target,), *own[name]) for target in targets)
     return tuple(found)
 
 
@@ -519,18 +492,13 @@ def start_of(joints: ServoJoints | None, target: Target) -> Coefficient | None:
 
 def _coefficients(drive: ServoDrive, joints: ServoJoints) -> dict[str, Coefficient]:
     """Return starts and bounds of the coefficients of a drive, widened to hold its start."""
+    dof = joints.dofs[joints.place(drive.actuators[0])]
+    own = {'armature': joints.model.dof_armature[dof], **drive.numbers, **drive.values}
     found = {}
     for name, (_, low, high) in drive.servo.coefficients.items():
-        if name == 'q_offset':  # of a pendulum, not of a joint of a robot
-            continue
-        if name in drive.values:
-            start = float(drive.values[name])
-        elif name == 'armature':
-            dof = joints.dofs[joints.place(drive.actuators[0])]
-            start = float(joints.model.dof_armature[dof])
-        else:
-            start = drive.numbers[name]
-        found[name] = Coefficient(start, min(low, start), max(high, start))
+        if name != 'q_offset':  # of a pendulum, not of a joint of a robot
+            start = float(own[name])
+            found[name] = Coefficient(start, min(low, start), max(high, start))
     return found
 
 
@@ -550,15 +518,9 @@ def _drive(entry: ServoConfig, model: mujoco.MjModel) -> ServoDrive:
     started = {n: known.get(n, start) for n, start in starting_values(servo).items()}
     started.pop('q_offset', None)
     names = actuator_names(model)
-    actuators: dict[str, None] = {}
-    for pattern in entry.actuators:
-        matches = [name for name in names if fnmatchcase(name, pattern)]
-        if not matches:
-            raise ConfigError(
-                f'No actuator matches {pattern!r} in servos; {nearest(pattern, names)}.'
-            )
-        actuators.update(dict.fromkeys(matches))
-    return ServoDrive(tuple(actuators), servo, {**started, **entry.values}, entry.constants)
+    matches = (matched_names(pattern, names, 'actuator', 'servos') for pattern in entry.actuators)
+    actuators = tuple(dict.fromkeys(itertools.chain.from_iterable(matches)))
+    return ServoDrive(actuators, servo, {**started, **entry.values}, entry.constants)
 
 
 def switched_off(
@@ -569,22 +531,13 @@ def switched_off(
 ) -> mujoco.MjSpec:
     """Return a copy of a model in which actuators are in a group that is off: they exert nothing.
 
-    Args:
-        spec: The nominal model, which is not changed.
-        model: The same, compiled.
-        patterns: Names or patterns of actuators, or of joints without one.
-        servos: Names of those that laws of servos drive, which cannot be off.
+    The patterns are of actuators, or of joints without one. Those in ``servos`` cannot be off.
     """
     names = [*actuator_names(model), *scalar_joints(model)]
     for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            hint = nearest(pattern, filter(None, names))
-            raise ConfigError(
-                f'Expected an actuator of the model in undriven, found {pattern!r}; {hint}.'
-            )
-        driven = next((name for name in servos if fnmatchcase(name, pattern)), None)
-        if driven is not None:
-            raise ConfigError(f'Actuator {driven!r} is in servos and in undriven; choose one.')
+        for name in matched_names(pattern, names, 'actuator of the model', 'undriven'):
+            if name in servos:
+                raise ConfigError(f'Actuator {name!r} is in servos and in undriven; choose one.')
     used = set(model.actuator_group.tolist())
     off = next(group for group in itertools.count() if group not in used)
     copy = spec.copy()
@@ -615,28 +568,21 @@ def without_undriven(mapping: Pairing, model: mujoco.MjModel) -> Pairing:
 def check_driven(
     bag: BagColumns, model: mujoco.MjModel, mapping: Pairing, undriven: Sequence[str] = ('*',)
 ) -> None:
-    """Refuse a bag that does not say what drove the robot.
+    """Refuse a bag that does not say what drove the robot; actuators that are off need no commands.
 
-    Args:
-        bag: Columns of the bag.
-        model: The compiled model; its actuators that are off need no commands.
-        mapping: Which column is what.
-        undriven: Names or patterns of joints that are known to have no actuator; `*` where the
-            model says so itself, which a URDF cannot.
+    Joints that match ``undriven`` are known to have no actuator: all of them where the model says
+    so itself, which a URDF cannot.
 
     Raises:
         NotToldError: An actuator has no commands although its joint moves, or none has any and no
             other joint is known to swing alone.
         FitError: No joint follows its commands.
     """
-    positions: dict[int, Pair] = {}
-    sensors = sensor_names(model)
-    for pair in mapping.pairs:
-        if pair.role is PairRole.SENSOR:
-            sensor = sensors.index(pair.name)
-            kind = mujoco.mjtSensor(model.sensor_type[sensor])
-            if SENSOR_FIELDS.get(kind) is Quantity.POSITION:
-                positions[int(model.sensor_objid[sensor])] = pair
+    positions = {
+        joint: pair
+        for pair in mapping.pairs
+        if pair.role is PairRole.SENSOR and (joint := position_joint(model, pair.name)) >= 0
+    }
     motions = {joint: _extent(bag, pair) for joint, pair in positions.items()}
     moving = {joint for joint, extent in motions.items() if moves(model, joint, extent)}
     commands = {pair.name: pair for pair in mapping.pairs if pair.role is PairRole.ACTUATOR}
@@ -682,8 +628,7 @@ def moves(model: mujoco.MjModel, joint: int, extent: float) -> bool:
 
 
 def _unit(model: mujoco.MjModel, joint: int) -> str:
-    hinge = joint >= 0 and model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE
-    return 'rad' if hinge else 'm'
+    return 'rad' if model.jnt_type[joint] == mujoco.mjtJoint.mjJNT_HINGE else 'm'
 
 
 def _no_commands(

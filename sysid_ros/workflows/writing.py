@@ -152,27 +152,25 @@ def _curves(fitted: Fitted, table: Predictions, threads: int) -> Iterator[Signal
         doubts = dict(zip(places, found, strict=True))
     commands = [_commands(problem.model, trajectory) for trajectory in table.trajectories]
     for signal in table.signals():
-        times = signal.series.times
-        band = None
+        band, times = None, signal.series.times
         if signal.place in doubts and signal.sensor in fit.noise:
             doubt = doubts[signal.place][signal.number][:, signal.predicted]
             band = QUANTILE * np.hypot(doubt, fit.noise[signal.sensor])
-        command, unit = commands[signal.place].get(
-            _joint_of(problem.model, signal.sensor), (None, '')
-        )
+        joint = _joint_of(problem.model, signal.sensor)
+        command, unit = commands[signal.place].get(joint, (None, ''))
         yield SignalCurve(
-            signal.trajectory.name,
-            'validate' if signal.trajectory.name in held_out else 'train',
-            signal.sensor,
-            signal.name,
-            times,
-            signal.measured,
-            signal.nominal,
-            signal.fitted,
-            signal.diverged[1],
-            band,
-            command(times) if command else None,
-            unit,
+            sequence=signal.trajectory.name,
+            role='validate' if signal.trajectory.name in held_out else 'train',
+            sensor=signal.sensor,
+            name=signal.name,
+            times=times,
+            measured=signal.measured,
+            before=signal.nominal,
+            after=signal.fitted,
+            diverged=signal.diverged[1],
+            band=band,
+            command=command(times) if command else None,
+            command_unit=unit,
         )
 
 
@@ -352,11 +350,7 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: Path) -> Calibration:
-        """Read what was written into a dated folder.
-
-        Raises:
-            ResultError: It cannot be read.
-        """
+        """Read what was written into a dated folder; a ResultError where it cannot be read."""
         return cls(CalibrationResult.load(folder / RESULT), folder)
 
     @property
@@ -393,11 +387,8 @@ def write(
 ) -> Calibration:
     """Write result and report; of an accepted result also the MJCF and servos' files.
 
-    Args:
-        identified: What was found.
-        output: Gets a new, dated folder, whole or not at all, and a link to it: ``current``, or
-            ``rejected``; see `sysid_ros.results.store`.
-        truth: True values by name where they are known, for the report.
+    The output gets a new, dated folder, whole or not at all, and a link to it, ``current`` or
+    ``rejected``; see `sysid_ros.results.store`. The report shows true values that are known.
     """
     # Drawing takes long to import, and who only asks for a calibration later should not wait.
     from sysid_ros.report import write_report  # noqa: PLC0415
@@ -429,31 +420,30 @@ def _write_model(
     if biases:
         shown = listed(f'{name} {bias:.4g}' for name, bias in biases.items())
         notes.append(f'Offsets of efforts are constant forces of the motors in the MJCF: {shown}.')
-    changes: tuple[ModelChange, ...] = ()
-    if written.edited:
-        urdf = None  # of a URDF, what changes is in that beside the MJCF
-        if source.description.urdf is not None:
-            urdf = decode(written.path.with_suffix('.urdf').read_bytes())
-        changes = tuple(
-            ModelChange(**{**change._asdict(), 'file': str(change.file)})
-            for change in changed(source.description, Description(written.path, urdf=urdf))
-        )
-    return written.path.relative_to(absolute(folder)), notes, changes
+    place = written.path.relative_to(absolute(folder))
+    if not written.edited:
+        return place, notes, ()
+    urdf = None  # of a URDF, what changes is in that beside the MJCF
+    if source.description.urdf is not None:
+        urdf = decode(written.path.with_suffix('.urdf').read_bytes())
+    found = changed(source.description, Description(written.path, urdf=urdf))
+    changes = (ModelChange(**{**each._asdict(), 'file': str(each.file)}) for each in found)
+    return place, notes, tuple(changes)
 
 
 def check_written_back(config: CalibrationConfig, model: RobotModel) -> None:
     """Check, before any work, that the MJCF text can take values for all parameters."""
-    spec = model.spec
+    compiled = compile_spec(model.spec, config.model)
     values: list[tuple[Target, float]] = []
-    for parameter in parameters_of(config, compile_spec(spec, config.model), spec):
+    for parameter in parameters_of(config, compiled, model.spec):
         # A value inside the bounds that is not the one in the text.
         step = math.sqrt(np.finfo(float).eps) * max(abs(parameter.nominal), 1.0)
         nudged = min(parameter.nominal + step, parameter.max_value)
         if nudged == parameter.nominal:
             nudged = max(parameter.nominal - step, parameter.min_value)
         values.extend((target, nudged) for target in parameter.targets)
+    biases: dict[str, float] = {}
+    if config.estimator != 'simulation':
+        values, biases = motor_biases(compiled, values)
     with tempfile.TemporaryDirectory() as folder:
-        biases: dict[str, float] = {}
-        if config.estimator != 'simulation':
-            biases, _ = motor_biases(compile_spec(spec, config.model), values)
         write_model(model, values, Path(folder) / MODEL, biases)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import mujoco
@@ -15,7 +16,7 @@ from sysid_ros.signals import SignalType, TimeSeries, Trajectory
 from sysid_ros.simulation.prediction import predict
 
 
-def measure(
+def measure(  # noqa: PLR0913 (what a run is made of)
     model: mujoco.MjModel,
     truth: Mapping[str, float] | None = None,
     *,
@@ -24,7 +25,8 @@ def measure(
     commands: TimeSeries | None = None,
     start: tuple[ArrayLike, ArrayLike] | None = None,
     noise: Mapping[str, float] | None = None,
-    seed: int = 0,
+    seed: int | np.random.Generator = 0,
+    sampled: bool = False,
 ) -> Trajectory:
     """Return a run of a model whose targets have their true values.
 
@@ -37,6 +39,7 @@ def measure(
         start: (nq,) initial configuration and (nv,) velocity; ``qpos0`` at rest unless given.
         noise: Sensor name to the standard deviation of added white noise, in its unit.
         seed: Of the noise.
+        sampled: Whether forces are read under the command in force.
     """
     stamps = np.arange(0.0, 2.0, 0.01) if times is None else times
     sensors = [model.sensor(index).name for index in range(model.nsensor)]
@@ -49,20 +52,15 @@ def measure(
         initial_qvel=np.array(qvel, dtype=np.float64),
         commands=() if commands is None else (commands,),
         measurements=(TimeSeries.from_columns(stamps, empty, sensors),),
+        sampled=sampled,
     )
     unknowns = [p for path in truth or {} for p in make_unknowns(path, model)]
     values = np.array(list((truth or {}).values()))
     clean = predict(model, [run], unknowns, values, threads=1)[0].channels[0][0]
     sigma = np.array([(noise or {}).get(sensor, 0.0) for sensor in sensors])
     noisy = clean + sigma * np.random.default_rng(seed).standard_normal(clean.shape)
-    return Trajectory(
-        name=run.name,
-        origin_ns=0,
-        initial_qpos=run.initial_qpos,
-        initial_qvel=run.initial_qvel,
-        commands=run.commands,
-        measurements=(TimeSeries.from_columns(stamps, noisy, sensors),),
-    )
+    measured = TimeSeries.from_columns(stamps, noisy, sensors)
+    return dataclasses.replace(run, measurements=(measured,))
 
 
 def sweep(

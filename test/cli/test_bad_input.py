@@ -78,7 +78,7 @@ def _rewrite(bag: Path, change: Callable[[str, Any], Any]) -> None:
         ({'model': 'amr.xml'}, "No model file 'amr.xml'; nearest: arm.xml."),
         (
             {'undriven': ['elbwo']},
-            "Expected an actuator of the model in undriven, found 'elbwo'; nearest: elbow.",
+            "No actuator of the model matches 'elbwo' in undriven; nearest: elbow.",
         ),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_parameter_that_touches_nothing(project: Project, refused: Callable[..
         ({'parameters': None}, 'Expected at least one entry in parameters'),
         ({'solver': {'los': 'huber'}}, "Unknown key 'solver.los' in calibration.yaml; nearest: l"),
         ({'sensors': []}, "Bad value [] for 'sensors' in calibration.yaml: expected at least 1"),
-        ({'sensors': ['elbow_positon']}, 'is not mapped in bag'),
+        ({'sensors': ['elbow_positon']}, 'No sensor that is mapped in bag'),
         ({'output': 'arm.xml/out'}, "Cannot write into 'arm.xml/out': 'arm.xml' is not a folder."),
     ],
 )

@@ -17,12 +17,7 @@ from sysid_ros.cli.tables import print_preflight
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.report.tables import LiteralConsole
 from sysid_ros.uncertainty.verdicts import Combination
-from sysid_ros.workflows.preflight import (
-    InformationSource,
-    PredictedParameter,
-    Preflight,
-    SourceKind,
-)
+from sysid_ros.workflows.preflight import InformationSource, PredictedParameter, Preflight
 
 
 def _parameter(
@@ -34,8 +29,8 @@ def _parameter(
     return PredictedParameter(name, unit, value, half, said, explanation, kind)
 
 
-def _source(kind: SourceKind, name: str, *growth: float) -> InformationSource:
-    return InformationSource(kind, name, (*growth, math.nan, math.nan))
+def _source(name: str, *growth: float) -> InformationSource:
+    return InformationSource(name, (*growth, math.nan, math.nan))
 
 
 FOUND = Preflight(
@@ -46,19 +41,13 @@ FOUND = Preflight(
         _parameter('gear', '', 1.0, with_='mass'),
     ),
     combinations=(Combination(('mass', 'gear'), 'mass/gear', 1.0, 0.9, 1.1),),
-    sources=(
-        _source(SourceKind.SENSOR, 'q', math.inf, 3.0),
-        _source(SourceKind.SENSOR, 'v', 1.0, 1.01),
-        _source(SourceKind.BAG, 'first', 1.2, 2.5),
-        _source(SourceKind.BAG, 'second', math.inf, 1.5),
-    ),
+    sensors=(_source('q', math.inf, 3.0), _source('v', 1.0, 1.01)),
+    bags=(_source('first', 1.2, 2.5), _source('second', math.inf, 1.5)),
     noise={'q': 1e-3, 'v': 1e-2},
     health=(HealthFinding('first', 'first', FindingKind.GAP, 2, '0.3 s'),),
     unstable=('wild',),
     dead=('effort',),
     samples=1234,
-    rollouts=9,
-    seconds=0.5,
 )
 
 
@@ -91,7 +80,8 @@ def test_links_that_are_alike_are_one_line():
         FOUND,
         parameters=(*FOUND.parameters, *numbers),
         combinations=(*FOUND.combinations, of_links),
-        sources=tuple(s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.sources),
+        sensors=tuple(s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.sensors),
+        bags=tuple(s._replace(growth=(*s.growth, *[1.0] * 30)) for s in FOUND.bags),
     )
     lines = _printed(found)
     assert 'upper, fore: 10 prior-dominated' in lines
@@ -130,7 +120,8 @@ def test_what_a_fit_would_say_is_told_before_it(project: Project, sysid: Sysid):
     found = json.loads(done.out)
     assert [p['verdict'] for p in found['parameters']] == ['identified'] * 3
     assert all(p['half'] > 0 for p in found['parameters'])
-    assert {s['kind'] for s in found['sources']} == {'sensor', 'bag'}
+    assert found['sensors']
+    assert found['bags']
 
 
 @pytest.mark.slow

@@ -175,20 +175,22 @@ def test_a_refit_knows_what_one_fit_of_all_data_knows_and_forgets() -> None:
     known = known_of(fitted(runs[:1]))
     widths = []
     for forgetting in (1.0, 1e-3):
-        done = continue_from(known, UNKNOWNS, again(runs[1:]), forgetting=forgetting, level=0.001)
-        assert not done.difference.changed.any()
-        widths.append([i.high - i.low for i in done.fit.intervals])
+        fit, seen = continue_from(
+            known, UNKNOWNS, again(runs[1:]), forgetting=forgetting, level=0.001
+        )
+        assert not seen.changed.any()
+        widths.append([i.high - i.low for i in fit.intervals])
         if forgetting == 1.0:
-            off = (done.fit.solution.x - whole.solution.x) / deviation
+            off = (fit.solution.x - whole.solution.x) / deviation
             assert np.all(np.abs(off) < 0.5)
-            assert {i.verdict for i in done.fit.intervals} == {'identified'}
+            assert {i.verdict for i in fit.intervals} == {'identified'}
     assert np.all(np.array(widths[0]) < widths[1])
 
 
 def test_a_changed_robot_is_seen_and_not_bent_by_what_it_was() -> None:
     known = known_of(fitted([record(seed) for seed in range(2)]))
     run = record(9, damping=0.36)
-    done = continue_from(known, UNKNOWNS, again([run]), forgetting=0.9, level=0.01)
-    assert done.difference.changed.tolist() == [True, False]
-    interval = done.fit.intervals[0]
+    fit, seen = continue_from(known, UNKNOWNS, again([run]), forgetting=0.9, level=0.01)
+    assert seen.changed.tolist() == [True, False]
+    interval = fit.intervals[0]
     assert interval.low < 0.36 < interval.high

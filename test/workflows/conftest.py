@@ -4,21 +4,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import mujoco
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from builders.trajectories import measure
 from sysid_ros.alignment import Alignment
 from sysid_ros.config.schema import BagSelection, CalibrationConfig, ParameterConfig, SolverConfig
 from sysid_ros.model.description import Description
 from sysid_ros.model.loading import RobotModel
 from sysid_ros.model.targets import Scope, make_unknowns
 from sysid_ros.signals import SignalType, TimeSeries, Trajectory
-from sysid_ros.simulation.prediction import predict
 from sysid_ros.workflows.problem import CalibrationBag, Problem
 
 PENDULUM = """
@@ -32,7 +30,7 @@ PENDULUM = """
 </mujoco>
 """
 MOTOR = '<motor name="m" joint="j"/>'
-NOISE = np.array([1e-3, 1e-2])
+NOISE = {'q': 1e-3, 'v': 1e-2}
 
 
 class Workshop:
@@ -68,22 +66,20 @@ class Workshop:
     ) -> Trajectory:
         """Record a pendulum that a smooth random torque drives."""
         rng = np.random.default_rng(seed)
-        told, times = np.arange(0, seconds, 0.01), np.arange(0, seconds, 0.02)
+        told = np.arange(0, seconds, 0.01)
         torque = np.zeros(len(told))
         for frequency in (0.5, 0.9, 1.7):
             size, phase = rng.uniform(0.3, 0.9), rng.uniform(0, 2 * np.pi)
             torque += size * np.sin(2 * np.pi * frequency * told + phase)
-        sequence = Trajectory(
-            name,
-            0,
-            np.array([start]),
-            np.zeros(1),
-            (self._series(told, torque[:, None], {'m': SignalType.MjCtrl}),),
-            (self._measured(times, np.zeros((len(times), 2))),),
+        return measure(
+            spec.compile(),
+            name=name,
+            times=np.arange(0, seconds, 0.02),
+            commands=TimeSeries.from_columns(told, torque[:, None], ['m'], SignalType.MjCtrl),
+            start=([start], [0.0]),
+            noise={sensor: noise * sigma for sensor, sigma in NOISE.items()},
+            seed=rng,
         )
-        truth = predict(spec, [sequence], threads=1)[0].channels[0][0]
-        measured = truth + noise * NOISE * rng.normal(size=truth.shape)
-        return dataclasses.replace(sequence, measurements=(self._measured(times, measured),))
 
     def problem(
         self,
@@ -110,16 +106,6 @@ class Workshop:
         )
         source = RobotModel(Description(Path('bob.xml')), spec)
         return Problem(spec, model, recordings, parameters, source)
-
-    def _measured(self, times: NDArray[np.float64], values: NDArray[np.float64]) -> TimeSeries:
-        return self._series(times, values, {'q': SignalType.MjSensor, 'v': SignalType.MjSensor})
-
-    @staticmethod
-    def _series(
-        times: NDArray[np.float64], values: NDArray[np.float64], kinds: dict[str, SignalType]
-    ) -> TimeSeries:
-        mapping = {name: (kind, np.array([i])) for i, (name, kind) in enumerate(kinds.items())}
-        return TimeSeries(times, values, mapping)
 
 
 @pytest.fixture

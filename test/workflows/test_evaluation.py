@@ -20,7 +20,7 @@ from sysid_ros.model.targets import resolve
 from sysid_ros.plant import Plant
 from sysid_ros.workflows.calibrate import identify
 from sysid_ros.workflows.evaluation import Evaluation, evaluate
-from sysid_ros.workflows.problem import ReadOptions, read_aligned
+from sysid_ros.workflows.problem import read_aligned
 from sysid_ros.workflows.writing import Identified
 
 pytestmark = pytest.mark.slow
@@ -99,7 +99,7 @@ def test_the_mjcf_of_a_result_is_as_good_as_the_result(identified: Identified, t
 def test_a_delay_of_the_model_waits_for_commands_that_are_known(true_model: Path):
     # The model is late by 6 ms: what it was told before the recording is not in the bag.
     late, prompt = (
-        read_aligned(FOLDER / 'validate', path, ReadOptions())[0].sequences[0].origin_ns
+        read_aligned(FOLDER / 'validate', path)[0].sequences[0].origin_ns
         for path in (true_model, FOLDER / 'arm.xml')
     )
     period = 10_000_000  # of the states, ns

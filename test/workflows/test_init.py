@@ -4,9 +4,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import glob
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +13,12 @@ import numpy as np
 import pytest
 
 from builders.recorded_pendulum import FOLDER
+from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
 from sysid_ros.errors import BagError, ConfigError
 from sysid_ros.fit.observer import Nobody
-from sysid_ros.signals import SignalType, Trajectory
-from sysid_ros.simulation.prediction import predict
+from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
     CalibrationProposal,
     ProposedBag,
@@ -40,30 +38,24 @@ from sysid_ros.workflows.preflight import PredictedParameter
 HOSTILE = 'a: {b}\n- #\x1b[31m'
 
 
-def held_out(names: Sequence[str], seconds: Sequence[float]) -> list[str]:
-    roles = roles_of([Path(name) for name in names], seconds)
-    return [path.name for path, (role, _) in roles.items() if role == 'validate']
-
-
 @pytest.mark.parametrize(
-    'name', ['validate_1', 'valid', 'run-test', 'held_out', 'Evaluation', 'my_val_2']
+    ('seconds', 'held_out'),
+    [
+        *(({'a': 9, name: 9, 'b': 9}, name) for name in ('validate_1', 'valid', 'run-test')),
+        *(({'a': 9, name: 9, 'b': 9}, name) for name in ('held_out', 'Evaluation', 'my_val_2')),
+        # Words that only hold such a name say nothing.
+        *(({name: 9, 'a': 9, 'b': 9}, 'b') for name in ('latest', 'interval', 'contest', 'valve')),
+        ({'a': 60, 'b': 60, 'c': 50}, 'c'),
+        ({'a': 42, 'b': 128}, 'a'),  # not the longest
+        ({'validate_1': 60}, None),
+    ],
 )
-def test_names_say_what_is_held_out(name: str) -> None:
-    assert held_out(['a', name, 'b'], [9, 9, 9]) == [name]
-
-
-@pytest.mark.parametrize('name', ['latest', 'interval', 'contest', 'valve'])
-def test_words_that_only_hold_such_a_name_say_nothing(name: str) -> None:
-    assert held_out([name, 'a', 'b'], [9, 9, 9]) == ['b']
-
-
-def test_without_names_the_last_recording_is_held_out_unless_it_is_the_longest() -> None:
-    assert held_out(['a', 'b', 'c'], [60, 60, 50]) == ['c']
-    assert held_out(['a', 'b'], [42, 128]) == ['a']
-
-
-def test_one_recording_is_not_held_out() -> None:
-    assert held_out(['validate_1'], [60]) == []
+def test_held_out_is_what_is_named_so_else_the_last(
+    seconds: dict[str, float], held_out: str | None
+) -> None:
+    roles = roles_of([Path(name) for name in seconds], list(seconds.values()))
+    found = [path.name for path, (role, _) in roles.items() if role == 'validate']
+    assert found == ([held_out] if held_out else [])
 
 
 def test_a_folder_stands_for_the_recordings_in_it() -> None:
@@ -207,21 +199,11 @@ def test_gains_that_measured_forces_contradict_are_told(
 ) -> None:
     times = np.arange(0, 6, 0.01)
     told = 0.5 * np.sin(5 * times) + 0.3 * np.sin(11 * times + 1)
-    kinds = {'q': SignalType.MjSensor, 'f': SignalType.MjSensor}
-    series = workshop._series
-    sequence = Trajectory(
-        'a',
-        0,
-        np.zeros(1),
-        np.zeros(1),
-        (series(times, told[:, None], {'m': SignalType.MjCtrl}),),
-        (series(times, np.zeros((len(times), 2)), kinds),),
-        sampled=True,
-    )
-    truth = predict(forced(hidden), [sequence], threads=1)[0].channels[0][0]
-    noise = np.array([1e-4, 0.02]) * np.random.default_rng(0).normal(size=truth.shape)
-    measured = dataclasses.replace(sequence, measurements=(series(times, truth + noise, kinds),))
-    problem = workshop.problem(forced(30.0), ('joint/j/damping',), measured)
+    commands = TimeSeries.from_columns(times, told[:, None], ['m'], SignalType.MjCtrl)
+    noise = {'q': 1e-4, 'f': 0.02}
+    robot = forced(hidden).compile()
+    run = measure(robot, times=times, commands=commands, noise=noise, sampled=True)
+    problem = workshop.problem(forced(30.0), ('joint/j/damping',), run)
     assert gains_contradicted(problem) == contradicted
 
 

@@ -13,10 +13,14 @@ import pytest
 from sysid_ros.errors import FitError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import Trajectory
-from sysid_ros.workflows.fitting import fit_training
-from sysid_ros.workflows.preflight import SourceKind, predicted
+from sysid_ros.workflows.fitting import Job, fit_training
+from sysid_ros.workflows.preflight import Preflight, predicted
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
+
+
+def _expected(workshop: Any, problem: Any) -> Preflight:
+    return predicted(workshop.config, problem, Nobody())[0]
 
 
 def _wild(sequence: Trajectory) -> Trajectory:
@@ -32,8 +36,8 @@ def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
     truth = workshop.spec(damping=0.11)
     runs = [workshop.sequence(truth, f'b{i}', i) for i in range(2)]
     problem = workshop.problem(workshop.spec(), TARGETS, *runs)
-    found = predicted(workshop.config, problem)[0]
-    after = fit_training(workshop.config, problem, Nobody()).intervals
+    found = _expected(workshop, problem)
+    after = fit_training(Job.begin(workshop.config, Nobody()), problem).intervals
     for before, fitted in zip(found.parameters, after, strict=True):
         ratio = before.half / ((fitted.high - fitted.low) / 2)
         assert 1 / 1.5 < ratio < 1.5
@@ -43,7 +47,7 @@ def test_predicted_intervals_are_those_of_the_fit(workshop: Any):
 def test_a_nominal_value_of_zero_does_not_hide_what_is_known_well(workshop: Any):
     runs = [workshop.sequence(workshop.spec(friction=0.05), 'b', 1)]
     problem = workshop.problem(workshop.spec(), ('joint/j/frictionloss',), *runs)
-    (found,) = predicted(workshop.config, problem)[0].parameters
+    (found,) = _expected(workshop, problem).parameters
     assert found.verdict == 'identified'
     assert found.nominal == 0
 
@@ -51,7 +55,7 @@ def test_a_nominal_value_of_zero_does_not_hide_what_is_known_well(workshop: Any)
 def test_what_cannot_be_told_apart_is_said_before_the_fit(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), 'b', 1)]
     targets = ('joint/j/damping', 'body/bob/mass_scaled', 'actuator/m/gear[0]')
-    found = predicted(workshop.config, workshop.problem(workshop.spec(), targets, *runs))[0]
+    found = _expected(workshop, workshop.problem(workshop.spec(), targets, *runs))
     assert found.doubtful == tuple(item.name for item in found.parameters)
     for item in found.parameters:
         assert item.verdict.startswith('confounded with')
@@ -63,7 +67,7 @@ def test_what_cannot_be_told_apart_is_said_before_the_fit(workshop: Any):
 def test_what_the_model_lacks_makes_predicted_intervals_wider(workshop: Any):
     def halves(friction: float) -> list[float]:
         runs = [workshop.sequence(workshop.spec(friction=friction), f'b{i}', i) for i in range(2)]
-        found = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *runs))[0]
+        found = _expected(workshop, workshop.problem(workshop.spec(), TARGETS, *runs))
         return [parameter.half for parameter in found.parameters]
 
     lacking, complete = halves(0.05), halves(0.0)
@@ -73,12 +77,12 @@ def test_what_the_model_lacks_makes_predicted_intervals_wider(workshop: Any):
 def test_what_may_end_at_its_bound_is_not_promised(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), 'b', 1)]
     problem = workshop.problem(workshop.spec(), ('joint/j/damping',), *runs)
-    (free,) = predicted(workshop.config, problem)[0].parameters
+    (free,) = _expected(workshop, problem).parameters
     assert free.verdict == 'identified'
     (damping,) = problem.parameters
     near = dataclasses.replace(damping, min_value=free.value - free.half / 2, max_value=0.2)
     problem = dataclasses.replace(problem, parameters=(near,))
-    (found,) = predicted(workshop.config, problem)[0].parameters
+    (found,) = _expected(workshop, problem).parameters
     assert found.value > near.min_value
     assert found.verdict == 'at bound'
     assert f'reaches its bound {near.min_value:g}' in found.explanation
@@ -86,13 +90,14 @@ def test_what_may_end_at_its_bound_is_not_promised(workshop: Any):
 
 def test_nothing_is_promised_where_simulations_diverge(workshop: Any):
     hanging = workshop.sequence(workshop.spec(), 'hanging', 1)
-    tame = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, hanging))[0]
+    tame = _expected(workshop, workshop.problem(workshop.spec(), TARGETS, hanging))
     assert not tame.diverging
     assert tame.doubtful == ()
     loose = workshop.spec(damping=0.001)
     tumbling = workshop.sequence(loose, 'tumbling', 1, seconds=20, start=3.1)
-    found = predicted(workshop.config, workshop.problem(loose, TARGETS, tumbling))[0]
+    found = _expected(workshop, workshop.problem(loose, TARGETS, tumbling))
     assert 'set estimator: windows' in found.diverging
+    assert found.instead == 'windows'
     assert found.doubtful == tuple(item.name for item in found.parameters)
 
 
@@ -102,10 +107,10 @@ def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
     runs = [workshop.sequence(loose, f'b{i}', i, seconds=10, start=3.1) for i in range(2)]
     config = workshop.config.model_copy(update={'estimator': 'windows'})
     problem = workshop.problem(workshop.spec(damping=0.003, mass=1.1), TARGETS, *runs)
-    found = predicted(config, problem)[0]
-    assert not found.sources
+    found = predicted(config, problem, Nobody())[0]
+    assert not found.sensors
     assert not found.diverging
-    after = fit_training(config, problem, Nobody()).intervals
+    after = fit_training(Job.begin(config, Nobody()), problem).intervals
     for before, fitted in zip(found.parameters, after, strict=True):
         assert before.verdict_kind is fitted.verdict_kind
 
@@ -113,8 +118,8 @@ def test_windows_are_looked_at_where_they_are_asked_for(workshop: Any):
 def test_a_sequence_on_which_the_model_is_unstable_is_named_and_left_out(workshop: Any):
     good = workshop.sequence(workshop.spec(), 'good', 1)
     problem = workshop.problem(workshop.spec(), TARGETS, good, _wild(good))
-    found = predicted(workshop.config, problem)[0]
-    alone = predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, good))[0]
+    found = _expected(workshop, problem)
+    alone = _expected(workshop, workshop.problem(workshop.spec(), TARGETS, good))
     assert found.unstable == ('wild',)
     assert [p.half for p in found.parameters] == [p.half for p in alone.parameters]
 
@@ -123,18 +128,18 @@ def test_a_model_that_is_unstable_everywhere_is_refused(workshop: Any):
     wild = _wild(workshop.sequence(workshop.spec(), 'good', 1))
     problem = workshop.problem(workshop.spec(), TARGETS, wild)
     with pytest.raises(FitError, match=r"of every training sequence becomes unstable .* 'wild'"):
-        predicted(workshop.config, problem)
+        _expected(workshop, problem)
 
 
 def test_what_a_source_tells_is_missed_without_it(workshop: Any):
     runs = [workshop.sequence(workshop.spec(), f'b{i}', i) for i in range(2)]
     both, one = (
-        predicted(workshop.config, workshop.problem(workshop.spec(), TARGETS, *chosen))[0]
+        _expected(workshop, workshop.problem(workshop.spec(), TARGETS, *chosen))
         for chosen in (runs, runs[:1])
     )
-    (growth,) = (s.growth for s in both.sources if (s.kind, s.name) == (SourceKind.BAG, 'b1'))
+    (growth,) = (bag.growth for bag in both.bags if bag.name == 'b1')
     measured = [a.half / b.half for a, b in zip(one.parameters, both.parameters, strict=True)]
     # The noise of the sensors and its correlation are estimated from fewer samples then.
     assert growth == pytest.approx(measured, rel=0.2)
-    (only,) = (s.growth for s in one.sources if s.kind is SourceKind.BAG)
-    assert np.isinf(only).all()
+    (only,) = one.bags
+    assert np.isinf(only.growth).all()

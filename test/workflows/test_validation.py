@@ -17,10 +17,15 @@ from sysid_ros.fit.fit import FitOptions
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.results.summary import Validation
 from sysid_ros.uncertainty.inference import Identification, identify
-from sysid_ros.workflows.fitting import fit_training
+from sysid_ros.workflows.fitting import Job, fit_training
 from sysid_ros.workflows.predictions import Fitted, Predictor, simulate
 from sysid_ros.workflows.problem import Problem
-from sysid_ros.workflows.validation import families_of, horizon_errors, training_bags, validate
+from sysid_ros.workflows.validation import (
+    families_of,
+    horizon_errors,
+    training_bags,
+    validate,
+)
 
 TARGETS = ('joint/j/damping', 'body/bob/mass')
 
@@ -30,7 +35,7 @@ def _validated(
 ) -> tuple[Identification, Validation]:
     validation = ValidationConfig(**{'leave_out': 'none', 'horizon': (), **keys})
     config = workshop.config.model_copy(update={'validation': validation})
-    found = fit_training(config, problem, Nobody())
+    found = fit_training(Job.begin(config, Nobody()), problem)
     fitted = Fitted(found, problem, problem)
     table = simulate(fitted.predictor(1), problem.sequences('train'))
     families = families_of(validation.leave_out, training_bags(problem))

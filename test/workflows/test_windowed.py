@@ -13,11 +13,8 @@ import pytest
 
 from sysid_ros.config.files import validate
 from sysid_ros.config.schema import CalibrationConfig
-from sysid_ros.errors import FitError
-from sysid_ros.fit.observer import Nobody
 from sysid_ros.results.result import EstimatorKind
 from sysid_ros.workflows.calibrate import identify
-from sysid_ros.workflows.preflight import preflight
 
 #: A cart that balances a pole; the gain of its motor is unknown, so that forces do not tell.
 CART = """<mujoco><option timestep=".005" integrator="implicitfast"/><worldbody>
@@ -105,18 +102,3 @@ def test_another_robot_is_no_more_accepted_over_windows(folder: Path) -> None:
     result = identify(config(folder, 'heavy')).result
     assert not result.accepted
     assert 'generalises' in {reservation.name for reservation in result.reservations}
-
-
-@pytest.mark.slow
-def test_preflight_recommends_and_looks_at_windows(folder: Path) -> None:
-    whole = preflight(config(folder, estimator='simulation'), Nobody())
-    assert 'set estimator: windows' in whole.diverging
-    found = preflight(config(folder), Nobody())
-    assert not found.diverging
-    assert {parameter.verdict for parameter in found.parameters} == {'identified'}
-    assert any('over windows' in note for note in found.notes)
-
-
-def test_windows_of_several_starts_are_not_possible(folder: Path) -> None:
-    with pytest.raises(FitError, match='expected starts of 1'):
-        identify(config(folder, solver={'starts': 3, 'threads': 1}))
