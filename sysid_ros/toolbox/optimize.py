@@ -41,11 +41,11 @@ _LOG = logging.getLogger(__name__)
 _OPTIMIZERS = ('mujoco', 'scipy', 'scipy_parallel_fd')
 #: A condition number of JᵀJ above this is warned of, as in MuJoCo's toolbox.
 _ILL_CONDITIONED = 1e12
-#: Stamps are those of a rollout where the logarithm of the likelihood is larger by this.
+#: Stamps have other times than supposed where the logarithm of the likelihood is larger by this.
 _EVIDENCE = 2.0
 _ROLLOUT_TIMES = (
     'The measurements carry the times of the states of mujoco.rollout, one time step after what '
-    'they describe, and are taken one step earlier, which explains them better; '
+    'they describe, and are taken one step earlier, which explains them no worse; '
     "sensor_stamps='rollout' says so beforehand, 'measured' keeps the times."
 )
 
@@ -307,20 +307,24 @@ def _with_right_times(
     residuals: Any,
     result: OptimizeResult,
 ) -> tuple[Any, OptimizeResult]:
-    """Fit again one step earlier where stamps may be those of a rollout; look for other shifts."""
-    earlier = residual_fn.one_step_earlier()
-    if earlier is not None:
-        moved = _as_residuals(earlier, params)
+    """Fit again with the other times where stamps may have two; look for other shifts."""
+    if residual_fn.undecided:
+        rival = residual_fn.rival()
+        moved = _as_residuals(rival, params)
+        # Where a delay makes up for the step, both fits are exact but for rounding.
+        rounding = 1e-9 * float(np.mean(moved(result.x[None]) ** 2)) + np.finfo(float).tiny
         again = search(moved, result.x, warm=True)
-        # Of the first fit, the last sample may lie after the controls.
-        means = [max(each.cost / len(each.fun), np.finfo(float).tiny) for each in (result, again)]
-        if len(again.fun) / 2 * np.log(means[0] / means[1]) > _EVIDENCE:
-            warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
-            residual_fn.become(earlier)
+        first, second = (max(2 * each.cost / len(each.fun), rounding) for each in (result, again))
+        # A sample that only one of the fits has, after the controls, may count for one.
+        doubt = _EVIDENCE + abs(len(again.fun) - len(result.fun))
+        if len(again.fun) / 2 * np.log(first / second) > doubt:
             again.update(refused=result.refused + moved.refusals, shift=None)
             residuals, result = moved, _joined(result, again)
-    stamps = residual_fn.options.sensor_stamps
-    result.sensor_stamps = 'rollout' if stamps == 'rollout' else 'measured'
+            residual_fn.become(rival)
+        residual_fn.undecided = False
+        if residual_fn.options.sensor_stamps == 'rollout':
+            warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
+    result.sensor_stamps = residual_fn.options.sensor_stamps
     if isinstance(residuals, Residuals):
         result.shift = find_shift(residuals, result.x, result.jac)
         timestep = max(run.timestep for run in residuals.runs)
@@ -378,6 +382,9 @@ def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | 
     squares = max(float(rest @ rest), np.finfo(float).tiny)
     alike = float(np.clip(rest[1:] @ rest[:-1] / squares, 0.0, 1 - 1e-3))
     variance = squares / len(rest) * (1 + alike) / (1 - alike) / information
+    # Nor is what sequences disagree on, as they do where they start from noisy states.
+    scores = np.bincount(samples.sequence[order], own * rest)
+    variance = max(variance, float(scores @ scores) / information**2)
     # Stamps that differ by less are the same.
     return StampShift(shift, max(float(np.sqrt(variance)), SAME_STEP * float(timesteps.min())))
 

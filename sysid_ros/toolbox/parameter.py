@@ -292,16 +292,16 @@ class ParameterDict(UserDict[str, Parameter]):
 
     def add(self, param: Parameter) -> None:
         """Add a parameter under its own name, which must be new."""
-        self.update(ParameterDict({param.name: param}))
+        self.update({param.name: param})
 
-    def update(self, pdict: ParameterDict) -> None:  # type: ignore[override]
+    def update(self, pdict: Mapping[str, Parameter]) -> None:  # type: ignore[override]
         """Add parameters of new names, which are shared with the other collection."""
         for name in pdict:
             if name in self.data:
                 raise ParameterError(
                     f'There is a parameter {name!r} already; give one of them another name.'
                 )
-        self.data.update(pdict.data)
+        self.data.update(ParameterDict(pdict))
 
     @property
     def size(self) -> int:

@@ -205,7 +205,8 @@ class ModelSequences:
 
         An initial state is of kind ``mjSTATE_FULLPHYSICS``, at the first command
         (``create_initial_state``). With ``allow_missing_sensors`` not all sensors of the model need
-        to be measured.
+        to be measured, and states may have names that the model does not have, for a
+        ``modify_residual`` to compare.
         """
         try:
             named, compiled = _with_names(spec)
@@ -338,14 +339,13 @@ def _check_state(model: mujoco.MjModel, state: Array) -> None:
 def commands(model: mujoco.MjModel, control: TimeSeries) -> Array:
     """Return the (n, nu) commands for the controls of the model, checked.
 
-    The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
-    observations that are none of the model's actuators, are taken in the model's order.
+    The names decide, with or without ``_ctrl``. Only columns without names, or with names of which
+    the model has none, are taken in its order.
     """
     controls = {name: columns for name, (_, columns) in control_mapping(model).items()}
     known = {name.removesuffix('_ctrl'): at for name, at in controls.items()} | controls
     mapping, columns = control.signal_mapping, np.full(model.nu, -1)
-    custom = all(kind is SignalType.CustomObs for kind, _ in mapping.values())
-    if custom and known.keys().isdisjoint(mapping):
+    if known.keys().isdisjoint(mapping):
         _check_width('Control data', control.matrix.shape[1], model.nu)
         mapping, columns = {}, np.arange(model.nu)
     for name, (_, own) in mapping.items():
@@ -383,6 +383,8 @@ def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missi
         try:
             full, _, columns = find_signal(model, name, (kind,))
         except SignalError as err:
+            if kind is not SignalType.MjSensor and allow_missing:
+                continue  # a name of the user's own, for a comparison of the user's own
             raise FitError(
                 f'The measurements name {name!r}, which the model does not have: {err}'
             ) from err

@@ -394,6 +394,33 @@ def test_observations_of_the_users_own_are_compared_by_the_users_own_function(
         sysid.build_residual_fn(models_sequences=groups)(np.array([0.1]), parameters())
 
 
+def test_blocks_of_columns_with_names_of_the_users_own_are_taken() -> None:
+    """Commands in the model's order, and states for a comparison that finds them itself."""
+    control, _, start = recorded()
+    kind, pair = sysid.SignalType, np.arange(2)
+    commands = sysid.TimeSeries(control.times, control.data, {'ctrl': (kind.MjCtrl, pair)})
+    (run,) = sysid.sysid_rollout(
+        spec_of().compile(), mujoco.MjData(spec_of().compile()), control, [start]
+    )
+    assert run.state is not None
+    block = {'qpos': (kind.MjStateQPos, pair), 'qvel': (kind.MjStateQVel, pair + 2)}
+    states = sysid.TimeSeries(run.state.times, run.state.data[:, 1:5], block)
+
+    def compare(_params: Any, _predicted: Any, measured: Any, *_: Any, state: Any) -> Any:
+        predicted = sysid.TimeSeries(state[:, 0], state[:, 1:5], block).resample(measured.times)
+        return 1e3 * (measured.data - predicted.data), predicted, measured
+
+    groups = sequences(commands, states, start, allow_missing_sensors=True)
+    params = sysid.ParameterDict()
+    params.update(dict(parameters()))
+    found, _ = fit(
+        params, sysid.build_residual_fn(models_sequences=groups, modify_residual=compare)
+    )
+    assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-6)
+    with pytest.raises(FitError, match="the qpos of 'qpos'"):
+        sysid.build_residual_fn(models_sequences=groups)(np.array([0.1]), parameters())
+
+
 def test_settings_that_are_not_used_are_named() -> None:
     fn = arm_fn()
     with pytest.warns(UserWarning, match='does not use x_scale, mu_min'):

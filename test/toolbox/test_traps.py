@@ -230,6 +230,50 @@ def test_noisy_stamps_are_those_that_cost_less_at_their_own_optimum(
         assert found['late'].value[0] == pytest.approx(late, abs=5e-4)
 
 
+def test_residuals_take_a_rollouts_stamps_for_such_before_any_fit() -> None:
+    """So a function around them, or a solver of the user's own, has them right, too."""
+    fn = sysid.build_residual_fn(models_sequences=tutorial())
+    assert np.max(np.abs(fn(np.array([1.0]), mass())[0][0])) < 1e-6
+
+
+@pytest.mark.parametrize('noise', [0.0, 1e-3])
+def test_a_delay_that_makes_up_for_a_step_leaves_a_rollouts_stamps_such(noise: float) -> None:
+    (group,), params, late = tutorial(), mass(), 3
+    series = group.sensordata[0]
+    data = np.concatenate([np.repeat(series.data[:1], late, axis=0), series.data[:-late]])
+    data += noise * np.random.default_rng(3).normal(size=data.shape)
+    delayed = sysid.TimeSeries(series.times, data, series.signal_mapping)
+    group = sysid.ModelSequences(
+        'm', group.spec, 'run', group.initial_state[0], group.control, delayed
+    )
+    params.add(sysid.Parameter('late', 0.001, 0.0, 0.02))
+    transform = sysid.SignalTransform()
+    transform.delay('*', params['late'])
+    fn = sysid.build_residual_fn(models_sequences=[group], modify_residual=transform.apply)
+    with pytest.warns(sysid.StampWarning, match='no worse'):
+        found, _ = sysid.optimize(params, fn, verbose=False)
+    np.testing.assert_allclose(found.as_vector(), [1.0, late * 0.002], rtol=1e-2)
+
+
+def test_windows_from_noisy_states_raise_no_alarm() -> None:
+    _, times, control, exact, _ = record(mujoco.MjSpec.from_string(CART), command=push)
+    sensors = exact + 1e-3 * np.random.default_rng(12).normal(size=exact.shape)
+    spec = mujoco.MjSpec.from_string(CART)
+    model = spec.copy().compile()
+    rows = [slice(begin, begin + 200) for begin in range(0, 1000, 200)]
+    group = sysid.ModelSequences(
+        'cart',
+        spec,
+        [f'from {own.start}' for own in rows],
+        [sysid.create_initial_state(model, *sensors[own.start, :, None]) for own in rows],
+        [sysid.TimeSeries(times[own], control[own]) for own in rows],
+        [sysid.TimeSeries.from_names(times[own], sensors[own], model) for own in rows],
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert fitted(mass(), [group]) == pytest.approx([2.0], rel=1e-2)
+
+
 @pytest.mark.parametrize('target', ['both', 'measured', 'predicted'])
 def test_a_gain_on_right_data_stays_where_it_is_right(
     cart_recording: Recording, target: Any
