@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.optimize import OptimizeResult
 
-from sysid_ros.config.schema import ACCURACY, Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
 from sysid_ros.fit.differences import FunctionResiduals
 from sysid_ros.fit.residuals import Residuals
@@ -52,10 +52,6 @@ _ROLLOUT_TIMES = (
 
 class StampWarning(UserWarning):
     """A shift of the measurements in time explains them significantly better."""
-
-
-class CandidateWarning(UserWarning):
-    """The solver tried values that no model can be built with."""
 
 
 class StampShift(NamedTuple):
@@ -91,7 +87,6 @@ def optimize(
     loss: Loss = 'linear',
     starts: int = 1,
     seed: int = 0,
-    tolerance: float = ACCURACY,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     **settings: Any,
@@ -110,18 +105,16 @@ def optimize(
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
         loss: ``linear``, ``soft_l1`` or ``huber``, as in SciPy.
-        starts: Number of starts spread over the bounds; as ``seed``, ``tolerance`` (the step that
-            is predicted at the end, in standard errors) and ``observe`` for ``'mujoco'`` only.
+        starts: Number of starts spread over the bounds; as ``seed`` and ``observe`` for
+            ``'mujoco'`` only.
         seed: Of the other starts.
-        tolerance: See ``starts``.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
         **settings: Passed on to SciPy. Those of ``mujoco.minimize`` are not used: scales, steps,
             regularisation and convergence follow the residuals, which are in units of the noise.
 
     Returns:
-        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``attempts`` of
-        several starts, ``diverged``, ``refused`` (candidates that no model could be built for),
+        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``diverged``,
         ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and ``shift`` of the stamps
         that explains the measurements better.
     """
@@ -143,7 +136,7 @@ def optimize(
     _check_settings(optimizer, settings)
     search: Callable[..., OptimizeResult]
     if optimizer == 'mujoco':
-        solver = SolverSettings(loss=loss, max_iterations=max_iters, accuracy=tolerance)
+        solver = SolverSettings(loss=loss, max_iterations=max_iters)
         watched = partial(_print, observe) if verbose else observe
         common = {'settings': solver, 'cancel': cancel, 'observe': watched}
         search = partial(_by_ours, starts=starts, seed=seed, common=common)
@@ -162,13 +155,6 @@ def optimize(
         residuals, result = _with_right_times(search, residual_fn, params, residuals, result)
         result.update(excluded=residual_fn.excluded, dead=getattr(residuals, 'dead', ()))
     result.diverged = residuals.diverged
-    if result.refused:
-        warnings.warn(
-            f'No model could be built for {result.refused} of the candidates that the solver '
-            'tried, which it stepped back from; narrower bounds may spare them.',
-            CandidateWarning,
-            stacklevel=2,
-        )
     params.update_from_vector(result.x)
     if verbose:
         nominal = initial_params.as_nominal_vector()
@@ -202,10 +188,9 @@ def _by_ours(
     residuals: Any, x: Array, *, starts: int, seed: int, common: dict[str, Any], warm: bool = False
 ) -> OptimizeResult:
     """Search with several starts or growing parts of the data; a warm start is nearly a minimum."""
-    attempts: Sequence[Any] = ()
     if starts > 1 and not warm:
-        found = solve_from(residuals, spread(residuals.unknowns, starts, seed=seed), **common)
-        solution, attempts = found.solution, found.attempts
+        spots = spread(residuals.unknowns, starts, seed=seed)
+        solution = solve_from(residuals, spots, **common).solution
     elif isinstance(residuals, Residuals) and not warm:
         solution = solve_in_stages(residuals, x, noise_known=True, **common)
     else:
@@ -224,7 +209,6 @@ def _by_ours(
         nfev=solution.evaluations,
         nit=len(solution.trace),
         trace=solution.trace,
-        attempts=attempts,
         extras={
             'objective': [entry.cost for entry in solution.trace],
             'candidate': [np.array(entry.x) for entry in solution.trace],
@@ -261,7 +245,7 @@ def _by_scipy(
         raise
     except ValueError as err:
         raise FitError(f'SciPy cannot fit with these settings: {err}') from err
-    found.update(nfev=residuals.evaluations - before, trace=(), attempts=())
+    found.update(nfev=residuals.evaluations - before, trace=())
     found.extras = {'objective': [found.cost], 'candidate': [found.x]}
     return found
 
@@ -286,7 +270,6 @@ def _from_either(
     search: Callable[..., OptimizeResult], residuals: Any, x: Array, nominal: Array
 ) -> OptimizeResult:
     """Search from the start or, where the simulation is unstable there, from the nominal values."""
-    before = residuals.refusals
     try:
         result = search(residuals, x)
     except CancelledError:
@@ -296,7 +279,7 @@ def _from_either(
         if not residuals.unstable[0] or np.array_equal(x, nominal):
             raise
         result = search(residuals, nominal)
-    result.update(refused=residuals.refusals - before, shift=None)
+    result.shift = None
     return result
 
 
@@ -318,8 +301,8 @@ def _with_right_times(
         # A sample that only one of the fits has, after the controls, may count for one.
         doubt = _EVIDENCE + abs(len(again.fun) - len(result.fun))
         if len(again.fun) / 2 * np.log(first / second) > doubt:
-            again.update(refused=result.refused + moved.refusals, shift=None)
-            residuals, result = moved, _joined(result, again)
+            again.update(nfev=result.nfev + again.nfev, shift=None)
+            residuals, result = moved, again
             residual_fn.become(rival)
         residual_fn.undecided = False
         if residual_fn.options.sensor_stamps == 'rollout':
@@ -331,18 +314,6 @@ def _with_right_times(
         if result.shift is not None and result.shift.significant:
             warnings.warn(result.shift.sentence(timestep), StampWarning, stacklevel=3)
     return residuals, result
-
-
-def _joined(first: OptimizeResult, second: OptimizeResult) -> OptimizeResult:
-    """Return the second of two searches that went on from the first, with both their steps."""
-    begun = len(first.trace)
-    later = [entry._replace(number=begun + k) for k, entry in enumerate(second.trace)]
-    joined = OptimizeResult({**first, **second})
-    joined.update(trace=(*first.trace, *later), nfev=first.nfev + second.nfev)
-    joined.extras = {k: [*first.extras[k], *second.extras[k]] for k in first.extras}
-    if first.trace:
-        joined.nit = len(joined.trace)
-    return joined
 
 
 def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | None:
@@ -411,7 +382,6 @@ class _FunctionResiduals(FunctionResiduals):
         super().__init__(self._evaluate, unknowns_of(params))
         self._given, self._params, self._single = function, params, single
         self._size: int | None = None
-        self.refusals = 0
 
     def _evaluate(self, candidates: Array) -> Array:
         count = len(candidates)
@@ -424,7 +394,6 @@ class _FunctionResiduals(FunctionResiduals):
                 return np.concatenate([self._evaluate(x[None]) for x in candidates], axis=1)
             if self._size is None:
                 raise
-            self.refusals += 1
             return np.full((self._size, 1), np.nan)
 
     def _called(self, x: Array, count: int) -> Array:

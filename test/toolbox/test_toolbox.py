@@ -26,7 +26,6 @@ from builders.toolbox_arm import ARM, DT, Recorded, record, sequences, spec_of
 from sysid_ros import toolbox as sysid
 from sysid_ros.errors import CancelledError, FitError, ModelError
 from sysid_ros.model.candidates import CandidateError
-from sysid_ros.toolbox.optimize import CandidateWarning
 
 Array = NDArray[np.float64]
 Modifier = Callable[[mujoco.MjSpec, sysid.Parameter], object]
@@ -202,7 +201,6 @@ def test_a_result_has_what_programs_read() -> None:
     np.testing.assert_array_equal(result.extras['candidate'][-1], result.x)
     assert result.success
     assert result.status > 0
-    assert result.refused == 0
 
 
 @pytest.mark.parametrize(
@@ -271,11 +269,10 @@ def rollout(**given: Any) -> list[sysid.SystemTrajectory]:
 def test_a_fit_steps_back_from_values_that_no_model_has(options: dict[str, Any]) -> None:
     params = parameters(bounded, start=0.4)
     residual_fn = arm_fn(**options)
-    with pytest.warns(CandidateWarning, match='No model could be built for'):
-        found, result = fit(params, residual_fn)
+    found, result = fit(params, residual_fn)
     assert found['armature'].value[0] == pytest.approx(0.05, rel=1e-2)
     assert result.success
-    assert 0 < result.refused <= result.diverged
+    assert result.diverged > 0
 
 
 def test_a_function_around_a_residual_function_steps_back_as_well() -> None:

@@ -452,7 +452,7 @@ def test_every_kind_of_inertia_is_fitted_with_its_own_modifier(kind: str, *, giv
     away = np.random.default_rng(0).uniform(-0.05, 0.05, len(truth))
     params.update_from_vector(np.clip(truth + away * np.maximum(np.abs(truth), 0.2), low, high))
     fn = sysid.build_residual_fn(models_sequences=plant.sequences())
-    found, result = sysid.optimize(params, fn, verbose=False, tolerance=2e-5)
+    found, result = sysid.optimize(params, fn, verbose=False)
     assert np.max(np.abs(fn(found.as_vector(), found)[0][0])) < 1e-3
     if kind != 'Pseudo':  # of which three joints do not see every component
         np.testing.assert_allclose(found.as_vector(), truth, rtol=1e-4, atol=1e-5)
@@ -549,6 +549,5 @@ def test_a_far_start_does_not_end_in_a_false_valley(starts: int) -> None:
     params.add(sysid.Parameter('stiffness', 400.0, 5.0, 500.0, modifier=write))
     recording = record(spec, duration=2.0, command=kick)
     fn = sysid.build_residual_fn(models_sequences=recording.sequences())
-    found, result = sysid.optimize(params, fn, verbose=False, starts=starts)
+    found, _ = sysid.optimize(params, fn, verbose=False, starts=starts)
     assert found['stiffness'].value[0] == pytest.approx(100.0, rel=1e-6)
-    assert len(result.attempts) == (starts if starts > 1 else 0)
