@@ -241,10 +241,7 @@ def estimates(
     halves[~np.isfinite(halves)] = np.nan
     start = initial_params.as_vector()
     written = [
-        (path, p.unit)
-        for p in opt_params.values()
-        if not p.frozen
-        for path in (p.target if isinstance(p.target, tuple) else [p.target] * p.size)
+        (p.target, p.unit) for p in opt_params.values() if not p.frozen for _ in range(p.size)
     ]
     for k, unknown in enumerate(unknowns_of(opt_params)):
         x, low, high = unknown.nominal, unknown.min_value, unknown.max_value
