@@ -226,9 +226,9 @@ def _by_scipy(
 ) -> OptimizeResult:
     """Search with SciPy, all differences of a Jacobian in one batch."""
     del warm
-    options = {'x_scale': 'jac', **settings}
-    step = options.pop('diff_step', None)
-    options.setdefault('jac', lambda x: _jacobian(residuals, x, step))
+    step = settings.get('diff_step')
+    options = {'x_scale': 'jac', 'jac': lambda x: _jacobian(residuals, x, step), **settings}
+    options.pop('diff_step', None)
 
     def function(x: Array) -> Array:
         interrupt(cancel)
@@ -271,16 +271,14 @@ def _from_either(
 ) -> OptimizeResult:
     """Search from the start or, where the simulation is unstable there, from the nominal values."""
     try:
-        result = search(residuals, x)
+        return search(residuals, x)
     except CancelledError:
         raise
     except FitError:
         residuals(x[None])
         if not residuals.unstable[0] or np.array_equal(x, nominal):
             raise
-        result = search(residuals, nominal)
-    result.shift = None
-    return result
+        return search(residuals, nominal)
 
 
 def _with_right_times(
@@ -301,13 +299,13 @@ def _with_right_times(
         # A sample that only one of the fits has, after the controls, may count for one.
         doubt = _EVIDENCE + abs(len(again.fun) - len(result.fun))
         if len(again.fun) / 2 * np.log(first / second) > doubt:
-            again.update(nfev=result.nfev + again.nfev, shift=None)
+            again.nfev += result.nfev
             residuals, result = moved, again
             residual_fn.become(rival)
         residual_fn.undecided = False
         if residual_fn.options.sensor_stamps == 'rollout':
             warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
-    result.sensor_stamps = residual_fn.options.sensor_stamps
+    result.update(sensor_stamps=residual_fn.options.sensor_stamps, shift=None)
     if isinstance(residuals, Residuals):
         result.shift = find_shift(residuals, result.x, result.jac)
         timestep = max(run.timestep for run in residuals.runs)

@@ -187,13 +187,6 @@ def test_the_tutorials_stamps_are_understood_unsaid_and_told_once() -> None:
         sysid.optimize(mass(), fn, verbose=False)
 
 
-def test_the_tutorials_stamps_are_understood_when_said() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter('error')
-        found = fitted(mass(), tutorial(), sensor_stamps='rollout')
-    assert found == pytest.approx([1.0], rel=1e-6)
-
-
 def passed_on(**given: Any) -> list[sysid.SystemTrajectory]:
     """Simulate as a user's own ``custom_rollout``."""
     given.pop('param_dicts')
@@ -230,10 +223,17 @@ def test_noisy_stamps_are_those_that_cost_less_at_their_own_optimum(
         assert found['late'].value[0] == pytest.approx(late, abs=5e-4)
 
 
-def test_residuals_take_a_rollouts_stamps_for_such_before_any_fit() -> None:
+@pytest.mark.parametrize(('stamps', 'every'), [('auto', 1), ('auto', 5), ('rollout', 1)])
+def test_residuals_take_a_rollouts_stamps_for_such_before_any_fit(stamps: str, every: int) -> None:
     """So a function around them, or a solver of the user's own, has them right, too."""
-    fn = sysid.build_residual_fn(models_sequences=tutorial())
+    (group,) = tutorial()
+    measured = group.sensordata[0].rows(slice(None, None, every))
+    group = sysid.ModelSequences('m', group.spec, 'r', group.initial_state, group.control, measured)
+    fn = sysid.build_residual_fn(models_sequences=[group], sensor_stamps=stamps)
     assert np.max(np.abs(fn(np.array([1.0]), mass())[0][0])) < 1e-6
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore' if stamps == 'auto' else 'error')
+        assert sysid.optimize(mass(), fn, verbose=False)[1].x == pytest.approx([1.0], rel=1e-6)
 
 
 @pytest.mark.parametrize('noise', [0.0, 1e-3])
