@@ -427,25 +427,26 @@ def sysid_rollout(
     states *= count // len(states)
     # Candidates of one model share their commands, which are put on its steps only once.
     prepared: dict[tuple[Any, ...], TimeSeries] = {}
-    batches: dict[int, list[tuple[int, TimeSeries]]] = {}
-    for index, (model, control, state) in enumerate(zip(several, controls, states, strict=True)):
+    ready = []
+    for model, control, state in zip(several, controls, states, strict=True):
         _check_state(model, state)
         key = id(control), model.names, float(model.opt.timestep), float(state[0])
         if key not in prepared:
             prepared[key] = stepped(model, control, start_time(model, state, control))
-        batches.setdefault(len(prepared[key]), []).append((index, prepared[key]))
+        ready.append(prepared[key])
     found: dict[int, SystemTrajectory] = {}
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
-        for edges, batch in batches.items():
+        for edges in {len(control) for control in ready}:
+            batch = [index for index, control in enumerate(ready) if len(control) == edges]
             rolled, sensed = pool.rollout(
-                [several[index] for index, _ in batch],
+                [several[index] for index in batch],
                 threads,
-                np.stack([states[index] for index, _ in batch]),
-                np.stack([control.data[:-1] for _, control in batch]),
+                np.stack([states[index] for index in batch]),
+                np.stack([ready[index].data[:-1] for index in batch]),
                 nstep=edges - 1,
             )
-            for (index, control), after, sensors in zip(batch, rolled, sensed, strict=True):
-                model = several[index]
+            for index, after, sensors in zip(batch, rolled, sensed, strict=True):
+                model, control = several[index], ready[index]
                 # MuJoCo stops an unstable simulation and repeats its last record.
                 clock = np.append(states[index][0], after[:, 0])
                 unstable = np.logical_or.accumulate(np.diff(clock) <= 0)
