@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.optimize import OptimizeResult
 
-from sysid_ros.config.schema import ACCURACY, Loss
+from sysid_ros.config.schema import Loss
 from sysid_ros.errors import CancelledError, FitError, SysidError, nearest
 from sysid_ros.fit.differences import FunctionResiduals
 from sysid_ros.fit.residuals import Residuals
@@ -41,21 +41,17 @@ _LOG = logging.getLogger(__name__)
 _OPTIMIZERS = ('mujoco', 'scipy', 'scipy_parallel_fd')
 #: A condition number of JᵀJ above this is warned of, as in MuJoCo's toolbox.
 _ILL_CONDITIONED = 1e12
-#: Stamps are those of a rollout where the logarithm of the likelihood is larger by this.
+#: Stamps have other times than supposed where the logarithm of the likelihood is larger by this.
 _EVIDENCE = 2.0
 _ROLLOUT_TIMES = (
     'The measurements carry the times of the states of mujoco.rollout, one time step after what '
-    'they describe, and are taken one step earlier, which explains them better; '
+    'they describe, and are taken one step earlier, which explains them no worse; '
     "sensor_stamps='rollout' says so beforehand, 'measured' keeps the times."
 )
 
 
 class StampWarning(UserWarning):
     """A shift of the measurements in time explains them significantly better."""
-
-
-class CandidateWarning(UserWarning):
-    """The solver tried values that no model can be built with."""
 
 
 class StampShift(NamedTuple):
@@ -91,7 +87,6 @@ def optimize(
     loss: Loss = 'linear',
     starts: int = 1,
     seed: int = 0,
-    tolerance: float = ACCURACY,
     cancel: threading.Event | None = None,
     observe: Callable[[Iteration], None] | None = None,
     **settings: Any,
@@ -110,18 +105,16 @@ def optimize(
         check_conditioning: Log a warning when JᵀJ at the start is ill-conditioned.
         max_iters: Limit of iterations; of evaluations with SciPy.
         loss: ``linear``, ``soft_l1`` or ``huber``, as in SciPy.
-        starts: Number of starts spread over the bounds; as ``seed``, ``tolerance`` (the step that
-            is predicted at the end, in standard errors) and ``observe`` for ``'mujoco'`` only.
+        starts: Number of starts spread over the bounds; as ``seed`` and ``observe`` for
+            ``'mujoco'`` only.
         seed: Of the other starts.
-        tolerance: See ``starts``.
         cancel: Ends the fit when it is set.
         observe: Called after every iteration.
         **settings: Passed on to SciPy. Those of ``mujoco.minimize`` are not used: scales, steps,
             regularisation and convergence follow the residuals, which are in units of the noise.
 
     Returns:
-        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``attempts`` of
-        several starts, ``diverged``, ``refused`` (candidates that no model could be built for),
+        The fitted parameters, and SciPy's result with ``trace``, ``extras``, ``diverged``,
         ``excluded`` samples and ``dead`` sensors, ``sensor_stamps``, and ``shift`` of the stamps
         that explains the measurements better.
     """
@@ -143,7 +136,7 @@ def optimize(
     _check_settings(optimizer, settings)
     search: Callable[..., OptimizeResult]
     if optimizer == 'mujoco':
-        solver = SolverSettings(loss=loss, max_iterations=max_iters, accuracy=tolerance)
+        solver = SolverSettings(loss=loss, max_iterations=max_iters)
         watched = partial(_print, observe) if verbose else observe
         common = {'settings': solver, 'cancel': cancel, 'observe': watched}
         search = partial(_by_ours, starts=starts, seed=seed, common=common)
@@ -162,13 +155,6 @@ def optimize(
         residuals, result = _with_right_times(search, residual_fn, params, residuals, result)
         result.update(excluded=residual_fn.excluded, dead=getattr(residuals, 'dead', ()))
     result.diverged = residuals.diverged
-    if result.refused:
-        warnings.warn(
-            f'No model could be built for {result.refused} of the candidates that the solver '
-            'tried, which it stepped back from; narrower bounds may spare them.',
-            CandidateWarning,
-            stacklevel=2,
-        )
     params.update_from_vector(result.x)
     if verbose:
         nominal = initial_params.as_nominal_vector()
@@ -202,10 +188,9 @@ def _by_ours(
     residuals: Any, x: Array, *, starts: int, seed: int, common: dict[str, Any], warm: bool = False
 ) -> OptimizeResult:
     """Search with several starts or growing parts of the data; a warm start is nearly a minimum."""
-    attempts: Sequence[Any] = ()
     if starts > 1 and not warm:
-        found = solve_from(residuals, spread(residuals.unknowns, starts, seed=seed), **common)
-        solution, attempts = found.solution, found.attempts
+        spots = spread(residuals.unknowns, starts, seed=seed)
+        solution = solve_from(residuals, spots, **common).solution
     elif isinstance(residuals, Residuals) and not warm:
         solution = solve_in_stages(residuals, x, noise_known=True, **common)
     else:
@@ -224,7 +209,6 @@ def _by_ours(
         nfev=solution.evaluations,
         nit=len(solution.trace),
         trace=solution.trace,
-        attempts=attempts,
         extras={
             'objective': [entry.cost for entry in solution.trace],
             'candidate': [np.array(entry.x) for entry in solution.trace],
@@ -242,9 +226,9 @@ def _by_scipy(
 ) -> OptimizeResult:
     """Search with SciPy, all differences of a Jacobian in one batch."""
     del warm
-    options = {'x_scale': 'jac', **settings}
-    step = options.pop('diff_step', None)
-    options.setdefault('jac', lambda x: _jacobian(residuals, x, step))
+    step = settings.get('diff_step')
+    options = {'x_scale': 'jac', 'jac': lambda x: _jacobian(residuals, x, step), **settings}
+    options.pop('diff_step', None)
 
     def function(x: Array) -> Array:
         interrupt(cancel)
@@ -261,7 +245,7 @@ def _by_scipy(
         raise
     except ValueError as err:
         raise FitError(f'SciPy cannot fit with these settings: {err}') from err
-    found.update(nfev=residuals.evaluations - before, trace=(), attempts=())
+    found.update(nfev=residuals.evaluations - before, trace=())
     found.extras = {'objective': [found.cost], 'candidate': [found.x]}
     return found
 
@@ -286,18 +270,15 @@ def _from_either(
     search: Callable[..., OptimizeResult], residuals: Any, x: Array, nominal: Array
 ) -> OptimizeResult:
     """Search from the start or, where the simulation is unstable there, from the nominal values."""
-    before = residuals.refusals
     try:
-        result = search(residuals, x)
+        return search(residuals, x)
     except CancelledError:
         raise
     except FitError:
         residuals(x[None])
         if not residuals.unstable[0] or np.array_equal(x, nominal):
             raise
-        result = search(residuals, nominal)
-    result.update(refused=residuals.refusals - before, shift=None)
-    return result
+        return search(residuals, nominal)
 
 
 def _with_right_times(
@@ -307,38 +288,30 @@ def _with_right_times(
     residuals: Any,
     result: OptimizeResult,
 ) -> tuple[Any, OptimizeResult]:
-    """Fit again one step earlier where stamps may be those of a rollout; look for other shifts."""
-    earlier = residual_fn.one_step_earlier()
-    if earlier is not None:
-        moved = _as_residuals(earlier, params)
+    """Fit again with the other times where stamps may have two; look for other shifts."""
+    if residual_fn.undecided:
+        rival = residual_fn.rival()
+        moved = _as_residuals(rival, params)
+        # Where a delay makes up for the step, both fits are exact but for rounding.
+        rounding = 1e-9 * float(np.mean(moved(result.x[None]) ** 2)) + np.finfo(float).tiny
         again = search(moved, result.x, warm=True)
-        # Of the first fit, the last sample may lie after the controls.
-        means = [max(each.cost / len(each.fun), np.finfo(float).tiny) for each in (result, again)]
-        if len(again.fun) / 2 * np.log(means[0] / means[1]) > _EVIDENCE:
+        first, second = (max(2 * each.cost / len(each.fun), rounding) for each in (result, again))
+        # A sample that only one of the fits has, after the controls, may count for one.
+        doubt = _EVIDENCE + abs(len(again.fun) - len(result.fun))
+        if len(again.fun) / 2 * np.log(first / second) > doubt:
+            again.nfev += result.nfev
+            residuals, result = moved, again
+            residual_fn.become(rival)
+        residual_fn.undecided = False
+        if residual_fn.options.sensor_stamps == 'rollout':
             warnings.warn(_ROLLOUT_TIMES, StampWarning, stacklevel=3)
-            residual_fn.become(earlier)
-            again.update(refused=result.refused + moved.refusals, shift=None)
-            residuals, result = moved, _joined(result, again)
-    stamps = residual_fn.options.sensor_stamps
-    result.sensor_stamps = 'rollout' if stamps == 'rollout' else 'measured'
+    result.update(sensor_stamps=residual_fn.options.sensor_stamps, shift=None)
     if isinstance(residuals, Residuals):
         result.shift = find_shift(residuals, result.x, result.jac)
         timestep = max(run.timestep for run in residuals.runs)
         if result.shift is not None and result.shift.significant:
             warnings.warn(result.shift.sentence(timestep), StampWarning, stacklevel=3)
     return residuals, result
-
-
-def _joined(first: OptimizeResult, second: OptimizeResult) -> OptimizeResult:
-    """Return the second of two searches that went on from the first, with both their steps."""
-    begun = len(first.trace)
-    later = [entry._replace(number=begun + k) for k, entry in enumerate(second.trace)]
-    joined = OptimizeResult({**first, **second})
-    joined.update(trace=(*first.trace, *later), nfev=first.nfev + second.nfev)
-    joined.extras = {k: [*first.extras[k], *second.extras[k]] for k in first.extras}
-    if first.trace:
-        joined.nit = len(joined.trace)
-    return joined
 
 
 def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | None:
@@ -378,6 +351,9 @@ def find_shift(residuals: Residuals, x: Array, jacobian: Array) -> StampShift | 
     squares = max(float(rest @ rest), np.finfo(float).tiny)
     alike = float(np.clip(rest[1:] @ rest[:-1] / squares, 0.0, 1 - 1e-3))
     variance = squares / len(rest) * (1 + alike) / (1 - alike) / information
+    # Nor is what sequences disagree on, as they do where they start from noisy states.
+    scores = np.bincount(samples.sequence[order], own * rest)
+    variance = max(variance, float(scores @ scores) / information**2)
     # Stamps that differ by less are the same.
     return StampShift(shift, max(float(np.sqrt(variance)), SAME_STEP * float(timesteps.min())))
 
@@ -404,7 +380,6 @@ class _FunctionResiduals(FunctionResiduals):
         super().__init__(self._evaluate, unknowns_of(params))
         self._given, self._params, self._single = function, params, single
         self._size: int | None = None
-        self.refusals = 0
 
     def _evaluate(self, candidates: Array) -> Array:
         count = len(candidates)
@@ -417,7 +392,6 @@ class _FunctionResiduals(FunctionResiduals):
                 return np.concatenate([self._evaluate(x[None]) for x in candidates], axis=1)
             if self._size is None:
                 raise
-            self.refusals += 1
             return np.full((self._size, 1), np.nan)
 
     def _called(self, x: Array, count: int) -> Array:

@@ -61,7 +61,7 @@ class Parameter:
         modifier: Writes the value to a spec; None where there is none. Where there is a target
             too, the modifier must do what the target says: the fit may use either.
         target: Path of what the value is written to, such as ``joint/elbow/armature``, with
-            wildcards for several elements that share it, or one path for each component.
+            wildcards for several elements that share it.
         unit: Unit of the value, for tables.
         prior: Mean and standard deviation of what is known before the fit.
         scale: ``'log'`` where the value, positive, may be wrong by a factor.
@@ -77,7 +77,7 @@ class Parameter:
         frozen: bool = False,
         modifier: ModifierFn | None = None,
         *,
-        target: str | Sequence[str] | None = None,
+        target: str | None = None,
         unit: str = '',
         prior: tuple[ArrayLike, ArrayLike] | None = None,
         scale: Scale = 'linear',
@@ -91,7 +91,7 @@ class Parameter:
         self.min_value = self._numbers(min_value, 'lower bound', finite=False)
         self.max_value = self._numbers(max_value, 'upper bound', finite=False)
         self.reset()
-        self.target = target if target is None or isinstance(target, str) else tuple(target)
+        self.target = target
         self.prior: tuple[Array, Array] | None = None
         if prior is not None:
             words = ('mean of the prior', 'standard deviation of the prior')
@@ -107,11 +107,6 @@ class Parameter:
         if scale not in _SCALES:
             raise ParameterError(
                 f'Unknown scale {scale!r} of parameter {name!r}; {nearest(scale, _SCALES)}.'
-            )
-        if isinstance(self.target, tuple) and len(self.target) != self.size:
-            raise ParameterError(
-                f'Parameter {name!r} has {self.size} components, '
-                f'expected as many targets, found {len(self.target)}.'
             )
         self.get_bounds()
 
@@ -292,16 +287,16 @@ class ParameterDict(UserDict[str, Parameter]):
 
     def add(self, param: Parameter) -> None:
         """Add a parameter under its own name, which must be new."""
-        self.update(ParameterDict({param.name: param}))
+        self.update({param.name: param})
 
-    def update(self, pdict: ParameterDict) -> None:  # type: ignore[override]
+    def update(self, pdict: Mapping[str, Parameter]) -> None:  # type: ignore[override]
         """Add parameters of new names, which are shared with the other collection."""
         for name in pdict:
             if name in self.data:
                 raise ParameterError(
                     f'There is a parameter {name!r} already; give one of them another name.'
                 )
-        self.data.update(pdict.data)
+        self.data.update(ParameterDict(pdict))
 
     @property
     def size(self) -> int:
@@ -487,9 +482,9 @@ def _entry(parameter: Parameter) -> dict[str, Any]:
         name: vector.reshape(parameter.shape).tolist()
         for name, vector in zip(_NEEDED[1:5], vectors, strict=True)
     }
-    target, kind = parameter.target, parameter.inertia_type
+    kind = parameter.inertia_type
     more = {
-        'target': list(target) if isinstance(target, tuple) else target,
+        'target': parameter.target,
         'unit': parameter.unit or None,
         'prior': parameter.prior and [part.tolist() for part in parameter.prior],
         'scale': None if parameter.scale == 'linear' else parameter.scale,
@@ -556,11 +551,9 @@ def check_targets(
     params: ParameterDict, models: Sequence[tuple[mujoco.MjModel, Sequence[str], mujoco.MjSpec]]
 ) -> None:
     """Check that every target is found in some model."""
-    for parameter in params.values():
-        paths = (parameter.target,) if isinstance(parameter.target, str) else parameter.target
-        for path in paths or ():
-            if not any(_resolved(path, *known) for known in models):
-                resolve(path, *models[0])  # raises, and says why
+    for path in (parameter.target for parameter in params.values() if parameter.target):
+        if not any(_resolved(path, *known) for known in models):
+            resolve(path, *models[0])  # raises, and says why
 
 
 def component_targets(
@@ -575,8 +568,6 @@ def component_targets(
     """
     if parameter.target is None:
         return [()] * parameter.size
-    if not isinstance(parameter.target, str):
-        return [_resolved(path, model, sequences, spec) for path in parameter.target]
     targets = _resolved(parameter.target, model, sequences, spec)
     if parameter.size == 1 or not targets:
         return [targets] * parameter.size

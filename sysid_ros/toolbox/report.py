@@ -28,7 +28,7 @@ from sysid_ros.model.elements import component_label, sensor_unit
 from sysid_ros.report.rendering import FITTED, LONGEST, NOMINAL, Copy, Film, draw_film, lit
 from sysid_ros.results.result import CalibrationResult, Check, Level, ParameterResult, SolverSummary
 from sysid_ros.results.summary import SignalCurve, provenance_now, rms, sensor_errors, thinned_plots
-from sysid_ros.text import file_stems, to_json
+from sysid_ros.text import file_stems
 from sysid_ros.toolbox.modifiers import apply_param_modifiers, apply_param_modifiers_spec
 from sysid_ros.toolbox.optimize import calculate_intervals
 from sysid_ros.toolbox.parameter import ParameterDict, unknowns_of
@@ -241,10 +241,7 @@ def estimates(
     halves[~np.isfinite(halves)] = np.nan
     start = initial_params.as_vector()
     written = [
-        (path, p.unit)
-        for p in opt_params.values()
-        if not p.frozen
-        for path in (p.target if isinstance(p.target, tuple) else [p.target] * p.size)
+        (p.target, p.unit) for p in opt_params.values() if not p.frozen for _ in range(p.size)
     ]
     for k, unknown in enumerate(unknowns_of(opt_params)):
         x, low, high = unknown.nominal, unknown.min_value, unknown.max_value
@@ -288,7 +285,6 @@ def save_results(
     """Write a fit into a folder, which is made if it is not there.
 
     The folder gets ``params_x_0.yaml`` and ``params_x_hat.yaml``, the parameters before and after;
-    ``results.json``, the outcome with the interval and the verdict of each parameter;
     ``results.pkl``, the solver's result, and ``confidence.pkl``, covariance and half-widths, as
     ``mujoco.sysid`` writes them; and ``NAME.xml`` for each model, with the identified values.
     None of them is written unless all could be made.
@@ -296,22 +292,10 @@ def save_results(
     folder = Path(experiment_results_folder)
     residuals, _, _ = residual_fn(opt_params.as_vector(), opt_params)
     covariance, half_widths = calculate_intervals(residuals, np.asarray(opt_result['jac']))
-    plain = (str, numbers.Number, np.bool_)
-    scalars = {k: v for k, v in opt_result.items() if isinstance(v, plain)}
-    arrays = {k: v for k, v in opt_result.items() if isinstance(v, np.ndarray) or k == 'extras'}
-    parameters = [
-        {**p.model_dump(), 'half_width': p.half_width, 'verdict': p.verdict}
-        for p in estimates(initial_params, opt_params, residuals, opt_result)
-    ]
-    document = {
-        'solver': scalars,
-        'stamp_shift': opt_result.get('shift'),
-        'interval_level': 0.95,
-        'parameters': parameters,
-    }
+    kept = (str, numbers.Number, np.bool_, np.ndarray)
+    plain = {k: v for k, v in opt_result.items() if isinstance(v, kept) or k == 'extras'}
     files = {
-        'results.json': to_json(document, indent=1).encode() + b'\n',
-        'results.pkl': pickle.dumps(scipy.optimize.OptimizeResult(**scalars, **arrays)),
+        'results.pkl': pickle.dumps(scipy.optimize.OptimizeResult(**plain)),
         'confidence.pkl': pickle.dumps({'cov': covariance, 'intervals': half_widths}),
     }
     stems = file_stems(group.name for group in models_sequences)

@@ -305,8 +305,9 @@ class Options(NamedTuple):
             is the same.
         sensor_stamps: ``'measured'`` where a stamp is the time that its sample describes;
             ``'rollout'`` for data that carry ``mujoco.rollout``'s state times, which are one step
-            late; with ``'auto'``, `optimize` takes what leaves the lower cost where the stamps may
-            be those of a rollout, and the function keeps to it.
+            late. With ``'auto'``, stamps as a rollout has them are taken for such, until `optimize`
+            finds that the data speak against it, and the function keeps to that; with a
+            ``custom_rollout`` it is the other way round.
         noise: Signal name to standard deviation in its unit; estimated where not given.
     """
 
@@ -343,6 +344,11 @@ class ResidualFunction:
     """A residual function for `optimize`; models are compiled when parameters are known."""
 
     def __init__(self, options: Options) -> None:
+        #: Whether the stamps may be those of a rollout, and nobody has said whether they are.
+        self.undecided = options.sensor_stamps == 'auto' and _like_those_of_a_rollout(options)
+        if options.sensor_stamps == 'auto':
+            simulated = self.undecided and options.custom_rollout is None
+            options = options._replace(sensor_stamps='rollout' if simulated else 'measured')
         self.options = options
         self._structure: tuple[Any, ...] = ()
         self._made_for: ParameterDict | None = None
@@ -392,24 +398,14 @@ class ResidualFunction:
             self._structure, self._made_for = structure, params.copy()
         return self._residuals
 
-    def one_step_earlier(self) -> ResidualFunction | None:
-        """Return the same function for the times of a rollout; None unless they may be such.
+    def rival(self) -> ResidualFunction:
+        """Return the same function with the other times that its stamps may have.
 
-        They may with ``sensor_stamps='auto'`` and row k of all measurements stamped k + 1 steps
-        after the start: so are the states that ``mujoco.rollout`` returns, and what a loop notes
-        down after each step.
+        It has the noise of this one, so that their costs can be compared.
         """
-        if self.options.sensor_stamps != 'auto' or not self.options.resample_true:
-            return None
-        for group in self.options.models_sequences:
-            step = float(group.gt_model.opt.timestep)
-            for run in group.measured_rollout:
-                times = run.sensordata.times
-                expected = run.start + step * np.arange(1, len(times) + 1)
-                slack = SAME_STEP * step + 4 * np.spacing(abs(times[-1]))
-                if np.any(np.abs(times - expected) > slack):
-                    return None
-        return ResidualFunction(self.options._replace(sensor_stamps='rollout'))
+        stamps: SensorStamps = 'measured' if self.options.sensor_stamps == 'rollout' else 'rollout'
+        noise = self.options.noise if self._residuals is None else self._residuals.noise
+        return ResidualFunction(self.options._replace(sensor_stamps=stamps, noise=noise))
 
     def become(self, other: ResidualFunction) -> None:
         """Take the options of another residual function for all calls to come."""
@@ -419,6 +415,27 @@ class ResidualFunction:
     def excluded(self) -> int:
         """Samples of the last call outside of their sequence, which are not compared."""
         return sum(entry.excluded for entry in self._recorded)
+
+
+def _like_those_of_a_rollout(options: Options) -> bool:
+    """Return whether all measurements are stamped whole steps after the start, the first one step.
+
+    So are the states that ``mujoco.rollout`` returns, or every fifth of them, and what a loop notes
+    down after each step. Measured states have these times by right.
+    """
+    kinds: set[SignalType] = set()
+    for group in options.models_sequences:
+        step = float(group.gt_model.opt.timestep)
+        for run in group.measured_rollout:
+            times = run.sensordata.times
+            steps, slack = (
+                (times - run.start) / step,
+                SAME_STEP + 4 * np.spacing(abs(times[-1])) / step,
+            )
+            if abs(steps[0] - 1) > slack or np.any(np.abs(steps - np.rint(steps)) > slack):
+                return False
+            kinds.update(kind for kind, _ in run.sensordata.signal_mapping.values())
+    return options.resample_true and not kinds.issubset(STATES)
 
 
 def build_residual_fn(**options: Any) -> ResidualFunction:
@@ -634,11 +651,12 @@ def _record(
         )
     measured = sensordata.rows(kept)
     groups: list[TimeSeries] = []
+    known = {**sensor_mapping(model), **state_mapping(model)}
     for shift, states in ((late, False), (0.0, True)):
         mapping = {
             signal: (kind, columns)
             for signal, (kind, columns) in measured.signal_mapping.items()
-            if (kind in STATES) is states and not (own_comparison and kind is SignalType.CustomObs)
+            if (kind in STATES) is states and (signal in known or not own_comparison)
         }
         if mapping:
             stamps = np.maximum(times[kept] - shift, 0.0)

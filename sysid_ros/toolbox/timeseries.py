@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from sysid_ros import signals
 from sysid_ros.errors import SignalError, nearest
 from sysid_ros.files import beside, replace_file, write_arrays
-from sysid_ros.signals import Instants, SignalMapping, SignalType
+from sysid_ros.signals import Instants, SignalType
 from sysid_ros.toolbox.parameter import Parameter
 
 Array = NDArray[np.float64]
@@ -156,8 +156,26 @@ class TimeSeries(signals.TimeSeries):
         ``signals`` says what the columns are, in order: a name (one column, ``CustomObs``), or
         name, number of columns and kind.
         """
-        named = [(s, 1, SignalType.CustomObs) if isinstance(s, str) else s for s in signals]
-        return cls._side_by_side(times, data, named)
+        mapping: SignalDict = {}
+        begin = 0
+        for signal in signals:
+            name, width, kind = (
+                (signal, 1, SignalType.CustomObs) if isinstance(signal, str) else signal
+            )
+            if width <= 0 or name in mapping:
+                raise SignalError(
+                    f'Signal {name!r} must come once and have positive width, got {width}.'
+                )
+            mapping[name] = (kind, np.arange(begin, begin + width))
+            begin += width
+        values = np.asarray(data, dtype=np.float64)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or values.shape[1] != begin:  # noqa: PLR2004 (rows and columns)
+            raise SignalError(
+                f'Expected data of shape (n, {begin}) for the signals {", ".join(mapping)}, '
+                f'found {np.shape(data)}.'
+            )
+        return cls(np.asarray(times), values, mapping)
 
     @classmethod
     def from_names(
@@ -187,10 +205,9 @@ class TimeSeries(signals.TimeSeries):
         names: Names | None,
         kinds: tuple[SignalType, ...],
     ) -> Self:
-        if names is None:
-            return cls._of_signals(times, data, signals_of(model, kinds[0]))
-        found = []
-        for item in names:
+        every = signals_of(model, kinds[0]) if names is None else {}
+        found = [(name, len(at), kind) for name, (kind, at) in every.items()]
+        for item in names or ():
             name, hint = (item, None) if isinstance(item, str) else item
             if hint is not None and hint not in kinds:
                 allowed = ', '.join(kind.name for kind in kinds)
@@ -198,37 +215,9 @@ class TimeSeries(signals.TimeSeries):
                     f'Signal {name!r} has type {hint.name} which is not allowed here; use '
                     f'{allowed}.'
                 )
-            found.append(find_signal(model, name, kinds if hint is None else (hint,)))
-        return cls._side_by_side(times, data, [(name, len(at), kind) for name, kind, at in found])
-
-    @classmethod
-    def _side_by_side(
-        cls, times: ArrayLike, data: ArrayLike, signals: Iterable[tuple[str, int, SignalType]]
-    ) -> Self:
-        """Build a series of signals of names, numbers of columns and kinds, in order."""
-        mapping: SignalDict = {}
-        begin = 0
-        for name, width, kind in signals:
-            if width <= 0 or name in mapping:
-                raise SignalError(
-                    f'Signal {name!r} must come once and have positive width, got {width}.'
-                )
-            mapping[name] = (kind, np.arange(begin, begin + width))
-            begin += width
-        return cls._of_signals(times, data, mapping)
-
-    @classmethod
-    def _of_signals(cls, times: ArrayLike, data: ArrayLike, mapping: SignalMapping) -> Self:
-        """Build a series whose columns are those of its signals, and no others."""
-        width = sum(len(columns) for _, columns in mapping.values())
-        values = np.asarray(data, dtype=np.float64)
-        values = values[:, None] if values.ndim == 1 else values
-        if values.ndim != 2 or values.shape[1] != width:  # noqa: PLR2004 (rows and columns)
-            raise SignalError(
-                f'Expected data of shape (n, {width}) for the signals {", ".join(mapping)}, '
-                f'found {np.shape(data)}.'
-            )
-        return cls(np.asarray(times), values, mapping)
+            full, kind, at = find_signal(model, name, kinds if hint is None else (hint,))
+            found.append((full, len(at), kind))
+        return cls.from_custom_map(times, data, found)
 
     compute_all_sensor_mapping = staticmethod(sensor_mapping)
     compute_all_control_mapping = staticmethod(control_mapping)

@@ -7,7 +7,6 @@ Recorded series are paired with a model by name, and lie on one clock.
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from collections.abc import Sequence
 from os import PathLike
@@ -93,47 +92,26 @@ class SystemTrajectory:
             )
 
     def split(self, chunk_size: int) -> list[SystemTrajectory]:
-        """Cut into consecutive runs of so many measured rows.
+        """Cut a simulated run into consecutive ones of so many rows; a shorter rest is dropped.
 
-        A chunk begins at the stamp of its first measurement, in the state of that instant, with
-        the command that holds then. Measurements that do not fill a last chunk are dropped.
+        Controls and sensors have the same stamps, and row k of the states is that after row k of
+        these, as `sysid_rollout` returns them.
         """
         if chunk_size < 1:
             raise FitError(f'Expected a positive chunk size, found {chunk_size}.')
-        if self.state is None:
-            raise FitError('Expected states to split a trajectory at, found none.')
-        limits = [self.start, *self.sensordata.times[chunk_size::chunk_size].tolist(), np.inf]
+        if self.state is None or not len(self.state) == len(self.control) == len(self):
+            raise FitError('Expected as many states and controls as measurements to split a run.')
+        starts = [self.initial_state, *self.state.matrix]
         return [
-            self._chunk(slice(index * chunk_size, (index + 1) * chunk_size), *limits[index:][:2])
-            for index in range(len(self) // chunk_size)
+            SystemTrajectory(
+                self.model,
+                self.control.rows(slice(first, first + chunk_size)),
+                self.sensordata.rows(slice(first, first + chunk_size)),
+                starts[first],
+                self.state.rows(slice(first, first + chunk_size)),
+            )
+            for first in range(0, len(self) - chunk_size + 1, chunk_size)
         ]
-
-    def _chunk(self, rows: slice, begin: float, end: float) -> SystemTrajectory:
-        state, control, initial = self.state, self.control, self.initial_state
-        assert state is not None  # noqa: S101
-        near = slack(state.times[[0, -1]], state.duration / max(len(state) - 1, 1))
-        if rows.start:
-            at = int(np.argmin(np.abs(state.times - begin)))
-            if abs(state.times[at] - begin) > near:
-                raise FitError(
-                    f'Expected a state at {begin:.9g} s, where a chunk begins, found the nearest '
-                    f'at {state.times[at]:.9g} s.'
-                )
-            initial = state.matrix[at]
-        held = max(int(np.searchsorted(control.times, begin + near, side='right')) - 1, 0)
-        later = (control.times > begin + near) & (control.times < end - near)
-        within = (state.times > begin + near) & (state.times <= end + near)
-        return SystemTrajectory(
-            self.model,
-            TimeSeries(
-                np.append(begin, control.times[later]),
-                np.concatenate([control.data[[held]], control.data[later]]),
-                control.signal_mapping,
-            ),
-            self.sensordata.rows(rows),
-            initial,
-            state.rows(within) if within.any() else None,
-        )
 
     def render(
         self, height: int = 240, width: int = 320, camera: str | int = -1, fps: int = 30
@@ -205,7 +183,8 @@ class ModelSequences:
 
         An initial state is of kind ``mjSTATE_FULLPHYSICS``, at the first command
         (``create_initial_state``). With ``allow_missing_sensors`` not all sensors of the model need
-        to be measured.
+        to be measured, and states may have names that the model does not have, for a
+        ``modify_residual`` to compare.
         """
         try:
             named, compiled = _with_names(spec)
@@ -224,36 +203,25 @@ class ModelSequences:
                 f'{name!r}, found {counts[0]}, {counts[1]}, {counts[2]} and {counts[3]}.'
             )
         self.name, self.spec, self.named_spec, self.gt_model = name, spec, named, compiled
-        self.allow_missing_sensors = allow_missing_sensors
-        series = zip(controls, measured, states, strict=True)
-        self._take(names, [SystemTrajectory(compiled, *own) for own in series])
-
-    def _take(self, names: Sequence[str], rollouts: Sequence[SystemTrajectory]) -> None:
-        self.sequence_name = list(names)
-        self.initial_state = [rollout.initial_state for rollout in rollouts]
-        self.control = [rollout.control for rollout in rollouts]
-        self.sensordata = [rollout.sensordata for rollout in rollouts]
-        for sequence, trajectory in zip(names, rollouts, strict=True):
+        self.allow_missing_sensors, self.sequence_name = allow_missing_sensors, names
+        self.initial_state, self.control, self.sensordata = states, controls, measured
+        self.measured_rollout: list[SystemTrajectory] = []
+        for sequence, sent, seen, state in zip(names, controls, measured, states, strict=True):
+            run = SystemTrajectory(compiled, sent, seen, state)
             try:
-                trajectory.check_compatible(self.allow_missing_sensors)
+                run.check_compatible(allow_missing_sensors)
             except SysidError as err:
-                raise FitError(f'Sequence {sequence!r} of model {self.name!r}: {err}') from err
-        # Measurements without names are the model's sensors.
-        sensors = sensor_mapping(self.gt_model)
-        self.measured_rollout = [
-            run.replace(sensordata=TimeSeries(s.times, s.data, s.signal_mapping or sensors))
-            for run, s in zip(rollouts, self.sensordata, strict=True)
-        ]
+                raise FitError(f'Sequence {sequence!r} of model {name!r}: {err}') from err
+            # Measurements without names are the model's sensors.
+            mapping = seen.signal_mapping or sensor_mapping(compiled)
+            seen_by_name = TimeSeries(seen.times, seen.data, mapping)
+            self.measured_rollout.append(run.replace(sensordata=seen_by_name))
 
     def __getitem__(self, key: int | slice) -> ModelSequences:
         """Return the same model with one sequence, or those of a slice."""
-        chosen = range(len(self))[key]
-        places = chosen if isinstance(chosen, range) else (chosen,)
-        part = copy.copy(self)
-        names = [self.sequence_name[place] for place in places]
-        rollouts = [self.measured_rollout[place] for place in places]
-        part._take(names, rollouts)  # noqa: SLF001 (one of us)
-        return part
+        names = self.sequence_name[key]
+        series = self.initial_state[key], self.control[key], self.sensordata[key]
+        return ModelSequences(self.name, self.spec, names, *series, self.allow_missing_sensors)
 
     def __len__(self) -> int:
         return len(self.measured_rollout)
@@ -338,14 +306,13 @@ def _check_state(model: mujoco.MjModel, state: Array) -> None:
 def commands(model: mujoco.MjModel, control: TimeSeries) -> Array:
     """Return the (n, nu) commands for the controls of the model, checked.
 
-    The names decide, with or without ``_ctrl``. Only columns without names, or named as custom
-    observations that are none of the model's actuators, are taken in the model's order.
+    The names decide, with or without ``_ctrl``. Only columns without names, or with names of which
+    the model has none, are taken in its order.
     """
     controls = {name: columns for name, (_, columns) in control_mapping(model).items()}
     known = {name.removesuffix('_ctrl'): at for name, at in controls.items()} | controls
     mapping, columns = control.signal_mapping, np.full(model.nu, -1)
-    custom = all(kind is SignalType.CustomObs for kind, _ in mapping.values())
-    if custom and known.keys().isdisjoint(mapping):
+    if known.keys().isdisjoint(mapping):
         _check_width('Control data', control.matrix.shape[1], model.nu)
         mapping, columns = {}, np.arange(model.nu)
     for name, (_, own) in mapping.items():
@@ -383,6 +350,8 @@ def _check_sensors(model: mujoco.MjModel, sensordata: TimeSeries, *, allow_missi
         try:
             full, _, columns = find_signal(model, name, (kind,))
         except SignalError as err:
+            if kind is not SignalType.MjSensor and allow_missing:
+                continue  # a name of the user's own, for a comparison of the user's own
             raise FitError(
                 f'The measurements name {name!r}, which the model does not have: {err}'
             ) from err
@@ -458,25 +427,26 @@ def sysid_rollout(
     states *= count // len(states)
     # Candidates of one model share their commands, which are put on its steps only once.
     prepared: dict[tuple[Any, ...], TimeSeries] = {}
-    batches: dict[int, list[tuple[int, TimeSeries]]] = {}
-    for index, (model, control, state) in enumerate(zip(several, controls, states, strict=True)):
+    ready = []
+    for model, control, state in zip(several, controls, states, strict=True):
         _check_state(model, state)
         key = id(control), model.names, float(model.opt.timestep), float(state[0])
         if key not in prepared:
             prepared[key] = stepped(model, control, start_time(model, state, control))
-        batches.setdefault(len(prepared[key]), []).append((index, prepared[key]))
+        ready.append(prepared[key])
     found: dict[int, SystemTrajectory] = {}
     with Rollout(nthread=len(threads) if len(threads) > 1 else 0) as pool:
-        for edges, batch in batches.items():
+        for edges in {len(control) for control in ready}:
+            batch = [index for index, control in enumerate(ready) if len(control) == edges]
             rolled, sensed = pool.rollout(
-                [several[index] for index, _ in batch],
+                [several[index] for index in batch],
                 threads,
-                np.stack([states[index] for index, _ in batch]),
-                np.stack([control.data[:-1] for _, control in batch]),
+                np.stack([states[index] for index in batch]),
+                np.stack([ready[index].data[:-1] for index in batch]),
                 nstep=edges - 1,
             )
-            for (index, control), after, sensors in zip(batch, rolled, sensed, strict=True):
-                model = several[index]
+            for index, after, sensors in zip(batch, rolled, sensed, strict=True):
+                model, control = several[index], ready[index]
                 # MuJoCo stops an unstable simulation and repeats its last record.
                 clock = np.append(states[index][0], after[:, 0])
                 unstable = np.logical_or.accumulate(np.diff(clock) <= 0)

@@ -180,7 +180,7 @@ def test_what_a_spec_does_not_have_is_left_out():
     params = ParameterDict(
         {
             'payload': Parameter('payload', 1.0, 0, 2, target='body/payload/mass'),
-            'start': Parameter('start', [1.0], 0, 2, target=('sequence/run/initial_qvel[0]',)),
+            'start': Parameter('start', [1.0], 0, 2, target='sequence/run/initial_qvel[0]'),
             'late': Parameter('late', 0.01, 0, 0.1, target='actuator/servo/delay'),
         }
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 import base64
 import copy
 import io
-import json
 import os
 import pickle
 import re
@@ -111,18 +110,13 @@ def test_intervals_are_those_of_students_t():
 @pytest.mark.slow
 def test_what_is_saved_is_the_outcome_in_files_that_the_toolbox_reads(fit: Fit, tmp_path: Path):
     save_results(tmp_path / 'fit', fit.groups, fit.before, fit.after, fit.result, fit.residual)
-    found = json.loads((tmp_path / 'fit' / 'results.json').read_text('utf-8'))
-    assert found['solver'] == {'success': True, 'nfev': 9}
-    damping, unused = found['parameters']
-    told = (damping['name'], damping['unit'], damping['initial'], damping['value'])
-    assert told == ('damping', 'N·m·s/rad', INITIAL, TRUTH)
-    assert (damping['verdict'], unused['verdict']) == ('identified', 'not excited')
     result, confidence = (
         pickle.loads((tmp_path / 'fit' / name).read_bytes())  # noqa: S301 (our own)
         for name in ('results.pkl', 'confidence.pkl')
     )
     assert np.array_equal(result.jac, fit.result.jac)
-    assert confidence['intervals'][0] == pytest.approx(damping['half_width'])
+    assert (result.success, result.nfev) == (True, 9)
+    assert 0 < confidence['intervals'][0] < 0.01
     assert b'sysid_ros' not in (tmp_path / 'fit' / 'results.pkl').read_bytes()
     before = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_0.yaml')
     after = ParameterDict.load_from_disk(tmp_path / 'fit' / 'params_x_hat.yaml')

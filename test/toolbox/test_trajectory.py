@@ -270,7 +270,7 @@ def test_sequences_are_chosen_by_index_and_slice(spec: mujoco.MjSpec):
     assert len(model) == 3
     assert model[-1].sequence_name == ['c']
     assert model[:2].sequence_name == ['a', 'b']
-    assert model[1].gt_model is model.gt_model
+    assert model[1].spec is model.spec
     with pytest.raises(IndexError):
         model[3]
     assert [part.sequence_name for part in model] == [['a'], ['b'], ['c']]
