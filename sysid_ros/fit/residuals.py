@@ -121,6 +121,7 @@ class Residuals:
         self._constants = np.array([unknown.nominal for unknown in self._all[count:]])
         self._diverged = 0
         self._parts_of_data: list[Residuals] = []
+        self._alike: list[tuple[Record, NDArray[np.bool_]]] | None = None
         self.unstable = np.zeros(0, dtype=bool)
         self.runs = tuple(run for simulator in self.simulators for run in simulator.runs)
         self._first = np.cumsum([0, *(len(simulator.runs) for simulator in self.simulators)])
@@ -475,7 +476,31 @@ class Residuals:
         beside: Array | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[tuple[int, Block]]:
-        """Yield the index of every sequence and the simulations of its candidates."""
+        """Yield the index of every sequence and the simulations of its candidates.
+
+        Where no unknown acts on simulations, those of one candidate serve all.
+        """
+        if self._alike is None and self.exact.all():
+            one = [np.zeros(1, dtype=np.int64)] * len(self.runs)
+            found = {
+                run: ({k: rows[0].copy() for k, rows in block.rows.items()}, block.diverged.copy())
+                for run, block in self._simulated(candidates, one)
+            }
+            self._alike = [found[run] for run in range(len(self.runs))]
+        if self._alike is None or variants:
+            yield from self._simulated(candidates, jobs, beside, variants)
+            return
+        for run, ((record, diverged), job) in enumerate(zip(self._alike, jobs, strict=True)):
+            rows = {k: np.broadcast_to(v, (len(job), *v.shape)) for k, v in record.items()}
+            yield run, Block(run, job, rows, np.repeat(diverged, len(job)))
+
+    def _simulated(
+        self,
+        candidates: Array,
+        jobs: Sequence[NDArray[np.int64]],
+        beside: Array | None = None,
+        variants: Sequence[Sequence[Run]] | None = None,
+    ) -> Iterator[tuple[int, Block]]:
         for simulator, first, end in zip(
             self.simulators, self._first[:-1].tolist(), self._first[1:].tolist(), strict=True
         ):

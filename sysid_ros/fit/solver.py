@@ -503,8 +503,9 @@ class _Run:
     ) -> None:
         self.residuals = residuals
         self.variables = Variables(residuals.unknowns)
-        self.differences = Differences(residuals, min(tolerance, settings.accuracy))
         self._settings, self._tolerance = settings, tolerance
+        self._accuracy = min(tolerance, settings.accuracy)
+        self.differences = Differences(residuals, self._accuracy)
         self._cancel, self._observe = cancel, observe
         self._began = time.monotonic()
         self._longest = settings.longest
@@ -569,12 +570,12 @@ class _Run:
         # Of residuals that jump, a standard error is all that can be told.
         jumps = state.stuck and self.differences.wide.any()
         told = ROUGH_TOLERANCE * math.sqrt(state.model.alike) if jumps else 0.0
-        near = max(_LOOSE * self._tolerance, told)
+        near = max(_LOOSE * self._accuracy, told)
         return exact or state.model.decrement < near
 
     def advanced(self, state: State) -> State:
         """Try a ladder of damped steps in one batch, and go on from the best of them."""
-        ladder = next_ladder(state, self.variables, self._tolerance)
+        ladder = next_ladder(state, self.variables, self._accuracy)
         if not ladder:
             return self._mended(state) or replace(state, stuck=True)
         points = self.evaluate([step.z for step in ladder])

@@ -163,7 +163,7 @@ def test_sample_by_sample_takes_no_notice_of_stamps() -> None:
 
 
 @pytest.mark.parametrize('as_callback', [True, False])
-def test_derivatives_by_a_signal_transform_take_no_simulations(as_callback: bool) -> None:
+def test_a_signal_transform_is_fitted_without_simulating(as_callback: bool) -> None:
     control, sensors, state = record()
     data = sensors.data.copy()
     data[:, 0] = 1.2 * data[:, 0] + 0.3
@@ -186,8 +186,7 @@ def test_derivatives_by_a_signal_transform_take_no_simulations(as_callback: bool
     fn = sysid.build_residual_fn(models_sequences=groups, **option)
     fitted, result = sysid.optimize(params, fn, verbose=False)
     np.testing.assert_allclose(fitted.as_vector(), [1.2, 0.3, 0.013], rtol=1e-6)
-    # Differences would take a simulation per parameter and iteration, beside those of the steps.
-    assert result.nfev < 3 * len(result.trace)
+    assert result.nfev <= 2
 
 
 @pytest.mark.slow
