@@ -453,7 +453,8 @@ def test_every_kind_of_inertia_is_fitted_with_its_own_modifier(kind: str, *, giv
     params.update_from_vector(np.clip(truth + away * np.maximum(np.abs(truth), 0.2), low, high))
     fn = sysid.build_residual_fn(models_sequences=plant.sequences())
     found, result = sysid.optimize(params, fn, verbose=False)
-    assert np.max(np.abs(fn(found.as_vector(), found)[0][0])) < 1e-3
+    before, after = (np.linalg.norm(fn(p.as_vector(), p)[0][0]) for p in (params, found))
+    assert after < 1e-5 * before
     if kind != 'Pseudo':  # of which three joints do not see every component
         np.testing.assert_allclose(found.as_vector(), truth, rtol=1e-4, atol=1e-5)
     assert result.success
