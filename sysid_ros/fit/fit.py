@@ -75,6 +75,10 @@ _WEIGHTINGS = 4
 #: no more digits either.
 _ROUGHLY = 0.02
 _Found = TypeVar('_Found', bound='Fit')
+_NOT_SHARP = (
+    'The limit of time was reached before slopes along what the data hardly tell were measured '
+    'anew: intervals may be too narrow.'
+)
 _NOT_LOOKED = 'The limit of time was reached before what the model may lack was looked for.'
 _STARTS_FIXED = (
     'The recordings are too many, or what they leave jumps too much, for their starts to be '
@@ -297,7 +301,9 @@ def fit(
         late = complete and context.is_late
         if options.judged:
             context.log.stage('intervals and verdicts')
-        solution = sharpened(residuals, solution)
+        sharp = not context.is_late
+        if sharp:
+            solution = sharpened(residuals, solution)
         lacking = terms(residuals, solution.x) if complete and not late else []
         if arrivals is not None:
             solution, lacking = _whitened(arrivals, residuals, solution, lacking)
@@ -314,7 +320,11 @@ def fit(
             samples=_samples(residuals),
             loss=options.settings.loss,
             terms=tuple(lacking),
-            notes=(*(_NOT_LOOKED,) * late, *(_STARTS_FIXED,) * starts_fixed),
+            notes=(
+                *(_NOT_SHARP,) * (not sharp),
+                *(_NOT_LOOKED,) * late,
+                *(_STARTS_FIXED,) * starts_fixed,
+            ),
             offsets=unknowns.offsets(x),
             noise=residuals.noise,
             rollouts=sum(part.evaluations for part in parts) + (begun.rollouts if begun else 0),
