@@ -501,6 +501,7 @@ class Residuals:
         beside: Array | None = None,
         variants: Sequence[Sequence[Run]] | None = None,
     ) -> Iterator[tuple[int, Block]]:
+        """Do the same, and simulate every candidate."""
         for simulator, first, end in zip(
             self.simulators, self._first[:-1].tolist(), self._first[1:].tolist(), strict=True
         ):

@@ -428,10 +428,8 @@ def _like_those_of_a_rollout(options: Options) -> bool:
         step = float(group.gt_model.opt.timestep)
         for run in group.measured_rollout:
             times = run.sensordata.times
-            steps, slack = (
-                (times - run.start) / step,
-                SAME_STEP + 4 * np.spacing(abs(times[-1])) / step,
-            )
+            steps = (times - run.start) / step
+            slack = SAME_STEP + 4 * np.spacing(abs(times[-1])) / step
             if abs(steps[0] - 1) > slack or np.any(np.abs(steps - np.rint(steps)) > slack):
                 return False
             kinds.update(kind for kind, _ in run.sensordata.signal_mapping.values())
