@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forces along prescribed motions, fitted in as few residuals as say the same.
 
-Forces are linear in the numbers of a `Regressor`, in their sensors' biases and, between two rows of
-the motion, in their delay. An orthogonal transformation of the equations of a sensor leaves a
+Forces are linear in the numbers of a `Regressor`, in their sensors' biases and, nearly, in how much
+later they are. An orthogonal transformation of the equations of a sensor leaves a
 triangle whose residuals have the same sum of squares for all values (Å. Björck, Numerical Methods
 for Least Squares Problems, 1996, section 2.4), however many samples there are. All that curves
 residuals then is how the numbers follow the values, of which any derivative is cheap.
@@ -30,7 +30,7 @@ from sysid_ros.fit.noise import SMALLEST, smallest_noise
 from sysid_ros.fit.residuals import Residuals
 from sysid_ros.fit.solver import solve
 from sysid_ros.simulation.prediction import InverseSimulator
-from sysid_ros.simulation.runs import MeasurementModel, lookup
+from sysid_ros.simulation.runs import MeasurementModel
 
 Array = NDArray[np.float64]
 
@@ -224,7 +224,7 @@ def _blocks(residuals: Residuals, simulator: InverseSimulator, x: Array) -> Iter
         lines = simulator.lines(run, int(readings.columns[k]))
         late = 0.0 if law.delay is None else x[law.delay]
         last = (len(lines) - 2) * readings.timestep
-        at = lookup(np.minimum(readings.times - late, last), readings.timestep)
+        at = readings.at(np.minimum(readings.times - late, last))
         ones = np.ones(len(known))
         columns = [at(lines), ones, readings.measured[:, k]]
         if law.delay is not None:
