@@ -621,7 +621,7 @@ def _report_torques(name: str, log: Log) -> None:
         free, best = (regression(config, brakes=brakes) for brakes in (False, True))
     errors = {e.sensor: e for e in result.errors if e.role == 'validate'}
     # Forces that say nothing are not compared.
-    names = [name for joint in log.joints if (name := f'{joint}_effort') in errors]
+    names = [f'{joint}_effort' for joint in log.joints if f'{joint}_effort' in errors]
     verdict = 'accepted' if result.accepted else 'rejected'
     print(f'{name}: {verdict}, {seconds:.0f} processor s ({wall:.0f} s), at most {memory:.2f} GB')
     for title, values in (
