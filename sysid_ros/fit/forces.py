@@ -24,11 +24,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sysid_ros.errors import FitError
 from sysid_ros.fit.context import FitContext
 from sysid_ros.fit.differences import SMALL, StepChanges, column_norms, scales
 from sysid_ros.fit.noise import SMALLEST, smallest_noise
 from sysid_ros.fit.residuals import Residuals
-from sysid_ros.fit.solver import solve
+from sysid_ros.fit.solver import attempt
 from sysid_ros.simulation.prediction import InverseSimulator
 from sysid_ros.simulation.runs import MeasurementModel
 
@@ -253,7 +254,7 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
     floors = smallest_noise(residuals.runs)
     for _ in range(_ROUNDS):
         reduced = ReducedForces(residuals, simulator, x)
-        found = solve(
+        found = attempt(
             reduced,
             x,
             settings=dataclasses.replace(context.settings_left, loss='linear'),
@@ -261,6 +262,8 @@ def regress_forces(context: FitContext, residuals: Residuals, x: Array) -> Array
             cancel=context.cancel,
             observe=context.log,
         )
+        if isinstance(found, FitError):  # samples say why, if they do not make up for it
+            break
         x = found.x
         noise = {s: max(size, floors[s]) for s, size in reduced.noise(found.residual).items()}
         residuals.set_noise({**residuals.noise, **noise, **context.known_noise})
