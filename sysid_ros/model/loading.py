@@ -344,20 +344,24 @@ _MARK = 'implied by sysid_ros'
 
 
 def add_joint_sensors(spec: mujoco.MjSpec) -> None:
-    """Give a model whose joints lack sensors the sensors ``<joint>_position`` and so on.
+    """Give each joint the sensors ``<joint>_position`` and so on that the model lacks.
 
     Models of robots come without sensors more often than not: simulators read positions from the
-    state. A quantity that any sensor measures of any joint is left as it is: its author chose. A
-    model that is written has none of these sensors, by which nothing moves.
+    state. A model that is written has none of these sensors, by which nothing moves.
     """
-    there = {sensor.type for sensor in spec.sensors}
+    driven = {actuator.name: actuator.target for actuator in spec.actuators}
+    there = {
+        (sensor.type, driven.get(sensor.objname, '') if by_actuator else sensor.objname)
+        for sensor in spec.sensors
+        for by_actuator in [sensor.objtype == mujoco.mjtObj.mjOBJ_ACTUATOR]
+    }
     taken = {sensor.name for sensor in spec.sensors}
     for joint in spec.joints:
         if not joint.name or joint.type not in SCALAR_JOINTS:
             continue
         for end, alike in _IMPLIED.items():
             name = f'{joint.name}_{end}'
-            if name not in taken and not there & set(alike):
+            if name not in taken and not there & {(kind, joint.name) for kind in alike}:
                 spec.add_sensor(
                     name=name,
                     type=alike[0],
