@@ -196,17 +196,7 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
     if robot.tag != 'robot':
         raise ModelError(f'Expected <robot> at the top of {str(path)!r}, found {robot.tag}.')
     absent = _find_shapes(robot, path.parent, packages)
-    extension = robot.find('mujoco')
-    if extension is None:
-        extension = ET.SubElement(robot, 'mujoco')
-    for compiler in extension.findall('compiler'):
-        extension.remove(compiler)
-    ET.SubElement(extension, 'compiler', _COMPILER)
-    links = {link.get('name') for link in robot.iterfind('link')}
-    if _WORLD not in links and any(
-        parent.get('link') == _WORLD for parent in robot.iterfind('joint/parent')
-    ):
-        ET.SubElement(robot, 'link', name=_WORLD)  # some readers of URDF know it without
+    _prepare(robot)
     try:
         spec = mujoco.MjSpec.from_string(ET.tostring(robot, encoding='unicode'))
         for geom in spec.geoms:
@@ -227,6 +217,20 @@ def convert(text: str, path: Path, packages: Sequence[Path] = ()) -> Description
         names = listed(mended)
         notes.append(f'No body has the inertia of these links, so each got another: {names}.')
     return Description(path, exact_xml(spec), text, tuple(notes))
+
+
+def _prepare(robot: ET.Element) -> None:
+    """Say how MuJoCo is to read a URDF, and declare the world, which some readers know without."""
+    extension = robot.find('mujoco')
+    if extension is None:
+        extension = ET.SubElement(robot, 'mujoco')
+    for compiler in extension.findall('compiler'):
+        extension.remove(compiler)
+    ET.SubElement(extension, 'compiler', _COMPILER)
+    links = {link.get('name') for link in robot.iterfind('link')}
+    parents = {parent.get('link') for parent in robot.iterfind('joint/parent')}
+    if _WORLD in parents - links:
+        ET.SubElement(robot, 'link', name=_WORLD)
 
 
 def _notes(spec: mujoco.MjSpec, robot: ET.Element, absent: dict[str, str]) -> list[str]:

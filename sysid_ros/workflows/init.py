@@ -528,7 +528,7 @@ def _targets_of_forces(
     efforts = [name for name in sensors if int(model.sensor(name).adr[0]) in weights]
     found += [ProposedTarget(f'sensor/{name}/bias') for name in efforts]
     if mapping != 'auto':
-        currents = [name for name in efforts if mapping.sensors[name].kind != EffortKind.TORQUE]
+        currents = [name for name in efforts if mapping.sensors[name].kind != 'torque']
         found += [ProposedTarget(f'sensor/{name}/gain') for name in currents]
     moving = {int(model.jnt_bodyid[model.joint(name).id]) for name in joints}
     links: dict[int, int] = {}
