@@ -266,6 +266,14 @@ class EffortKind(enum.StrEnum):
     PWM = 'pwm'
 
 
+def effort_kind(topic: str, field: str) -> EffortKind:
+    """Return what a field of efforts holds by its name and that of its topic."""
+    words = set(words_of(f'{topic}/{field}'))
+    if words & CURRENT:
+        return EffortKind.CURRENT
+    return EffortKind.PWM if words & PWM else EffortKind.TORQUE
+
+
 class AxisColumn(NamedTuple):
     """One column of a bag, (n,) in its units.
 
@@ -295,10 +303,7 @@ class AxisColumn(NamedTuple):
     @property
     def kind(self) -> EffortKind:
         """What it holds by its name, if it holds efforts."""
-        words = set(words_of(f'{self.topic}/{self.field}'))
-        if words & CURRENT:
-            return EffortKind.CURRENT
-        return EffortKind.PWM if words & PWM else EffortKind.TORQUE
+        return effort_kind(self.topic, self.field)
 
 
 class Axis(NamedTuple):

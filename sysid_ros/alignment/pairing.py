@@ -24,7 +24,9 @@ from sysid_ros.alignment.axes import (
     AxesMotion,
     Axis,
     AxisColumn,
+    EffortKind,
     check_one_arm,
+    effort_kind,
     find_axes,
     find_leaders,
     make_motion,
@@ -116,6 +118,7 @@ def map_columns(
         leaders = find_leaders(bag)
         check_one_arm(bag, leaders, scalar_joints(model))
         found = _checked(bag, model, _ByName(bag, model, leaders).mapping())
+        _check_drives(model, found.pairs, {})
         axes = _axes(bag, model, found.pairs)
         motion = make_motion(axes)
         reason = next(_contradictions(model, axes, motion), None)
@@ -130,6 +133,7 @@ def map_columns(
             bag, PairRole.ACTUATOR, mapping.actuators, actuator_names(model), [1] * model.nactuator
         ),
     ]
+    _check_drives(model, pairs, mapping.actuators)
     if not mapping.sensors:
         raise AlignmentError(
             f'The mapping names no sensor; {nearest("", filter(None, sensor_names(model)))}.'
@@ -148,6 +152,26 @@ def map_columns(
                 HealthFinding(bag.path.name, channel, FindingKind.DEAD_CHANNEL, 1, detail)
             )
     return _completed(bag, model, Mapping(tuple(pairs), (), tuple(health)), 'not in the mapping')
+
+
+def _check_drives(
+    model: mujoco.MjModel, pairs: Iterable[Pair], channels: dict[str, ChannelMapping]
+) -> None:
+    """Refuse currents and the like as forces of actuators where nobody says what a unit is."""
+    for pair in pairs:
+        channel = channels.get(pair.name)
+        kind = effort_kind(pair.topic, pair.field)
+        if channel is not None and channel.kind != 'torque':
+            kind = EffortKind(channel.kind)
+        said = channel is not None and 'scale' in channel.model_fields_set
+        if pair.role is not PairRole.ACTUATOR or kind is EffortKind.TORQUE or said:
+            continue
+        if command_quantity(model, model.actuator(pair.name).id) is Quantity.EFFORT:
+            raise AlignmentError(
+                f'Expected how many N·m (N) a unit of {column_name(*pair[2:5])} is, which is a '
+                f'{kind} and drives actuator {pair.name!r}, found nothing: give it a scale in the '
+                f'mapping, from which actuator/{pair.name}/gear[0] may be identified; {_ADVICE}.'
+            )
 
 
 def _dead(bag: BagColumns) -> set[tuple[str, str, str]]:

@@ -115,7 +115,7 @@ class ProposedPair(NamedTuple):
     """A sensor or actuator and the columns that it may be: ``scale × bag value + offset``.
 
     Labels are in the order of the sensor's values, the score from 0 to 1 is that of `propose`, and
-    an effort is of a kind.
+    an effort is of a kind. A question is what only the user knows.
     """
 
     role: PairRole
@@ -128,6 +128,7 @@ class ProposedPair(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
     @property
     def confident(self) -> bool:
@@ -157,6 +158,7 @@ class _Reading(NamedTuple):
     score: float
     reason: str
     kind: EffortKind | None = None
+    question: str = ''
 
 
 def propose(
@@ -348,8 +350,10 @@ class _Reader:
             *_notes(scale, unit.name, 0.0, joint),
         ]
         score = self._score(row, Choice.JOINT, Choice.SIGN, Choice.UNIT, Choice.OFFSET)
-        reading = _Reading(column, scale, 0.0, score, _join(notes))
-        return _asked(reading, self._questions(row).get(None, ''))
+        question, kind = self._questions(row).get(None, ''), None
+        if recorded.commanded is Quantity.EFFORT and column.kind is not EffortKind.TORQUE:
+            question, kind = f'a {column.kind} by its name: give its scale', column.kind
+        return _asked(_Reading(column, scale, 0.0, score, _join(notes), kind), question)
 
     def not_taken(self) -> list[Unmapped]:
         """Return the actuators that do not take what their joint is commanded."""
@@ -388,7 +392,8 @@ def _asked(reading: _Reading, question: str) -> _Reading:
     if not question:
         return reading
     score = min(reading.score, EVEN)
-    return reading._replace(score=score, reason=f'{reading.reason}; {question}')
+    reason = f'{reading.reason}; {question}'
+    return reading._replace(score=score, reason=reason, question=question)
 
 
 def _notes(scale: float, unit: str, offset: float, joint: ModelJoint) -> list[str]:
@@ -470,6 +475,7 @@ def _pair(
         reading.score,
         reading.reason,
         reading.kind,
+        reading.question,
     )
 
 

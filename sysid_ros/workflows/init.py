@@ -361,7 +361,7 @@ def _mapping(spec: mujoco.MjSpec, model: Path, bag: BagColumns) -> Proposal | No
     for pair in best.pairs:
         plain = (pair.scale, pair.offset) == (1.0, 0.0)
         same = (pair.role, pair.name, pair.topic, pair.field, tuple(pair.labels)) in known
-        if pair.confident and not (plain and same):
+        if (pair.confident or pair.question) and not (plain and same):
             return best
     return None
 
