@@ -70,7 +70,7 @@ _OF_ACTUATORS = {
 }
 
 
-def _other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
+def other_sensors(bag: BagColumns, model: mujoco.MjModel) -> list[ProposedPair]:
     """Find the field of each sensor that measures no joint, by its quantity and its name."""
     found = []
     kinds = [mujoco.mjtSensor(kind) for kind in model.sensor_type]
@@ -191,7 +191,7 @@ def propose(
     }
     commands = {joint: reader.command(row) for row, joint in reader.placed.items()}
     _follow(readings, mechanism, axes)
-    pairs = [*_joint_sensors(mechanism, readings), *_other_sensors(bag, model)]
+    pairs = [*_joint_sensors(mechanism, readings), *other_sensors(bag, model)]
     order = sensor_names(model)
     pairs.sort(key=lambda pair: order.index(pair.name))
     names = actuator_names(model)

@@ -30,7 +30,12 @@ from sysid_ros.alignment.health import FindingKind, aggregated
 from sysid_ros.alignment.inspection import Inspection, inspect
 from sysid_ros.alignment.pairing import imply_actuators, map_columns
 from sysid_ros.alignment.pairs import PairRole, actuator_names, column_name, similarities
-from sysid_ros.alignment.proposal import Proposal, mapping_of, propose_with_actuators
+from sysid_ros.alignment.proposal import (
+    Proposal,
+    mapping_of,
+    other_sensors,
+    propose_with_actuators,
+)
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
@@ -61,7 +66,7 @@ from sysid_ros.text import scalar
 from sysid_ros.vocabulary import SECOND_NS
 from sysid_ros.workflows.estimators import estimated
 from sysid_ros.workflows.preflight import PredictedParameter, predicted
-from sysid_ros.workflows.problem import Problem, falling_base, load, moves, parameters_of
+from sysid_ros.workflows.problem import Problem, check_base, load, moves, parameters_of
 
 _MODEL_ENDS = frozenset({'.xml', '.mjcf', '.urdf', '.xacro'})
 #: Words in the name of a recording by which it is held out.
@@ -257,6 +262,8 @@ def propose_calibration(
     observer.stage('looking for the joints of the model')
     source = read_model(model, packages)
     spec = source.spec
+    compiled = compile_spec(spec, model)
+    check_base(compiled, [pair.name for pair in other_sensors(training[0], compiled)])
     mapping = _mapping(spec, model, max(training, key=_seconds))
     asked: Any = 'auto' if mapping is None else mapping_of(mapping)
     imply_actuators(spec, model, training[0], asked)
@@ -288,7 +295,6 @@ def propose_calibration(
         *source.description.notes,
         sensors if implied_sensors(spec) else '',
         implied_sentence(spec),
-        falling_base(compiled, measured),
     )
     silent = (
         f'{len(still)} of the {len(joints)} joints of the model never move in the training '

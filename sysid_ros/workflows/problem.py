@@ -56,7 +56,15 @@ from sysid_ros.config.schema import (
     ServoConfig,
     StampChoice,
 )
-from sysid_ros.errors import BagError, ConfigError, FitError, ParameterError, listed, nearest
+from sysid_ros.errors import (
+    AlignmentError,
+    BagError,
+    ConfigError,
+    FitError,
+    ParameterError,
+    listed,
+    nearest,
+)
 from sysid_ros.files import beside, matching
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
@@ -139,10 +147,7 @@ class Problem:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be known of the model beside its file, a sentence each."""
-        every = [s for recording in self.recordings for s in recording.alignment.sequences]
-        sensors = {name for s in every for series in s.measurements for name in series.names}
-        falls = falling_base(self.model, sensors)
-        found = *self.source.description.notes, implied_sentence(self.spec), falls
+        found = *self.source.description.notes, implied_sentence(self.spec)
         return tuple(filter(None, found))
 
     def sequences(self, role: Role) -> tuple[Trajectory, ...]:
@@ -165,18 +170,26 @@ class Problem:
         return dataclasses.replace(self, recordings=tuple(map(of, self.recordings)))
 
 
-def falling_base(model: mujoco.MjModel, measured: Collection[str]) -> str:
-    """Say that a base falls whose position no sensor measures; empty where none does."""
-    free = np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
-    names = sensor_names(model)
-    kinds = {mujoco.mjtSensor(model.sensor_type[names.index(name)]) for name in measured}
-    if not len(free) or not kinds <= SENSOR_FIELDS.keys():
-        return ''
-    return (
-        f'Nothing measured says where {model.body(model.jnt_bodyid[free[0]]).name!r} is, which '
-        'floats: in the simulation it falls until it touches something. Where the robot hung '
-        'or stood on a stand, take a copy of the model without this free joint.'
-    )
+def check_base(model: mujoco.MjModel, measured: Collection[str]) -> None:
+    """Refuse a robot on a base that floats and that none of the measured sensors tells of.
+
+    Raises:
+        AlignmentError: In a simulation the base would fall, whatever held it.
+    """
+    known = zip(sensor_names(model), map(mujoco.mjtSensor, model.sensor_type), strict=True)
+    kinds = {kind for name, kind in known if name in measured}
+    roots = model.body_rootid[model.jnt_bodyid].tolist()
+    for joint in np.flatnonzero(model.jnt_type == mujoco.mjtJoint.mjJNT_FREE).tolist():
+        base = int(model.jnt_bodyid[joint])
+        # A free body without joints is no robot.
+        if roots.count(base) > 1 and kinds <= SENSOR_FIELDS.keys():
+            raise AlignmentError(
+                f'Expected a base that is fixed or whose pose is measured, found that '
+                f'{model.body(base).name!r} floats and nothing recorded says where it is, so that '
+                'it falls in a simulation: where the robot hung or stood fixed, take a copy of the '
+                f'model without the free joint {model.joint(joint).name!r}; else record the pose, '
+                'and map it to sensors framepos and framequat of that body.'
+            )
 
 
 def unlike_stamps(recordings: Sequence[CalibrationBag]) -> Iterator[HealthFinding]:
@@ -210,6 +223,10 @@ def subject_of(config: CalibrationConfig) -> Subject:
     found = Subject(read_model(config.model, config.package_path), {})
     spec = found.model.spec
     mapping = mapping_of(config)
+    # Names alone pair nothing but joints.
+    mapped = [] if mapping == 'auto' else list(mapping.sensors)
+    compared = [name for name in mapped if _is_any(name, config.sensors or ('*',))]
+    check_base(compile_spec(spec, config.model), compared)
     if mapping != 'auto':
         add_actuators(spec, mapping.actuators)
     elif takes_efforts(spec):

@@ -16,7 +16,7 @@ from builders.recorded_pendulum import FOLDER
 from builders.trajectories import measure
 from sysid_ros.config.files import load_calibration
 from sysid_ros.config.schema import VerdictKind
-from sysid_ros.errors import BagError, ConfigError
+from sysid_ros.errors import AlignmentError, BagError, ConfigError
 from sysid_ros.fit.observer import Nobody
 from sysid_ros.signals import SignalType, TimeSeries
 from sysid_ros.workflows.init import (
@@ -131,6 +131,19 @@ def test_what_is_confounded_is_believed_and_not_held(
     prior = {} if deviation is None else {'prior': {'std': deviation}}
     assert found.entry == item.entry | prior
     assert after_steps(item, said, worst='another').deviation is None
+
+
+def test_a_base_that_nothing_measures_is_refused_before_anything_is_looked_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / 'one.csv').write_text('t,j_pos\n' + ''.join(f'0.{k},{k}\n' for k in range(9)))
+    bodies = '<body name="trunk"><freejoint/><geom size=".1"/><body><joint name="j"/>'
+    model = tmp_path / 'legs.xml'
+    model.write_text(
+        f'<mujoco><worldbody>{bodies}<geom size=".1"/></body></body></worldbody></mujoco>'
+    )
+    with pytest.raises(AlignmentError, match="'trunk' floats"):
+        propose_calibration([tmp_path / 'one.csv'], model, Nobody())
 
 
 HAND = """
