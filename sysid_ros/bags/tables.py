@@ -4,19 +4,23 @@
 
 A table has a column of times and a column for each number; what a column is, is told by the words
 of its name. What measures joints becomes ``/joint_states``, what commands them ``/joint_commands``,
-all else a topic with the file's name. A LeRobot dataset is a table in several files of Parquet:
-``observation.state`` is measured, ``action`` is commanded, ``meta/info.json`` has the joints.
+all else a topic with the file's name. An episode of a LeRobot dataset is a recording, named
+``DATASET/episode_000000`` whichever files of Parquet hold it: ``observation.state`` is measured,
+``action`` is commanded, ``meta/info.json`` has the joints.
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import importlib.util
 import json
 import math
+import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +37,7 @@ from sysid_ros.bags.storage import (
     suffix,
 )
 from sysid_ros.errors import BagError, nearest
+from sysid_ros.files import matching
 from sysid_ros.vocabulary import (
     COMMANDED,
     COMPONENTS,
@@ -51,8 +56,8 @@ _STATE = 'sensor_msgs/msg/JointState'
 _TABLE = 'table'
 #: Where a LeRobot dataset says what its columns are.
 _INFO = 'meta/info.json'
-#: Episodes of a dataset follow one another after such a pause, s: they are runs of their own.
-_PAUSE_S = 10.0
+#: Name of an episode in a dataset, where no such file has to be, and the column with its number.
+_EPISODE, _EPISODES = re.compile(r'episode_(\d+)'), 'episode_index'
 #: Words of a column's name to the field that a message would have; the first that fits counts.
 _QUANTITIES = {
     'position': QUANTITIES[Quantity.POSITION],
@@ -99,29 +104,57 @@ class _Table:
 
 
 def table_files(path: Path) -> tuple[Path, ...]:
-    """Return the tables at a path: a file, or those of a folder that holds no bag."""
-    if not path.is_dir():
-        return (path,) if path.suffix in TABLE_SUFFIXES else ()
-    inside = list(path.iterdir())
-    if (path / METADATA).exists() or any(suffix(entry) for entry in inside):
-        return ()
-    if (path / _INFO).exists():
-        inside = list((path / 'data').rglob(f'*{PARQUET}'))
+    """Return the tables at a path: a file, those of a folder that holds no bag, or of a dataset."""
+    dataset = path.parent if _EPISODE.fullmatch(path.name) and not path.exists() else path
+    if (dataset / _INFO).exists():
+        inside = list((dataset / 'data').rglob(f'*{PARQUET}'))
+    elif path.is_dir():
+        inside = list(path.iterdir())
+        if (path / METADATA).exists() or any(suffix(entry) for entry in inside):
+            return ()
+    else:
+        inside = [path] if path.is_file() else []
     return tuple(sorted((e for e in inside if e.suffix in TABLE_SUFFIXES), key=natural_order))
 
 
+def recordings(pattern: str) -> list[Path]:
+    """Return the recordings that a path or a pattern means; a dataset stands for its episodes."""
+    found = [
+        path for match in map(Path, matching(pattern)) for path in episodes_in(match) or [match]
+    ]
+    folder, name = os.path.split(pattern)
+    return found or [
+        path
+        for match in map(Path, matching(folder))
+        for path in episodes_in(match)
+        if fnmatchcase(path.name, name)
+    ]
+
+
+def episodes_in(path: Path) -> list[Path]:
+    """Return the episodes of a dataset; none where there is no dataset."""
+    if not (path / _INFO).exists():
+        return []
+    return [path / f'episode_{number:06d}' for number in _numbers(_rows(path))]
+
+
+def _numbers(rows: Any) -> list[int]:
+    """Return the numbers of the episodes in rows of Parquet; none where it has no such column."""
+    named = _EPISODES in rows.column_names
+    return np.unique(rows.column(_EPISODES)).astype(int).tolist() if named else []
+
+
 def read_tables(path: Path, topics: Collection[str] | None = None) -> BagColumns:
-    """Read CSV files or a LeRobot dataset.
+    """Read CSV files, a table of Parquet or an episode of a LeRobot dataset.
 
     Raises:
-        BagError: A file is not what it should be, or there is no such topic.
+        BagError: A file is not what it should be, there are several episodes, or no such topic.
     """
     files = table_files(path)
     if all(file.suffix == PARQUET for file in files):
-        tables = [_stacked(files[0].stem, [_read_parquet(file) for file in files])]
+        tables = [_episode(path)]
     else:
-        readers = {CSV: _read_csv, PARQUET: _read_parquet}
-        tables = _joined([readers[file.suffix](file) for file in files])
+        tables = _joined([_read_csv(f) if f.suffix == CSV else _episode(f) for f in files])
     found: dict[str, TopicColumns] = {}
     unread: list[UnreadTopic] = []
     for table in tables:
@@ -171,25 +204,55 @@ def _read_csv(file: Path) -> _Table:
     return table
 
 
-def _read_parquet(file: Path) -> _Table:
+def _rows(path: Path) -> Any:
+    """Return all rows of the tables of Parquet at a path."""
+    files = table_files(path)
+    if not files:
+        raise BagError(f'Expected files of Parquet in the dataset {str(path)!r}, found none.')
+    return _read_parquet(tuple((file, file.stat().st_mtime_ns) for file in files))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_parquet(files: tuple[tuple[Path, int], ...]) -> Any:
+    """Read files with the times of their last changes: all episodes of a dataset at once."""
     if importlib.util.find_spec('pyarrow') is None:
         raise BagError(
-            f'Expected the Python package pyarrow to read {str(file)!r}, found none; get it with '
-            "`pip install 'sysid_ros[parquet]'`."
+            f'Expected the Python package pyarrow to read {str(files[0][0])!r}, found none; get it '
+            "with `pip install 'sysid_ros[parquet]'`."
         )
     import pyarrow as pa  # noqa: PLC0415 (an extra)
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    try:
-        found = pq.ParquetFile(file).read()
-    except (pa.ArrowException, OSError, ValueError) as err:
+    found = []
+    for file, _ in files:
+        try:
+            found.append(pq.ParquetFile(file).read())
+        except (pa.ArrowException, OSError, ValueError) as err:
+            raise BagError(
+                f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
+            ) from err
+    return pa.concat_tables(found, promote_options='permissive')
+
+
+def _episode(path: Path) -> _Table:
+    """Read the only episode of a table of Parquet, or the one that a path names."""
+    rows, files, asked = _rows(path), table_files(path), _EPISODE.fullmatch(path.name)
+    numbers, name = _numbers(rows), files[0].stem
+    if asked is not None:
+        if int(asked[1]) not in numbers:
+            names = [f'episode_{number:06d}' for number in numbers]
+            raise BagError(f'There is no bag {str(path)!r}; {nearest(path.name, names)}.')
+        rows = rows.filter(np.array(rows.column(_EPISODES)) == int(asked[1]))
+        name = path.absolute().parent.name
+    elif len(numbers) > 1:
         raise BagError(
-            f'The table {str(file)!r} is damaged: {" ".join(str(err).split()).rstrip(".")}.'
-        ) from err
-    table = _Table(file.stem)
-    known = _feature_names(file)
-    for name in found.column_names:
-        _add(table, name, found.column(name).to_pylist(), known.get(name))
+            f'Expected one recording, found {len(numbers)} episodes in {str(path)!r}: name one as '
+            f'DATASET/episode_{numbers[0]:06d}.'
+        )
+    table = _Table(name)
+    known = _feature_names(files[0])
+    for name in rows.column_names:
+        _add(table, name, rows.column(name).to_pylist(), known.get(name))
     return table
 
 
@@ -258,13 +321,6 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def _stacked(name: str, tables: list[_Table]) -> _Table:
-    """Return the rows of several files of a dataset as one table."""
-    common = [key for key in tables[0].columns if all(key in item.columns for item in tables)]
-    columns = {key: np.concatenate([item.columns[key] for item in tables]) for key in common}
-    return _Table(name, columns, tables[0].unread)
-
-
 def _joined(tables: list[_Table]) -> list[_Table]:
     """Join the tables that have the same times: a file may hold positions and another efforts."""
     kept: list[_Table] = []
@@ -301,7 +357,6 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
             f'found {", ".join(list(table.columns)[:8])}.'
         )
     values, unit = table.columns[name], _time_unit(name)
-    episodes = table.columns.get('episode_index')
     periods = np.diff(values)
     if not np.isfinite(values).all() or not (periods > 0).any():
         raise BagError(
@@ -313,9 +368,6 @@ def _times_ns(path: Path, table: _Table) -> tuple[str, NDArray[np.int64]]:
         unit = sizes[0] if sizes else 1.0
     start = round(float(values[0]) * unit) if values[0] * unit > _DATE_S[0] else 0
     seconds = (values - start / unit) * unit
-    if episodes is not None and len(episodes) == len(values):
-        for place in np.flatnonzero(np.diff(episodes)) + 1:
-            seconds[place:] += seconds[place - 1] + _PAUSE_S - seconds[place]
     stamps: NDArray[np.int64] = start * 1_000_000_000 + np.round(1e9 * seconds).astype(np.int64)
     return name, stamps
 

@@ -39,7 +39,7 @@ from sysid_ros.alignment.proposal import (
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
 from sysid_ros.bags.storage import CSV, METADATA, natural_order, suffix
-from sysid_ros.bags.tables import table_files
+from sysid_ros.bags.tables import episodes_in, recordings, table_files
 from sysid_ros.config.schema import CalibrationConfig, Role, VerdictKind
 from sysid_ros.errors import (
     AlignmentError,
@@ -50,7 +50,6 @@ from sysid_ros.errors import (
     listed,
     one_line,
 )
-from sysid_ros.files import matching
 from sysid_ros.fit.observer import Observer
 from sysid_ros.fit.regression import servo_gains
 from sysid_ros.model.elements import driven_joint
@@ -199,14 +198,14 @@ def sort_arguments(paths: Sequence[str]) -> tuple[list[Path], Path | None]:
 
 def find_bags(pattern: str) -> list[Path]:
     """Return the recordings that a path or a pattern means: itself, or those in a folder."""
-    found = []
-    for match in matching(pattern):
-        path = Path(match)
+    found: list[Path] = []
+    for path in recordings(pattern):
         if path.is_dir() and not _is_bag(path):
             inside = sorted((item for item in path.iterdir() if _is_bag(item)), key=natural_order)
             if not inside:
-                raise BagError(f'Expected recordings in the folder {match!r}, found none.')
-            found += inside
+                raise BagError(f'Expected recordings in the folder {str(path)!r}, found none.')
+            for item in inside:
+                found += episodes_in(item) or [item]
         else:
             found.append(path)
     if not found:
@@ -333,15 +332,17 @@ def _seconds(bag: BagColumns) -> float:
 def roles_of(paths: Sequence[Path], seconds: Sequence[float]) -> dict[Path, tuple[Role, str]]:
     """Return what each recording is for, and why: held out are those that are named so.
 
-    Without such names it is the last, or the one before if the last is the longest.
+    Without such names it is the last third, at least one and not the longest.
     """
     named = [bool(_HELD_OUT.search(path.name.lower())) for path in paths]
     why = 'by its name'
     if len(paths) == 1:
         named = [False]
     elif all(named) == any(named):
-        last = len(paths) - 1 - (int(np.argmax(seconds)) == len(paths) - 1)
-        named, why = [row == last for row in range(len(paths))], 'held out because it is the last'
+        count = max(len(paths) // 3, 1)
+        others = np.delete(np.arange(len(paths)), int(np.argmax(seconds)))
+        named = np.isin(np.arange(len(paths)), others[-count:]).tolist()
+        why = f'held out because it is {"the last" if count == 1 else "in the last third"}'
     return {
         path: ('validate', why) if held else ('train', '')
         for path, held in zip(paths, named, strict=True)

@@ -46,6 +46,7 @@ from sysid_ros.alignment.search import Mechanism
 from sysid_ros.alignment.stamps import StampSource
 from sysid_ros.bags import BagColumns
 from sysid_ros.bags.reader import read_bag
+from sysid_ros.bags.tables import recordings
 from sysid_ros.config.files import load_mapping
 from sysid_ros.config.schema import (
     CalibrationConfig,
@@ -65,7 +66,7 @@ from sysid_ros.errors import (
     listed,
     nearest,
 )
-from sysid_ros.files import beside, matching
+from sysid_ros.files import beside
 from sysid_ros.fit.noise import arrival_jitter
 from sysid_ros.fit.observer import Observer
 from sysid_ros.model.elements import driven_joint, position_joint
@@ -435,12 +436,11 @@ def bags_of(config: CalibrationConfig) -> list[tuple[Path, Role]]:
     """Return every bag with its role, patterns expanded in alphabetical order."""
     found: dict[Path, Role] = {}
     for selection in config.bags:
-        matches = matching(selection.path)
+        matches = recordings(selection.path)
         if not matches:
             hint = beside(Path(selection.path))
             raise BagError(f'No bag matches {selection.path!r}; {hint}.')
-        for match in matches:
-            path = Path(match)
+        for path in matches:
             if found.setdefault(path, selection.role) != selection.role:
                 raise ConfigError(
                     f'Bag {str(path)!r} is both training and validation data; choose one role.'
